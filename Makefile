@@ -1,0 +1,56 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# Tests mostly wait for processes that they started: more workers than this only fight for the disk.
+MAX_TEST_WORKERS ?= 8
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help test check demo bench torture specs clean venv-module
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: check ## lint, type-check and run the tests
+	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS)
+
+check: $(INSTALLED) ## lint and type-check only
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+demo: $(INSTALLED) ## show Liza at work: no key, no network
+	@$(BIN)/python scripts/demo.py
+
+bench: $(INSTALLED) ## measure the board
+	@$(BIN)/python scripts/bench.py
+
+torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
+	@$(BIN)/python -m pytest -q -m torture
+
+specs: $(INSTALLED) ## render the tables in specs/ from the code
+	@$(BIN)/python -m liza.report.tables specs
+
+clean: ## remove everything that can be made again
+	@rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find liza tests scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamp comes last, so that an interrupted installation is done again. A working environment is kept,
+# since clearing it would pull it from under whoever is using it.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Liza needs Python 3.11 or newer: install it, or name one with make PYTHON=<its name>." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory venv-module
+	@echo "Installing Liza and its tools into .venv"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install -qq -e '.[dev]'
+	@touch $@
+
+# Debian and Ubuntu ship Python without venv.
+venv-module:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing python3-venv"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y python3-venv >/dev/null; \
+	fi
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module: install it (on Debian and Ubuntu: apt install python3-venv) and run make again." >&2; exit 1; }

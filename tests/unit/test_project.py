@@ -1,0 +1,276 @@
+"""The house rules: what may import what, where each library lives, what importing may do."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from importlib.util import resolve_name
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+
+# Lowest first. A name stands for liza.<name>: a module, or a package with all that is in it.
+LAYERS: Final = [
+    ["__init__"],
+    ["errors", "text"],
+    ["record", "problems"],
+    ["config"],
+    ["model"],
+    ["events", "promises"],
+    ["lifecycle"],
+    ["changes", "invariants", "switches"],
+    ["board"],
+    ["repo"],
+    ["project"],
+    ["report"],
+    ["cli"],
+    ["__main__"],
+]
+
+HEIGHTS: Final = {part: height for height, parts in enumerate(LAYERS) for part in parts}
+
+# Where each library may be imported. One that is not here may not be imported at all.
+HOMES: Final = {
+    "filelock": ["liza.board"],
+    "git": ["liza.repo"],
+    "litellm": [],
+    "psutil": ["liza.supervisor"],
+    "pydantic": ["liza"],
+    "pydantic_core": ["liza.problems"],
+    "watchdog": ["liza.board.watch"],
+    "yaml": ["liza.text.parse"],
+}
+
+# Each takes long enough to import to be felt in `liza --help`.
+HEAVY: Final = {"asyncio", "filelock", "psutil", "pydantic", "rich", "watchdog", "yaml"}
+
+BANNED_WORDS: Final = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+
+# Written so that neither pattern matches its own source. What follows a name or a variable is not absolute.
+MACHINE_PATH: Final = re.compile(r"(?<![\w.~*)}>-])/(?:work/|root/|home/\w|Users/\w)")
+REGISTRY: Final = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|jfrog\.io|index[-_]url")
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES: Final = {name_of(path): path for path in sorted((ROOT / "liza").rglob("*.py"))}
+
+
+def syntax_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def package_of(module: str) -> str:
+    return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imported(tree: ast.Module, *, package: str) -> Iterator[str]:
+    """Yield the dotted name of all that *tree*, in *package*, imports, in functions as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = resolve_name("." * node.level + (node.module or ""), package)
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def imports_of(module: str) -> set[str]:
+    return set(imported(syntax_of(module), package=package_of(module)))
+
+
+def is_within(name: str, homes: Iterable[str]) -> bool:
+    return any(name == home or name.startswith(f"{home}.") for home in homes)
+
+
+def module_defining(name: str, modules: Iterable[str]) -> str:
+    """Return the longest of *modules* that *name* is or is in."""
+    return max((module for module in modules if is_within(name, [module])), key=len)
+
+
+def targets_of(module: str) -> set[str]:
+    """Return the modules of ours that *module* imports."""
+    ours = (name for name in imports_of(module) if is_within(name, ["liza"]))
+    return {module_defining(name, MODULES) for name in ours}
+
+
+def part_of(module: str) -> str:
+    return "__init__" if module == "liza" else module.split(".")[1]
+
+
+def height_of(module: str) -> int:
+    return HEIGHTS[part_of(module)]
+
+
+def libraries_of(module: str) -> set[str]:
+    roots = {name.partition(".")[0] for name in imports_of(module)}
+    return roots - sys.stdlib_module_names - {"liza"}
+
+
+def runs_git(tree: ast.Module) -> bool:
+    """Say whether *tree* has a command line that starts with git."""
+    sequences = (node for node in ast.walk(tree) if isinstance(node, ast.List | ast.Tuple))
+    firsts = (sequence.elts[0] for sequence in sequences if sequence.elts)
+    return any(isinstance(first, ast.Constant) and first.value == "git" for first in firsts)
+
+
+def run_python(code: str, *, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run *code* in a new interpreter that works, lives and keeps temporary files in *home*."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=home,
+        env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(home), "TMPDIR": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def project_files() -> list[Path]:
+    """Return every file that is tracked, or would be by `git add --all`."""
+    listing = subprocess.run(
+        # A checkout that another user owns, as in a container, is still ours to read.
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = (ROOT / name for name in listing.stdout.split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def is_text(content: bytes) -> bool:
+    return b"\0" not in content
+
+
+def lines_matching(pattern: re.Pattern[str]) -> list[str]:
+    """Return `path:line: text` for each line of the project that *pattern* is found in."""
+    contents = ((path.relative_to(ROOT), path.read_bytes()) for path in project_files())
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path, content in contents
+        if is_text(content)
+        for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+class TestLayers:
+    def test_every_module_has_exactly_one_layer(self) -> None:
+        """A new module is placed by a decision, not by its first import."""
+        assert len(HEIGHTS) == sum(map(len, LAYERS))
+        assert {part_of(module) for module in MODULES} - set(HEIGHTS) == set()
+
+    @pytest.mark.parametrize("module", MODULES)
+    def test_imports_point_strictly_down(self, module: str) -> None:
+        """A module knows only what is below it, or beside it in its own package."""
+        others = {target for target in targets_of(module) if part_of(target) != part_of(module)}
+
+        assert {target for target in others if height_of(target) >= height_of(module)} == set()
+
+    def test_no_import_cycle(self) -> None:
+        """Modules can be read, tested and loaded one at a time, also within a package."""
+        TopologicalSorter({module: targets_of(module) for module in MODULES}).prepare()
+
+    @pytest.mark.parametrize("module", [name for name, path in MODULES.items() if path.name == "__init__.py"])
+    def test_packages_re_export_nothing(self, module: str) -> None:
+        """A name has one import path, and importing a module loads nothing behind its back."""
+        assert targets_of(module) == set()
+
+    def test_imports_inside_functions_count(self) -> None:
+        """A lazy import is a dependency too."""
+        tree = ast.parse("def late():\n    from liza.board import watch\n    import liza.cli")
+
+        assert set(imported(tree, package="liza")) == {"liza.board.watch", "liza.cli"}
+
+    def test_relative_imports_count(self) -> None:
+        """A dot does not hide where an import points."""
+        tree = ast.parse("from . import watch\nfrom ..errors import LizaError")
+
+        assert set(imported(tree, package="liza.board")) == {"liza.board.watch", "liza.errors.LizaError"}
+
+    def test_a_name_belongs_to_the_innermost_module(self) -> None:
+        """`from liza.board import x` is a dependency on x where x is a module, else on the package."""
+        modules = ["liza", "liza.board", "liza.board.watch"]
+
+        assert module_defining("liza.board.watch.Watch", modules) == "liza.board.watch"
+        assert module_defining("liza.board.watcher", modules) == "liza.board"
+
+
+class TestLibraries:
+    @pytest.mark.parametrize("module", MODULES)
+    def test_each_library_is_imported_only_at_home(self, module: str) -> None:
+        """A foreign library can be replaced, and its exceptions translated, in one place."""
+        assert {
+            library for library in libraries_of(module) if not is_within(module, HOMES.get(library, []))
+        } == set()
+
+    @pytest.mark.parametrize("module", [module for module in MODULES if module != "liza.repo.git"])
+    def test_git_is_run_through_one_door(self, module: str) -> None:
+        """Environment, locale and errors of git are settled once, in liza.repo.git."""
+        assert not runs_git(syntax_of(module))
+
+    @pytest.mark.parametrize("source", ["run(['git', 'status'])", "command = ('git', *arguments)"])
+    def test_a_git_command_line_is_recognised(self, source: str) -> None:
+        """A command line is a list or a tuple, whether passed on or kept."""
+        assert runs_git(ast.parse(source))
+
+
+class TestImporting:
+    def test_importing_prints_and_writes_nothing(self, tmp_path: Path) -> None:
+        """Side effects happen under main, never because a module was looked at."""
+        result = run_python("\n".join(f"import {module}" for module in MODULES), home=tmp_path)
+
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.skipif("liza.cli" not in MODULES, reason="there is no command line yet")
+    def test_the_command_line_starts_without_heavy_libraries(self, tmp_path: Path) -> None:
+        """`liza --help` answers at once: a command loads what it needs when it runs."""
+        code = f"import sys, liza.cli; print(sorted({HEAVY} & set(sys.modules)))"
+
+        result = run_python(code, home=tmp_path)
+
+        assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+class TestFiles:
+    def test_module_names_come_from_the_domain(self) -> None:
+        """A drawer named after nothing gets filled with anything."""
+        programs = (path.relative_to(ROOT) for path in project_files() if path.suffix == ".py")
+
+        assert [
+            str(path)
+            for path in programs
+            if BANNED_WORDS & set("_".join(path.with_suffix("").parts).split("_"))
+        ] == []
+
+    def test_no_file_names_a_path_of_one_machine(self) -> None:
+        """The project works wherever it is cloned."""
+        assert lines_matching(MACHINE_PATH) == []
+
+    def test_no_file_names_a_registry(self) -> None:
+        """Where packages come from is the choice of whoever installs."""
+        assert lines_matching(REGISTRY) == []
+
+    @pytest.mark.parametrize("name", ["work/x", "root/x", "home/ada", "Users/ada"])
+    def test_a_path_of_one_machine_is_recognised(self, name: str) -> None:
+        """An absolute path is one, and the same below another directory is not."""
+        assert MACHINE_PATH.search(f"see /{name}")
+        assert not MACHINE_PATH.search(f"see src/{name} and $(DIR)/{name}")
+
+    def test_ci_runs_what_people_run(self) -> None:
+        """There is no second way to test that could pass while the first fails."""
+        script = ROOT / ".ci" / "run"
+
+        assert os.access(script, os.X_OK)
+        assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
