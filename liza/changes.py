@@ -1,0 +1,149 @@
+"""Changes of the whole board: pure functions from state to state, with the name of who makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from liza.errors import Forbidden, NotThere, Refused, UsageError
+from liza.events import Claim, Retry, Supersede, TakeReview
+from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
+from liza.model import Actor, HistoryEntry, Note, Role, Status
+from liza.record import with_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from datetime import datetime
+
+    from liza.events import Event
+    from liza.model import State, Task
+
+HUMAN: Final = Actor(role=Role.HUMAN, id="human")
+SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one update does to the board, and what the journal says of it."""
+
+    by: str
+    what: str
+    make: Callable[[State], State]
+
+    def __call__(self, state: State) -> State:
+        return self.make(state)
+
+
+def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
+    """Return the change that lets *event* happen to the task named *to*."""
+
+    def make(state: State) -> State:
+        task = state.task(to)
+        moved = state.with_task(advance(task, event, by=by, at=at))
+        if refusal := _refusal(state, task, event, by):
+            message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
+            raise Refused(message)
+        return _rewired(moved, to, event.superseded_by) if isinstance(event, Supersede) else moved
+
+    return Change(by.id, f"{name_of(type(event))} {to}", make)
+
+
+def waits_for(state: State, task: Task) -> tuple[str, ...]:
+    """Return the dependencies of *task* that have not succeeded yet, by their exact ids."""
+    return tuple(name for name in task.depends_on if state.status_of(name) not in SUCCEEDED)
+
+
+def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
+    """Return why *event* may not happen to *task* because of other tasks, or None."""
+    if isinstance(event, Claim) and (waiting := waits_for(state, task)):
+        return f"it waits for {', '.join(waiting)}"
+    if isinstance(event, Claim | TakeReview):
+        held = (other.id for other in state.tasks.values() if other.lease and other.lease.holder == by.id)
+        return next((f"{by.id} still holds {name}" for name in held if name != task.id), None)
+    if isinstance(event, Supersede):
+        dead = (name for name in event.superseded_by if state.status_of(name) in TERMINAL - SUCCEEDED)
+        return next((f"{name} is {state.status_of(name)} itself" for name in dead), None)
+    return None
+
+
+def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
+    """Point whoever waited for a superseded task at the tasks that replace it, or they wait for ever.
+
+    This is no amendment, which a planner may not make to a task in somebody's hands; the journal has it.
+    """
+    for task in state.tasks.values():
+        if gone in task.depends_on and task.status not in TERMINAL:
+            kept = [name for name in task.depends_on if name != gone]
+            # A successor that waited for what it replaces must not wait for its siblings, nor they for it.
+            more = () if task.id in by_tasks else by_tasks
+            state = state.with_task(task.but(depends_on=tuple(dict.fromkeys([*kept, *more]))))
+    return state
+
+
+def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
+    """Return the change that puts a new task, DRAFT or IDLE, on the board."""
+
+    def make(state: State) -> State:
+        if state.status_of(task.id) is not None:
+            message = (
+                f"{task.id}: there is such a task already ({state.status_of(task.id)}); choose another id"
+            )
+            raise Refused(message)
+        return state.with_task(started(task, by=by, at=at))
+
+    return Change(by.id, f"{ADDED} {task.id}", make)
+
+
+def started(task: Task, *, by: Actor, at: datetime) -> Task:
+    """Return a new task with the first entry of its history."""
+    if by.role in WORKERS:
+        raise Forbidden(task.id, by.id, "add", task.status)
+    if task.status not in BEGINNINGS:
+        message = f"{task.id}: a new task starts as {' or '.join(sorted(BEGINNINGS))}, not as {task.status}"
+        raise Refused(message)
+    entry = HistoryEntry(at=at, event=ADDED, by=by.id, role=by.role, target=task.status)
+    return task.but(history=(entry,))
+
+
+def next_id(taken: Mapping[str, object] | Collection[str], stem: str) -> str:
+    """Return the first of stem-1, stem-2 … that is not *taken*, counting on from how many there are."""
+    number = len(taken) + 1
+    while f"{stem}-{number}" in taken:
+        number += 1
+    return f"{stem}-{number}"
+
+
+def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Change:
+    """Return the change that records what a person tells the agents."""
+    if not message.strip():
+        raise UsageError("a note needs words; say what the agents should know")
+
+    def make(state: State) -> State:
+        if by.role is not Role.HUMAN:
+            sentence = f"{by.id} may not write in the name of people; agents log anomalies and discoveries"
+            raise Refused(sentence)
+        if about is not None and state.status_of(about) is None:
+            raise NotThere("task", about, "`liza status` lists the tasks")
+        name = next_id(state.human_notes, "note")
+        note = Note(id=name, timestamp=at, message=message, about=about)
+        return state.but(human_notes=with_record(state.human_notes, note))
+
+    return Change(by.id, f"note {about}" if about else "note", make)
+
+
+def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change that answers a BLOCKED task: the answer is kept as a note and the task goes on."""
+
+    def make(state: State) -> State:
+        if state.task(task).status is not Status.BLOCKED:
+            message = (
+                f"{task}: it asks nothing, because it is {state.task(task).status}; "
+                f'`liza note "…" --for {task}` tells the agents something'
+            )
+            raise Refused(message)
+        noted = add_note(text, about=task, by=by, at=at)(state)
+        note = list(noted.human_notes.values())[-1].but(processed=at, processed_by=by.id)
+        unblocked = apply(Retry(guidance=text), to=task, by=by, at=at)(noted)
+        return unblocked.but(human_notes=with_record(unblocked.human_notes, note))
+
+    return Change(by.id, f"answer {task}", make)

@@ -1,0 +1,103 @@
+"""Every failure that Liza expects, as one tree; each knows the exit code that tells it to a script.
+
+    LizaError                      exit 1, something outside Liza stands in the way
+    ├── UsageError                 exit 2, the command line or a value on it is wrong
+    ├── Refused                    exit 1, a rule of the contract says no to this change
+    │   ├── Forbidden              no row of the lifecycle allows it
+    │   ├── LeaseLost              the writer no longer holds the task
+    │   └── NotThere               the task, note or revision named does not exist
+    ├── InvalidBoard               exit 5, the board would break, or is broken
+    │   ├── EditRejected           a hand edit was set aside
+    │   └── JournalDamaged         the journal does not replay
+    └── DiskTrouble                exit 1, the file system refused
+
+Constructors take facts and make the sentence. The command line is the one place that turns them into
+a line on stderr and an exit code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+EXIT_CODES: Final[dict[int, str]] = {
+    0: "done; the board is valid, the goal is complete, or the command did what it says",
+    1: "the environment or a rule stood in the way; the sentence says which",
+    2: "the command line is wrong",
+    3: "only people can make progress (`liza run --until-idle`)",
+    4: "ended by ABORT",
+    5: "the board, or an edit of it, is invalid",
+}
+
+
+class LizaError(Exception):
+    """Something a person can act on; its text is one sentence that says what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(LizaError):
+    exit_code = 2
+
+
+class Refused(LizaError):
+    """A rule says no; nothing was changed."""
+
+
+class Forbidden(Refused):
+    def __init__(self, task: str, actor: str, event: str, status: str) -> None:
+        super().__init__(f"{task}: {actor} may not {event} a task that is {status}")
+
+
+class LeaseLost(Refused):
+    def __init__(self, task: str, actor: str, event: str, why: str) -> None:
+        super().__init__(f"{task}: {actor} may not {event} it, because {why}; stop working on it")
+
+
+class NotThere(Refused):
+    def __init__(self, what: str, name: str, hint: str) -> None:
+        super().__init__(f"there is no {what} {name!r}; {hint}")
+
+
+class Violation(NamedTuple):
+    """One broken rule: where in the file, what is wrong, and how to mend it."""
+
+    path: str
+    problem: str
+    mend: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: {self.path}" if self.line else self.path
+        return f"{where}: {self.problem}; {self.mend}"
+
+
+class InvalidBoard(LizaError):
+    exit_code = 5
+
+    def __init__(self, sentence: str, violations: Sequence[Violation] = ()) -> None:
+        super().__init__("\n".join([sentence, *(f"  {violation}" for violation in violations)]))
+        self.violations = tuple(violations)
+
+
+class EditRejected(InvalidBoard):
+    def __init__(self, kept: Path, violations: Sequence[Violation]) -> None:
+        self.kept = kept
+        sentence = (
+            f"the edit of state.yaml was not taken; your text is kept in {kept}, "
+            "agents are paused, `liza resume` goes on with the good board"
+        )
+        super().__init__(sentence, violations)
+
+
+class JournalDamaged(InvalidBoard):
+    pass
+
+
+class DiskTrouble(LizaError):
+    def __init__(self, doing: str, error: OSError) -> None:
+        super().__init__(f"cannot {doing}: {error.strerror or error}; nothing was changed")
+        self.errno = error.errno

@@ -1,0 +1,470 @@
+"""What can happen to a task: events that carry the facts their transition needs.
+
+An event says three things about itself: why it may not happen to this task (`refusal`), which fields it
+sets (`changes`), and what history keeps of it (`facts`). Which statuses and roles it belongs to is said in
+the table of `lifecycle`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+
+from pydantic import Field, TypeAdapter, field_validator
+
+from liza.model import Checkpoint, Feedback, IntegrationFailure, Lease, Merging, Taint, Task
+from liza.record import Commit, Id, Line, Record, Time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from liza.model import Actor
+
+Questions = Annotated[tuple[Line, ...], Field(min_length=1, max_length=3)]
+Changes = dict[str, Any]
+
+NO_REVIEW: Final[Changes] = {
+    "review_commit": None,
+    "submitted_run": None,
+    "nothing_to_do": None,
+    "approved_by": None,
+    "merging": None,
+    "integration_failure": None,
+}
+NO_BLOCK: Final[Changes] = {"blocked_reason": None, "blocked_questions": ()}
+LET_GO: Final[Changes] = {"lease": None, "assigned_to": None}
+FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0}
+
+
+class Event(Record):
+    verb: ClassVar[str]  # completes "coder-1 may not … a task that is MERGED"
+    silent: ClassVar[bool] = False  # True where history would only grow noise; the journal has it anyway
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        """Return why this may not happen to *task* although the table has a row, or None."""
+        return None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        """Return the fields of *task* that this sets, apart from its status."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what history keeps."""
+        return self.plain()
+
+
+class Ready(Event):
+    verb = "release to coders"
+
+
+class Claim(Event):
+    """A coder takes the task; another coder than before starts its counters anew."""
+
+    verb = "claim"
+    lease: Lease
+    base_commit: Commit
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _lease_is_its_own(self.lease, by, at)
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        again = bool(task.authors) and task.authors[-1] == by.id
+        return {
+            **NO_REVIEW,
+            "assigned_to": by.id,
+            "lease": self.lease,
+            "base_commit": self.base_commit,
+            "checkpoint": None,
+            "authors": (*(author for author in task.authors if author != by.id), by.id),
+            # An attempt that ended without an outcome (released, reclaimed) repeats its round.
+            "iteration": task.iteration + (task.attempt == 0) if again else 1,
+            "attempt": task.attempt + 1 if again else 1,
+            "review_cycles_current": task.review_cycles_current if again else 0,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return {"base_commit": self.base_commit}
+
+
+class WriteCheckpoint(Event):
+    verb = "write the checkpoint of"
+    checkpoint: Checkpoint
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return "its checkpoint is written already" if task.checkpoint else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"checkpoint": self.checkpoint}
+
+    def facts(self) -> dict[str, Any]:
+        return self.checkpoint.plain()
+
+
+class Submit(Event):
+    verb = "submit"
+    commit: Commit
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"review_commit": self.commit, "submitted_run": by.run, "lease": None, "guidance": None}
+
+
+class FindNothing(Event):
+    """The coder says that nothing needs doing; a reviewer has to confirm it."""
+
+    verb = "find nothing to do in"
+    summary: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {
+            "nothing_to_do": self.summary,
+            "review_commit": task.base_commit,
+            "submitted_run": by.run,
+            "lease": None,
+        }
+
+
+class Renew(Event):
+    """Prolong the lease. A lease past its time that nobody took over yet may still be renewed."""
+
+    verb = "renew the lease of"
+    silent = True
+    expires: Time
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return None if self.expires > at else "the new end of the lease is in the past"
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"lease": task.lease and task.lease.but(expires=self.expires)}
+
+
+class Release(Event):
+    """Give the task back, without blame."""
+
+    verb = "release"
+    reason: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return None if task.lease else "nobody holds it"
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return _let_go(task)
+
+
+class Reclaim(Release):
+    """Take the task from a holder that died or fell silent."""
+
+    verb = "reclaim"
+
+
+class Fail(Event):
+    """A coder gives up; another one takes over."""
+
+    verb = "fail"
+    reason: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        failed = tuple(dict.fromkeys((*task.failed_by, *task.authors[-1:])))
+        return {**LET_GO, "failed_by": failed, "attempt": 0}
+
+
+class TakeReview(Event):
+    verb = "take for review"
+    lease: Lease
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:
+        if task.lease and task.lease.is_live(at):
+            return f"{task.lease.holder} holds it until {task.lease.expires:%H:%M:%SZ}"
+        return _lease_is_its_own(self.lease, by, at) or _is_own_work(task, by)
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"lease": self.lease}
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class Approve(Event):
+    verb = "approve"
+    commit: Commit
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        if self.commit != task.review_commit:
+            return f"the verdict is on {self.commit[:12]}, but {str(task.review_commit)[:12]} was submitted"
+        return _carries_no_change(task) or _is_own_work(task, by)
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"approved_by": by.id, "approval_question": None}
+
+
+class Reject(Event):
+    verb = "reject"
+    reason: Line
+    feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _is_own_work(task, by)
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {
+            "rejection_reason": self.reason,
+            "rejection_feedback": self.feedback,
+            "approval_question": None,
+            "lease": None,
+            "attempt": 0,
+            "review_cycles_current": task.review_cycles_current + 1,
+            "review_cycles_total": task.review_cycles_total + 1,
+        }
+
+
+class Confirm(Event):
+    """The reviewer agrees that nothing needs doing."""
+
+    verb = "confirm nothing to do in"
+    reason: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _is_own_work(task, by) if task.nothing_to_do else "it carries a change to be judged"
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, "approved_by": by.id}
+
+
+class AskHuman(Event):
+    verb = "ask a person about"
+    question: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"approval_question": self.question, "lease": None}
+
+
+class ForcePass(Event):
+    """A rule lets the task through without a verdict; the taint stays until a person accepts it."""
+
+    verb = "force through"
+    mark: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _carries_no_change(task)
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+        return {"approved_by": by.id, "lease": None, "taints": (*task.taints, Taint(mark=self.mark, at=at))}
+
+
+class AcceptTaint(Event):
+    verb = "accept the taint of"
+    reason: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return None if task.is_tainted else "it has no taint to accept"
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+        return {
+            "taints": tuple(
+                taint if taint.accepted_by else taint.but(accepted_by=by.id, accepted_at=at)
+                for taint in task.taints
+            )
+        }
+
+
+class StartMerge(Event):
+    """Record which merge is about to happen, so that a crash after the ref moved can be told."""
+
+    verb = "start merging"
+    onto: Commit
+    commit: Commit
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return "a pass was forced and nobody accepted it" if task.is_tainted else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"merging": Merging(onto=self.onto, commit=self.commit)}
+
+
+class Merge(Event):
+    verb = "merge"
+    commit: Commit
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        if task.is_tainted:
+            return "a pass was forced and nobody accepted it"
+        if task.merging is None or task.merging.commit != self.commit:
+            return f"no merge as {self.commit[:12]} was started"
+        return None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, "merge_commit": self.commit}
+
+
+class FailIntegration(Event):
+    verb = "fail the integration of"
+    failure: IntegrationFailure
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"integration_failure": self.failure, "lease": None, "merging": None, "attempt": 0}
+
+    def facts(self) -> dict[str, Any]:
+        return self.failure.plain()
+
+
+class RetryMerge(Event):
+    verb = "retry the merge of"
+    reason: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        if task.integration_failure and task.approved_by and task.review_commit:
+            return None
+        return "it was not an approved task that failed to merge"
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**NO_BLOCK, "integration_failure": None}
+
+
+class Complete(Event):
+    verb = "complete"
+    summary: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return "a pass was forced and nobody accepted it" if task.is_tainted else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return LET_GO
+
+
+class Proceed(Event):
+    """Move on to the next phase of the workflow, with counters of its own."""
+
+    verb = "move on"
+    phase: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, **NO_REVIEW, **FRESH_ROUNDS, "phase": self.phase, "checkpoint": None}
+
+
+class Block(Event):
+    verb = "block"
+    reason: Line
+    questions: Questions
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {
+            **LET_GO,
+            "blocked_reason": self.reason,
+            "blocked_questions": self.questions,
+            "merging": None,
+            "attempt": 0,
+        }
+
+
+class Unblock(Event):
+    """The planner knows the answer; counters go on."""
+
+    verb = "unblock"
+    guidance: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**NO_BLOCK, **NO_REVIEW, "guidance": self.guidance}
+
+
+class Retry(Event):
+    """A person gives the task another chance, with fresh counters; totals stay."""
+
+    verb = "retry"
+    guidance: Line | None = None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**NO_BLOCK, **NO_REVIEW, **FRESH_ROUNDS, "assigned_to": None, "guidance": self.guidance}
+
+
+class Supersede(Event):
+    verb = "supersede"
+    superseded_by: Annotated[tuple[Id, ...], Field(min_length=1)] = Field(alias="by")
+    rescope_reason: Line
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return "it cannot replace itself" if task.id in self.superseded_by else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, "superseded_by": self.superseded_by, "rescope_reason": self.rescope_reason}
+
+
+class Abandon(Event):
+    verb = "abandon"
+    reason: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, "closing_reason": self.reason, "merging": None}
+
+
+class Amend(Event):
+    """Change what is asked for, not where the task is."""
+
+    verb = "amend"
+    fields: dict[str, Any]
+
+    @field_validator("fields")
+    @classmethod
+    def _as_a_task_has_them(cls, fields: Changes) -> Changes:
+        known = {name: _AMENDED[name].validate_python(fields[name]) for name in fields.keys() & AMENDABLE}
+        return fields | known
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        wrong = sorted(self.fields.keys() - AMENDABLE)
+        return f"{', '.join(wrong)} cannot be amended" if wrong else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return dict(self.fields)
+
+    def facts(self) -> dict[str, Any]:
+        return {"fields": sorted(self.fields)}
+
+
+AMENDABLE: Final = frozenset(
+    {
+        "description",
+        "kind",
+        "priority",
+        "done_when",
+        "scope",
+        "spec_ref",
+        "depends_on",
+        "validation",
+        "guidance",
+    }
+)
+
+
+def _adapter(name: str) -> TypeAdapter[Any]:
+    field = Task.model_fields[name]
+    form: Any = Annotated[field.annotation, field]
+    return TypeAdapter(form)
+
+
+_AMENDED: Final = {name: _adapter(name) for name in AMENDABLE}
+
+
+def _let_go(task: Task) -> Changes:
+    """A reviewer that lets go leaves the coder's name; a coder that lets go takes it along."""
+    holder_is_coder = task.lease is not None and task.lease.holder == task.assigned_to
+    return LET_GO if holder_is_coder else {"lease": None}
+
+
+def _lease_is_its_own(lease: Lease, by: Actor, at: datetime) -> str | None:
+    if lease.holder != by.id:
+        return f"the lease is made out to {lease.holder}"
+    return None if lease.is_live(at) else "the lease is over already"
+
+
+def _carries_no_change(task: Task) -> str | None:
+    if task.nothing_to_do:
+        return "it carries no change: confirm that there is nothing to do, or reject it"
+    return None
+
+
+def _is_own_work(task: Task, by: Actor) -> str | None:
+    if by.id in task.authors:
+        return "nobody judges their own work"
+    if by.run is not None and by.run == task.submitted_run:
+        return "the run that produced the work cannot judge it"
+    return None

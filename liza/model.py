@@ -1,0 +1,538 @@
+"""The values on the board: what `state.yaml` says, as frozen records that cannot hold nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+
+from liza.config import Config
+from liza.errors import NotThere
+from liza.record import Commit, Id, Keyed, Line, Record, Time, with_record
+
+VERSION: Final = 1
+SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Status(StrEnum):
+    """Where a task is in the lifecycle; `MEANING` says what each means."""
+
+    DRAFT = "DRAFT"
+    IDLE = "IDLE"
+    WORKING = "WORKING"
+    READY_FOR_REVIEW = "READY_FOR_REVIEW"
+    REJECTED = "REJECTED"
+    APPROVED = "APPROVED"
+    AWAITING_APPROVAL = "AWAITING_APPROVAL"
+    BLOCKED = "BLOCKED"
+    INTEGRATION_FAILED = "INTEGRATION_FAILED"
+    MERGED = "MERGED"
+    COMPLETE = "COMPLETE"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    SUPERSEDED = "SUPERSEDED"
+    ABANDONED = "ABANDONED"
+
+
+MEANING: Final[dict[Status, str]] = {
+    Status.DRAFT: "planned, not yet released to coders",
+    Status.IDLE: "waiting for a coder",
+    Status.WORKING: "a coder holds it",
+    Status.READY_FOR_REVIEW: "submitted; a reviewer may hold it",
+    Status.REJECTED: "goes back to its coder with feedback",
+    Status.APPROVED: "may be merged, or moves on to the next phase",
+    Status.AWAITING_APPROVAL: "a person decides",
+    Status.BLOCKED: "needs the planner or a person, with questions",
+    Status.INTEGRATION_FAILED: "approved, but it does not merge",
+    Status.MERGED: "proven to be on the integration branch",
+    Status.COMPLETE: "finished and approved; this workflow merges nothing",
+    Status.NOTHING_TO_DO: "a reviewer confirmed that no change is needed",
+    Status.SUPERSEDED: "replaced by other tasks",
+    Status.ABANDONED: "given up",
+}
+
+
+class Role(StrEnum):
+    """Who acts: three kinds of worker, the supervisor, or a person."""
+
+    PLANNER = "planner"
+    CODER = "coder"
+    REVIEWER = "reviewer"
+    SUPERVISOR = "supervisor"
+    HUMAN = "human"
+
+
+class Actor(Record):
+    """Somebody who writes; workers on a task they hold show the token of their lease."""
+
+    role: Role
+    id: Id
+    token: str | None = None
+    run: str | None = None
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Lease(Record):
+    """The right to work on a task until *expires*; the token fences out whoever lost it."""
+
+    holder: Id
+    token: Line
+    expires: Time
+
+    def is_live(self, now: datetime) -> bool:
+        return now < self.expires
+
+
+class Scope(Record):
+    include: tuple[Line, ...] = Field(default=(), alias="in")
+    exclude: tuple[Line, ...] = Field(default=(), alias="out")
+
+
+class Validation(Record):
+    command: Line
+    expect: str = ""
+
+
+class Checkpoint(Record):
+    """What a coder says before it implements."""
+
+    intent: Line
+    assumptions: tuple[Line, ...] = ()
+    risks: str = ""
+    validation: Validation | None = None
+    files_to_modify: tuple[Line, ...] = ()
+
+
+class Severity(StrEnum):
+    BLOCKER = "blocker"
+    CONCERN = "concern"
+
+
+class Feedback(Record):
+    message: Line
+    file: str | None = None
+    line: Annotated[int, Field(ge=1)] | None = None
+    severity: Severity = Severity.BLOCKER
+    suggestion: str | None = None
+
+
+class IntegrationFailure(Record):
+    reason: Line
+    paths: tuple[str, ...] = ()
+
+
+class Merging(Record):
+    """The merge that is about to happen, recorded before the ref moves."""
+
+    onto: Commit
+    commit: Commit
+
+
+class Taint(Record):
+    """A pass that was forced; the task does not merge until a person accepts it."""
+
+    mark: Line
+    at: Time
+    accepted_by: Id | None = None
+    accepted_at: Time | None = None
+
+
+class HistoryEntry(Record):
+    """One transition, as it was; never changed, never removed."""
+
+    at: Time
+    event: Line
+    by: Id
+    role: Role
+    source: Status | None = Field(default=None, alias="from")
+    target: Status = Field(alias="to")
+    facts: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class Kind(StrEnum):
+    CODE = "code"
+    DOCS = "docs"
+    CONFIG = "config"
+
+
+class Task(Record):
+    """A unit of work with one worktree and one branch."""
+
+    id: Id
+    description: Line
+    status: Status
+    kind: Kind = Kind.CODE
+    phase: Line | None = None
+    priority: int = 0
+    done_when: tuple[Line, ...] = ()
+    scope: Scope = Scope()
+    spec_ref: Line | None = None
+    depends_on: tuple[Id, ...] = ()
+    validation: Validation | None = None
+    created: Time
+    created_by: Id
+
+    assigned_to: Id | None = None
+    lease: Lease | None = None
+    authors: tuple[Id, ...] = ()
+    failed_by: tuple[Id, ...] = ()
+    iteration: Count = 0
+    attempt: Count = 0
+    review_cycles_current: Count = 0
+    review_cycles_total: Count = 0
+
+    checkpoint: Checkpoint | None = None
+    base_commit: Commit | None = None
+    review_commit: Commit | None = None
+    submitted_run: str | None = None
+    nothing_to_do: Line | None = None
+    approved_by: Id | None = None
+    merging: Merging | None = None
+    merge_commit: Commit | None = None
+    taints: tuple[Taint, ...] = ()
+
+    rejection_reason: Line | None = None
+    rejection_feedback: tuple[Feedback, ...] = ()
+    blocked_reason: Line | None = None
+    blocked_questions: tuple[Line, ...] = ()
+    approval_question: Line | None = None
+    guidance: Line | None = None
+    integration_failure: IntegrationFailure | None = None
+    superseded_by: tuple[Id, ...] = ()
+    rescope_reason: Line | None = None
+    closing_reason: Line | None = None
+
+    history_earlier: Count = 0
+    history: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def events_ever(self) -> int:
+        return self.history_earlier + len(self.history)
+
+    @property
+    def is_tainted(self) -> bool:
+        return any(taint.accepted_by is None for taint in self.taints)
+
+    def trimmed(self) -> Self:
+        """Return the task with only the latest of its history shown."""
+        spare = len(self.history) - SHOWN_EVENTS
+        if spare <= 0:
+            return self
+        return self.but(history=self.history[spare:], history_earlier=self.history_earlier + spare)
+
+
+class GoalStatus(StrEnum):
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETE = "COMPLETE"
+    ABANDONED = "ABANDONED"
+
+
+class Goal(Record):
+    description: Line
+    spec_ref: Line | None = None
+    status: GoalStatus = GoalStatus.IN_PROGRESS
+    created: Time
+    completed: Time | None = None
+
+
+class AgentStatus(StrEnum):
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    PARKED = "PARKED"
+    STOPPED = "STOPPED"
+
+
+class Agent(Record):
+    """A worker process as the board knows it.
+
+    Its life is proven by a kernel lock, and what it works on by the lease that names it: neither is said
+    a second time here.
+    """
+
+    id: Id
+    role: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+    status: AgentStatus = AgentStatus.STARTING
+    since: Time
+    crashes: tuple[Time, ...] = ()
+    stopped_reason: Line | None = None
+
+
+class Sprint(Record):
+    number: Annotated[int, Field(ge=1)] = 1
+    goal: Line | None = None
+    tasks: tuple[Id, ...] = ()
+    started: Time | None = None
+    deadline: Time | None = None
+    ended: Time | None = None
+
+
+class Note(Record):
+    """Something a person tells the agents; marked processed, never deleted."""
+
+    id: Id
+    timestamp: Time
+    message: Line
+    about: Id | None = Field(default=None, alias="for")
+    processed: Time | None = None
+    processed_by: Id | None = None
+
+
+class RetryLoop(Record):
+    type: Literal["retry_loop"] = "retry_loop"
+    error_pattern: Line
+    count: Annotated[int, Field(ge=1)]
+
+
+class TradeOff(Record):
+    type: Literal["trade_off"] = "trade_off"
+    what: Line
+    why: Line
+    debt: bool = False
+
+
+class DebtCreated(Record):
+    type: Literal["debt_created"] = "debt_created"
+    what: Line
+    why: Line
+
+
+class AssumptionViolated(Record):
+    type: Literal["assumption_violated"] = "assumption_violated"
+    assumption: Line
+    reality: Line
+
+
+class Workaround(Record):
+    type: Literal["workaround"] = "workaround"
+    what: Line
+    root_cause: Line
+
+
+class SpecAmbiguity(Record):
+    type: Literal["spec_ambiguity"] = "spec_ambiguity"
+    spec_ref: Line
+    question: Line
+
+
+class SpecGap(Record):
+    type: Literal["spec_gap"] = "spec_gap"
+    spec_ref: Line
+    missing: Line
+
+
+class SpecChanged(Record):
+    type: Literal["spec_changed"] = "spec_changed"
+    spec_ref: Line
+    change: Line
+
+
+class ExternalBlocker(Record):
+    type: Literal["external_blocker"] = "external_blocker"
+    service: Line
+    symptom: Line
+
+
+class ScopeDeviation(Record):
+    type: Literal["scope_deviation"] = "scope_deviation"
+    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
+    why: Line
+
+
+class HypothesisExhaustion(Record):
+    type: Literal["hypothesis_exhaustion"] = "hypothesis_exhaustion"
+    tried: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class ReviewDeadlock(Record):
+    type: Literal["review_deadlock"] = "review_deadlock"
+    reason: Line
+    cycles: Annotated[int, Field(ge=1)]
+
+
+class MergeConflict(Record):
+    type: Literal["merge_conflict"] = "merge_conflict"
+    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class CheckoutDrift(Record):
+    type: Literal["checkout_drift"] = "checkout_drift"
+    moved: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class CrashLoop(Record):
+    type: Literal["crash_loop"] = "crash_loop"
+    agent: Id
+    crashes: Annotated[int, Field(ge=1)]
+
+
+class RejectedEdit(Record):
+    type: Literal["edit_rejected"] = "edit_rejected"
+    file: Line
+    problems: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+Details = Annotated[
+    RetryLoop
+    | TradeOff
+    | DebtCreated
+    | AssumptionViolated
+    | Workaround
+    | SpecAmbiguity
+    | SpecGap
+    | SpecChanged
+    | ExternalBlocker
+    | ScopeDeviation
+    | HypothesisExhaustion
+    | ReviewDeadlock
+    | MergeConflict
+    | CheckoutDrift
+    | CrashLoop
+    | RejectedEdit,
+    Field(discriminator="type"),
+]
+
+
+class Anomaly(Record):
+    """Something that should not have happened, with details of its own type."""
+
+    id: Id
+    type: Line
+    task_id: Id | None = None
+    logged_by: Id
+    timestamp: Time
+    details: Details
+    processed: Time | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_is_said_once(cls, value: object) -> object:
+        """Let the file say `type` beside `details`, as the contract does, and check that they agree."""
+        if not isinstance(value, Mapping):
+            return value
+        details = value.get("details")
+        if not isinstance(details, Mapping):
+            return {"type": getattr(details, "type", None), **value}
+        return {**value, "details": {"type": value.get("type"), **details}}
+
+    @model_validator(mode="after")
+    def _type_is_that_of_the_details(self) -> Self:
+        if self.type != self.details.type:
+            message = f"type is {self.type!r}, but the details are of {self.details.type!r}"
+            raise ValueError(message)
+        return self
+
+
+class Urgency(StrEnum):
+    IMMEDIATE = "immediate"
+    DEFERRED = "deferred"
+
+
+class Discovery(Record):
+    """Work that an agent found beside its task; the planner decides what becomes of it."""
+
+    id: Id
+    description: Line
+    discovered_by: Id
+    task_id: Id | None = None
+    timestamp: Time
+    urgency: Urgency = Urgency.DEFERRED
+    became_task: Id | None = None
+
+
+class Handoff(Record):
+    """What an agent with a full context tells the next one; one per task, its id is the task's."""
+
+    id: Id
+    agent: Id
+    timestamp: Time
+    summary: Line
+    next_steps: tuple[Line, ...] = ()
+
+
+class BreakerStatus(StrEnum):
+    OK = "OK"
+    TRIPPED = "TRIPPED"
+
+
+class Trip(Record):
+    """A rule that fired, with what it saw; resolved by a person with a reason."""
+
+    id: Id
+    rule: Line
+    severity: Line
+    at: Time
+    evidence: tuple[Line, ...] = ()
+    resolved_at: Time | None = None
+    resolution: Line | None = None
+
+
+class CircuitBreaker(Record):
+    status: BreakerStatus = BreakerStatus.OK
+    trips: tuple[Trip, ...] = ()
+
+
+def _positive(revision: int) -> int:
+    if revision < 1:
+        message = "revision counts from 1"
+        raise ValueError(message)
+    return revision
+
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+class State(Record):
+    """The whole board at one revision."""
+
+    version: Literal[1] = VERSION
+    revision: Annotated[int, AfterValidator(_positive)]
+    goal: Goal
+    tasks: Keyed[Task] = Field(default_factory=_empty)
+    agents: Keyed[Agent] = Field(default_factory=_empty)
+    sprint: Sprint = Sprint()
+    human_notes: Keyed[Note] = Field(default_factory=_empty)
+    anomalies: Keyed[Anomaly] = Field(default_factory=_empty)
+    discovered: Keyed[Discovery] = Field(default_factory=_empty)
+    handoff: Keyed[Handoff] = Field(default_factory=_empty)
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    config: Config = Config()
+    archived: Annotated[
+        Mapping[Id, Status],
+        AfterValidator(MappingProxyType),
+        PlainSerializer(dict, return_type=dict[str, Status]),  # pydantic cannot write a read-only mapping
+    ] = Field(default_factory=_empty)
+
+    def task(self, name: str) -> Task:
+        """Return the live task *name*."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            raise NotThere("task", name, "`liza status` lists the tasks") from None
+
+    def with_task(self, task: Task) -> Self:
+        return self.but(tasks=with_record(self.tasks, task))
+
+    def status_of(self, name: str) -> Status | None:
+        """Return the status of a task, live or archived, or None where there is none."""
+        task = self.tasks.get(name)
+        return task.status if task else self.archived.get(name)
+
+
+KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
+    "tasks": Task,
+    "agents": Agent,
+    "human_notes": Note,
+    "anomalies": Anomaly,
+    "discovered": Discovery,
+    "handoff": Handoff,
+}
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "config", "archived")

@@ -1,0 +1,207 @@
+"""Tasks and boards as they come to be: each is the end of a walk of real events, none is put together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from liza import events as e
+from liza.changes import HUMAN, SUPERVISOR, started
+from liza.lifecycle import advance
+from liza.model import (
+    Actor,
+    Checkpoint,
+    Feedback,
+    Goal,
+    IntegrationFailure,
+    Lease,
+    Role,
+    State,
+    Status,
+    Task,
+)
+from liza.record import keyed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECOND: Final = timedelta(seconds=1)
+HOUR: Final = timedelta(hours=1)  # how long the leases of these stories last
+
+
+def commit(number: int) -> str:
+    return f"{number:08x}" * 5
+
+
+BASE: Final = commit(0xBA5E)
+WORK: Final = commit(0xC0DE)
+MERGE: Final = commit(0x3E46E)
+
+
+def worker(name: str, *, token: str | None = None, run: str | None = None) -> Actor:
+    """Return the worker *name*, such as coder-2, with a token and a run of its own."""
+    role = Role(name.partition("-")[0])
+    return Actor(role=role, id=name, token=token or f"token of {name}", run=run or f"run of {name}")
+
+
+PLANNER: Final = Actor(role=Role.PLANNER, id="planner-1")
+CODER: Final = worker("coder-1")
+OTHER_CODER: Final = worker("coder-2")
+REVIEWER: Final = worker("reviewer-1")
+OTHER_REVIEWER: Final = worker("reviewer-2")
+
+ACTORS: Final[dict[Role, Actor]] = {
+    Role.PLANNER: PLANNER,
+    Role.CODER: CODER,
+    Role.REVIEWER: REVIEWER,
+    Role.SUPERVISOR: SUPERVISOR,
+    Role.HUMAN: HUMAN,
+}
+
+
+def lease_of(actor: Actor, *, at: datetime = NOW) -> Lease:
+    return Lease(holder=actor.id, token=actor.token or "a token", expires=at + HOUR)
+
+
+Deed = tuple[e.Event, Actor]
+
+
+def claim(by: Actor = CODER, *, at: datetime = NOW) -> Deed:
+    return e.Claim(lease=lease_of(by, at=at), base_commit=BASE), by
+
+
+def take_review(by: Actor = REVIEWER, *, at: datetime = NOW) -> Deed:
+    return e.TakeReview(lease=lease_of(by, at=at)), by
+
+
+def submit(by: Actor = CODER) -> Deed:
+    return e.Submit(commit=WORK), by
+
+
+def approve(by: Actor = REVIEWER) -> Deed:
+    return e.Approve(commit=WORK), by
+
+
+def reject(by: Actor = REVIEWER, reason: str = "no test") -> Deed:
+    return e.Reject(reason=reason, feedback=(Feedback(message="add a test"),)), by
+
+
+def block(by: Actor = SUPERVISOR) -> Deed:
+    return e.Block(reason="the goal is not clear", questions=("Which colour?",)), by
+
+
+def start_merge(by: Actor = REVIEWER) -> Deed:
+    return e.StartMerge(onto=BASE, commit=MERGE), by
+
+
+def new_task(name: str = "t1", **fields: Any) -> Task:  # noqa: ANN401 - whatever a task may be told
+    """Return a task right after a planner added it, IDLE unless said otherwise."""
+    task = Task.model_validate(
+        {
+            "id": name,
+            "description": f"do {name}",
+            "status": Status.IDLE,
+            "created": NOW,
+            "created_by": "planner-1",
+            **fields,
+        }
+    )
+    return started(task, by=PLANNER, at=NOW)
+
+
+def walked(task: Task, *deeds: Deed, at: datetime = NOW) -> Task:
+    """Return *task* after *deeds*, each a second after the one before."""
+    for number, (event, actor) in enumerate(deeds, start=1):
+        task = advance(task, event, by=actor, at=at + number * SECOND)
+    return task
+
+
+FAIL_INTEGRATION: Final[Deed] = (
+    e.FailIntegration(failure=IntegrationFailure(reason="conflict", paths=("a.py",))),
+    REVIEWER,
+)
+FIND_NOTHING: Final[Deed] = (e.FindNothing(summary="it is there already"), CODER)
+FORCE_PASS: Final[Deed] = (e.ForcePass(mark="iterations exhausted"), SUPERVISOR)
+ASK_HUMAN: Final[Deed] = (e.AskHuman(question="Ship it?"), SUPERVISOR)
+ACCEPT_TAINT: Final[Deed] = (e.AcceptTaint(reason="I looked at it"), HUMAN)
+CONFIRM: Final[Deed] = (e.Confirm(reason="so it is"), REVIEWER)
+MERGED: Final[Deed] = (e.Merge(commit=MERGE), REVIEWER)
+
+_SUBMITTED: Final = (claim(), submit())
+_IN_REVIEW: Final = (*_SUBMITTED, take_review())
+_APPROVED: Final = (*_IN_REVIEW, approve())
+
+WAYS: Final[dict[Status, tuple[Deed, ...]]] = {
+    Status.IDLE: (),
+    Status.WORKING: (claim(),),
+    Status.READY_FOR_REVIEW: _IN_REVIEW,
+    Status.REJECTED: (*_IN_REVIEW, reject()),
+    Status.APPROVED: _APPROVED,
+    Status.AWAITING_APPROVAL: (*_SUBMITTED, ASK_HUMAN),
+    Status.BLOCKED: (block(),),
+    Status.INTEGRATION_FAILED: (*_APPROVED, FAIL_INTEGRATION),
+    Status.MERGED: (*_APPROVED, start_merge(), MERGED),
+    Status.COMPLETE: (*_APPROVED, (e.Complete(summary="nothing to merge here"), REVIEWER)),
+    Status.NOTHING_TO_DO: (claim(), FIND_NOTHING, take_review(), CONFIRM),
+    Status.SUPERSEDED: ((e.Supersede(superseded_by=("t2",), rescope_reason="too big"), PLANNER),),
+    Status.ABANDONED: ((e.Abandon(reason="no longer wanted"), PLANNER),),
+}
+
+# Some events ask more of a task than its status.
+WAYS_FOR_EVENT: Final[dict[tuple[Status, type[e.Event]], tuple[Deed, ...]]] = {
+    (Status.READY_FOR_REVIEW, e.TakeReview): _SUBMITTED,
+    (Status.APPROVED, e.TakeReview): (*_SUBMITTED, ASK_HUMAN, approve(HUMAN)),
+    (Status.READY_FOR_REVIEW, e.Confirm): (claim(), FIND_NOTHING, take_review()),
+    (Status.AWAITING_APPROVAL, e.Confirm): (claim(), FIND_NOTHING, ASK_HUMAN),
+    (Status.APPROVED, e.AcceptTaint): (*_SUBMITTED, FORCE_PASS),
+    (Status.AWAITING_APPROVAL, e.AcceptTaint): (*_SUBMITTED, FORCE_PASS, ASK_HUMAN),
+    (Status.APPROVED, e.Merge): (*_APPROVED, start_merge()),
+    (Status.BLOCKED, e.RetryMerge): (*_APPROVED, FAIL_INTEGRATION, block()),
+}
+
+
+def task_in(status: Status, *, ready_for: type[e.Event] | None = None, name: str = "t1") -> Task:
+    """Return a task that has come to be in *status*, such that the event *ready_for* can happen to it."""
+    if status is Status.DRAFT:
+        return new_task(name, status=status)
+    way = WAYS_FOR_EVENT.get((status, ready_for)) if ready_for else None
+    return walked(new_task(name), *(WAYS[status] if way is None else way))
+
+
+EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
+    e.Ready: lambda _: e.Ready(),
+    e.Claim: lambda by: e.Claim(lease=lease_of(by), base_commit=BASE),
+    e.WriteCheckpoint: lambda _: e.WriteCheckpoint(checkpoint=Checkpoint(intent="add a greeting")),
+    e.Renew: lambda _: e.Renew(expires=NOW + 2 * HOUR),
+    e.Submit: lambda _: e.Submit(commit=WORK),
+    e.FindNothing: lambda _: FIND_NOTHING[0],
+    e.Release: lambda _: e.Release(reason="out of context"),
+    e.Reclaim: lambda _: e.Reclaim(reason="coder-1 died"),
+    e.Fail: lambda _: e.Fail(reason="I cannot do this"),
+    e.TakeReview: lambda by: e.TakeReview(lease=lease_of(by)),
+    e.Approve: lambda _: e.Approve(commit=WORK),
+    e.Reject: lambda _: reject()[0],
+    e.Confirm: lambda _: CONFIRM[0],
+    e.AskHuman: lambda _: ASK_HUMAN[0],
+    e.ForcePass: lambda _: FORCE_PASS[0],
+    e.AcceptTaint: lambda _: ACCEPT_TAINT[0],
+    e.StartMerge: lambda _: start_merge()[0],
+    e.Merge: lambda _: MERGED[0],
+    e.FailIntegration: lambda _: FAIL_INTEGRATION[0],
+    e.RetryMerge: lambda _: e.RetryMerge(reason="resolved on the branch"),
+    e.Complete: lambda _: e.Complete(summary="nothing to merge here"),
+    e.Proceed: lambda _: e.Proceed(phase="docs"),
+    e.Block: lambda _: block()[0],
+    e.Unblock: lambda _: e.Unblock(guidance="blue"),
+    e.Retry: lambda _: e.Retry(guidance="blue"),
+    e.Supersede: lambda _: e.Supersede(superseded_by=("t2",), rescope_reason="too big"),
+    e.Abandon: lambda _: e.Abandon(reason="no longer wanted"),
+    e.Amend: lambda _: e.Amend(fields={"priority": 3}),
+}
+
+
+def board(*tasks: Task, **sections: Any) -> State:  # noqa: ANN401 - whatever a board may hold
+    """Return a board with *tasks* and *sections*."""
+    goal = Goal(description="say hello", created=NOW)
+    return State(revision=1, goal=goal, tasks=keyed(tasks)).but(**sections)

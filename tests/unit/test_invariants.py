@@ -1,0 +1,731 @@
+"""What always holds of a board: every rule is broken once, and is the only one to notice."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+from liza import events as e
+from liza.board.delta import step_between
+from liza.changes import HUMAN
+from liza.errors import Violation
+from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS, Step, of_task, step_violations, violations
+from liza.lifecycle import TERMINAL
+from liza.model import (
+    KEYED_SECTIONS,
+    Anomaly,
+    BreakerStatus,
+    CircuitBreaker,
+    Discovery,
+    Goal,
+    GoalStatus,
+    Handoff,
+    HistoryEntry,
+    Note,
+    RetryLoop,
+    Role,
+    Sprint,
+    State,
+    Status,
+    Taint,
+    Task,
+    Trip,
+)
+from liza.promises import PROMISES, Promise, broken
+from liza.record import keyed
+from tests.stories import (
+    BASE,
+    CODER,
+    HOUR,
+    MERGE,
+    NOW,
+    OTHER_CODER,
+    REVIEWER,
+    SECOND,
+    WORK,
+    board,
+    claim,
+    commit,
+    lease_of,
+    new_task,
+    submit,
+    take_review,
+    task_in,
+    walked,
+    worker,
+)
+
+Mutation = Callable[[State], State]
+FINISHED = {"t0": Status.MERGED}
+
+
+def trip(name: str, **fields: Any) -> Trip:  # noqa: ANN401 - whatever a trip may say
+    return Trip(id=name, rule="retry_cluster", severity="high", at=NOW).but(**fields)
+
+
+def goal(status: GoalStatus) -> Goal:
+    return Goal(description="say hello", created=NOW, status=status)
+
+
+def busy_board() -> State:
+    """Return a valid board with something of everything on it."""
+    return board(
+        task_in(Status.MERGED, name="t1"),
+        walked(new_task("t2", depends_on=("t1", "t0")), claim()),
+        walked(new_task("t3"), claim(OTHER_CODER), submit(OTHER_CODER), take_review()),
+        new_task("t4", depends_on=("t2",)),
+        new_task("t5", status=Status.DRAFT, depends_on=("t4", "t3")),
+        task_in(Status.BLOCKED, ready_for=e.RetryMerge, name="t6"),
+        walked(new_task("t7"), (e.Supersede(superseded_by=("t4",), rescope_reason="too big"), HUMAN)),
+        human_notes=keyed([Note(id="note-1", timestamp=NOW, message="use blue", about="t4")]),
+        anomalies=keyed([anomaly()]),
+        discovered=keyed(
+            [
+                Discovery(
+                    id="found-1", description="a leak", discovered_by="coder-1", task_id="t2", timestamp=NOW
+                )
+            ]
+        ),
+        handoff=keyed([Handoff(id="t2", agent="coder-1", timestamp=NOW, summary="half done")]),
+        sprint=Sprint(tasks=("t1", "t2")),
+        circuit_breaker=CircuitBreaker(
+            status=BreakerStatus.TRIPPED, trips=(trip("trip-1", resolved_at=NOW), trip("trip-2"))
+        ),
+        archived=FINISHED,
+    )
+
+
+def anomaly() -> Anomaly:
+    details = RetryLoop(error_pattern="ImportError", count=3)
+    return Anomaly(
+        id="anomaly-1",
+        type="retry_loop",
+        task_id="t2",
+        logged_by="coder-1",
+        timestamp=NOW,
+        details=details,
+    )
+
+
+def with_task(name: str, **fields: Any) -> Mutation:  # noqa: ANN401 - whatever a task may hold
+    return lambda state: state.with_task(state.tasks[name].but(**fields))
+
+
+def with_entry(name: str, number: int, **fields: Any) -> Mutation:  # noqa: ANN401 - as above
+    def mutate(state: State) -> State:
+        history = list(state.tasks[name].history)
+        history[number] = history[number].but(**fields)
+        return state.with_task(state.tasks[name].but(history=tuple(history)))
+
+    return mutate
+
+
+def with_record(section: str, name: str, **fields: Any) -> Mutation:  # noqa: ANN401 - as above
+    def mutate(state: State) -> State:
+        records = getattr(state, section)
+        return state.but(**{section: {**records, name: records[name].but(**fields)}})
+
+    return mutate
+
+
+def with_section(section: str, value: object) -> Mutation:
+    return lambda state: state.but(**{section: value})
+
+
+def without(section: str, name: str) -> Mutation:
+    return lambda state: state.but(
+        **{section: {key: record for key, record in getattr(state, section).items() if key != name}}
+    )
+
+
+def without_tasks(state: State) -> State:
+    return state.but(
+        **{section: {} for section in KEYED_SECTIONS},
+        sprint=Sprint(),
+        archived={},
+    )
+
+
+def both(*mutations: Mutation) -> Mutation:
+    def mutate(state: State) -> State:
+        for mutation in mutations:
+            state = mutation(state)
+        return state
+
+    return mutate
+
+
+class Case(NamedTuple):
+    check: str  # the one rule that notices
+    mutation: Mutation
+    path: str
+    words: str
+
+    def is_told_by(self, violation: Violation) -> bool:
+        return violation.path == self.path and self.words in violation.problem
+
+
+_FIRST_ENTRY = HistoryEntry(
+    at=NOW, event="ready", by="human", role=Role.HUMAN, source=Status.DRAFT, target=Status.IDLE
+)
+
+TASK_CASES = [
+    Case("_keeps_promises", with_task("t2", lease=None), "tasks.t2.lease", "WORKING is leased to the coder"),
+    Case(
+        "_judged_by_another",
+        with_task("t6", approved_by="coder-1"),
+        "tasks.t6.approved_by",
+        "coder-1 wrote this and approved it",
+    ),
+    Case(
+        "_depends_sensibly", with_task("t4", depends_on=("t4",)), "tasks.t4.depends_on", "it waits for itself"
+    ),
+    Case(
+        "_depends_sensibly",
+        with_task("t4", depends_on=("t2", "t3", "t2")),
+        "tasks.t4.depends_on",
+        "a dependency is named twice",
+    ),
+    Case(
+        "_depends_sensibly",
+        with_task("t7", superseded_by=("t4", "t7")),
+        "tasks.t7.superseded_by",
+        "it replaces itself",
+    ),
+    Case(
+        "_counts_add_up",
+        with_task("t2", review_cycles_current=3, review_cycles_total=2),
+        "tasks.t2.review_cycles_current",
+        "3 cycles of 2 in all",
+    ),
+    Case("_history_tells_the_status", with_task("t4", history=()), "tasks.t4.history", "there is none"),
+    Case(
+        "_history_tells_the_status",
+        with_task("t4", history=(_FIRST_ENTRY,)),
+        "tasks.t4.history[0]",
+        "it begins with 'ready', not with 'added'",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t3", 1, role=Role.PLANNER),
+        "tasks.t3.history[1]",
+        "no row of the lifecycle allows claim from IDLE to WORKING by a planner",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t3", 1, target=Status.APPROVED),
+        "tasks.t3.history[1]",
+        "no row of the lifecycle allows claim from IDLE to APPROVED by a coder",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t3", 1, event="sing"),
+        "tasks.t3.history[1]",
+        "no row of the lifecycle allows sing from IDLE to WORKING",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t4", 0, role=Role.CODER),
+        "tasks.t4.history[0]",
+        "no row of the lifecycle allows added from None to IDLE by a coder",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t3", 1, source=Status.REJECTED),
+        "tasks.t3.history[1]",
+        "it does not follow from the entry before it",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_entry("t3", 1, at=NOW - HOUR),
+        "tasks.t3.history[1]",
+        "it does not follow from the entry before it",
+    ),
+    Case(
+        "_history_tells_the_status",
+        with_task("t4", status=Status.DRAFT),
+        "tasks.t4.status",
+        "it says DRAFT, but its history ends in IDLE",
+    ),
+]
+
+BOARD_CASES = [
+    Case(
+        "_ids_are_unique",
+        lambda state: state.with_task(new_task("T4")),
+        "tasks.T4.id",
+        "the id 'T4' differs from 't4' only in case",
+    ),
+    Case(
+        "_ids_are_unique",
+        with_section("archived", {**FINISHED, "t4": Status.MERGED}),
+        "tasks.t4.id",
+        "the id 't4' is used twice, here and in the archive",
+    ),
+    Case(
+        "_dependencies_exist",
+        with_task("t4", depends_on=("t2", "t22")),
+        "tasks.t4.depends_on",
+        "there is no task 't22'",
+    ),
+    Case("_dependencies_exist", with_section("archived", {}), "tasks.t2.depends_on", "there is no task 't0'"),
+    Case(
+        "_dependencies_have_no_cycle",
+        with_task("t3", depends_on=("t5",)),
+        "tasks.t3.depends_on",
+        "t3 waits for t5 waits for t3: a cycle",
+    ),
+    Case(
+        "_one_task_a_holder",
+        with_task("t3", lease=lease_of(CODER).but(token="another")),  # noqa: S106
+        "tasks.t3.lease",
+        "coder-1 holds t2 as well",
+    ),
+    Case(
+        "_one_task_a_holder",
+        with_task("t3", lease=lease_of(REVIEWER.but(token=CODER.token))),
+        "tasks.t3.lease.token",
+        "it is the token of t2",
+    ),
+    Case(
+        "_work_waits_its_turn",
+        with_task("t2", depends_on=("t1", "t3")),
+        "tasks.t2.depends_on",
+        "it is WORKING while t3 is READY_FOR_REVIEW",
+    ),
+    Case(
+        "_work_waits_its_turn",
+        with_section("archived", {"t0": Status.ABANDONED}),
+        "tasks.t2.depends_on",
+        "it is WORKING while t0 is ABANDONED",
+    ),
+    Case(
+        "_one_merge_a_task",
+        lambda state: state.with_task(task_in(Status.MERGED, name="t8")),
+        "tasks.t8.merge_commit",
+        "it is the merge of t1",
+    ),
+    *(
+        Case("_named_tasks_exist", mutation, path, "there is no task 't9'")
+        for mutation, path in [
+            (with_task("t7", superseded_by=("t9",)), "tasks.t7.superseded_by"),
+            (with_record("human_notes", "note-1", about="t9"), "human_notes.note-1.for"),
+            (with_record("anomalies", "anomaly-1", task_id="t9"), "anomalies.anomaly-1.task_id"),
+            (with_record("discovered", "found-1", task_id="t9"), "discovered.found-1.task_id"),
+            (with_record("discovered", "found-1", became_task="t9"), "discovered.found-1.became_task"),
+            (
+                with_section("handoff", keyed([Handoff(id="t9", agent="a", timestamp=NOW, summary="s")])),
+                "handoff.t9.id",
+            ),
+            (with_section("sprint", Sprint(tasks=("t1", "t9"))), "sprint.tasks"),
+        ]
+    ),
+    Case(
+        "_notes_are_marked_whole",
+        with_record("human_notes", "note-1", processed=NOW),
+        "human_notes.note-1.processed",
+        "it says when or by whom, but not both",
+    ),
+    Case(
+        "_notes_are_marked_whole",
+        with_record("human_notes", "note-1", processed_by="planner-1"),
+        "human_notes.note-1.processed",
+        "it says when or by whom, but not both",
+    ),
+    Case(
+        "_goal_is_truly_complete",
+        with_section("goal", goal(GoalStatus.COMPLETE)),
+        "goal.status",
+        "it says COMPLETE, but t2, t3, t4 is not finished",
+    ),
+    Case(
+        "_goal_is_truly_complete",
+        both(without_tasks, with_section("goal", goal(GoalStatus.COMPLETE))),
+        "goal.status",
+        "it says COMPLETE, but nothing was done",
+    ),
+    Case(
+        "_goal_is_truly_complete",
+        both(
+            without_tasks,
+            with_section("tasks", keyed([task_in(Status.ABANDONED)])),
+            with_section("goal", goal(GoalStatus.COMPLETE)),
+        ),
+        "goal.status",
+        "it says COMPLETE, but nothing was done",
+    ),
+    Case(
+        "_breaker_says_its_trips",
+        with_section("circuit_breaker", CircuitBreaker(trips=(trip("trip-1"),))),
+        "circuit_breaker.status",
+        "it says OK, but a trip is not resolved",
+    ),
+    Case(
+        "_breaker_says_its_trips",
+        with_section("circuit_breaker", CircuitBreaker(status=BreakerStatus.TRIPPED)),
+        "circuit_breaker.status",
+        "it says TRIPPED, but no trip is open",
+    ),
+    Case(
+        "_breaker_says_its_trips",
+        with_section(
+            "circuit_breaker",
+            CircuitBreaker(status=BreakerStatus.TRIPPED, trips=(trip("trip-1"), trip("trip-1"))),
+        ),
+        "circuit_breaker.trips[1].id",
+        "it is the id of trip 0",
+    ),
+]
+
+STEP_CASES = [
+    Case(
+        "_history_only_grows",
+        with_entry("t3", 1, facts={}),
+        "tasks.t3.history",
+        "an entry was changed or removed",
+    ),
+    Case(
+        "_history_only_grows",
+        lambda state: state.with_task(state.tasks["t3"].but(history=state.tasks["t3"].history[:-1])),
+        "tasks.t3.history",
+        "an entry was changed or removed",
+    ),
+    Case(
+        "_history_only_grows",
+        with_task("t3", history_earlier=2),
+        "tasks.t3.history",
+        "an entry was changed or removed",
+    ),
+    Case(
+        "_status_moves_by_the_table",
+        with_task("t4", status=Status.DRAFT),
+        "tasks.t4.status",
+        "IDLE became DRAFT without an event",
+    ),
+    Case(
+        "_status_moves_by_the_table",
+        with_task("t1", status=Status.IDLE),
+        "tasks.t1.status",
+        "MERGED is final",
+    ),
+    Case(
+        "_status_moves_by_the_table",
+        lambda state: with_task("t1", history=(*state.tasks["t1"].history, _FIRST_ENTRY))(state),
+        "tasks.t1.status",
+        "MERGED is final",
+    ),
+    Case(
+        "_new_tasks_begin",
+        lambda state: state.with_task(
+            task_in(Status.APPROVED, name="t8").but(
+                history=task_in(Status.APPROVED).history[-1:], history_earlier=4
+            )
+        ),
+        "tasks.t8.history",
+        "a new task begins with its adding",
+    ),
+    Case(
+        "_totals_never_fall",
+        lambda state: with_task("t6", review_cycles_total=state.tasks["t6"].review_cycles_total - 1)(state),
+        "tasks.t6.review_cycles_total",
+        "it was lowered",
+    ),
+    Case(
+        "_totals_never_fall",
+        with_task("t3", authors=("coder-9",)),
+        "tasks.t3.authors",
+        "an author was removed",
+    ),
+    Case("_nothing_vanishes", without("tasks", "t5"), "tasks.t5", "it was removed"),
+    Case("_nothing_vanishes", without("tasks", "t1"), "tasks.t1", "it was removed"),
+    Case(
+        "_nothing_vanishes",
+        both(without("tasks", "t5"), with_section("archived", {**FINISHED, "t5": Status.MERGED})),
+        "tasks.t5",
+        "it was removed",
+    ),
+    *(
+        Case("_nothing_vanishes", without(section, name), f"{section}.{name}", "it was removed")
+        for section, name in [
+            ("human_notes", "note-1"),
+            ("anomalies", "anomaly-1"),
+            ("discovered", "found-1"),
+        ]
+    ),
+    Case("_nothing_vanishes", with_section("archived", {}), "archived.t0", "it was changed"),
+    Case(
+        "_nothing_vanishes",
+        with_section("archived", {"t0": Status.ABANDONED}),
+        "archived.t0",
+        "it was changed",
+    ),
+]
+
+
+def of_state(state: State) -> Iterator[tuple[str, Violation]]:
+    """Yield every violation with the name of the check that told it."""
+    for check in TASK_CHECKS:
+        for task in state.tasks.values():
+            yield from ((check.__name__, violation) for violation in check(task))
+    for rule in RULES:
+        yield from ((rule.find.__name__, violation) for violation in rule.find(state))
+
+
+def of_step(step: Step) -> Iterator[tuple[str, Violation]]:
+    for check in STEP_CHECKS:
+        yield from ((check.__name__, violation) for violation in check(step))
+
+
+def for_cases(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=lambda case: f"{case.check} {case.path}")
+
+
+class TestEveryRule:
+    @for_cases(TASK_CASES + BOARD_CASES)
+    def test_a_broken_board_is_told_by_exactly_one_rule(self, case: Case) -> None:
+        """Without the rule, nobody would notice."""
+        state = case.mutation(busy_board())
+
+        assert {name for name, violation in of_state(state) if case.is_told_by(violation)} == {case.check}
+        assert any(map(case.is_told_by, violations(state)))
+
+    @for_cases(TASK_CASES + BOARD_CASES)
+    def test_an_update_that_breaks_the_board_is_told_as_well(self, case: Case) -> None:
+        """An update runs only the rules that read what it changed; they are the ones that matter."""
+        state = busy_board()
+
+        assert any(map(case.is_told_by, step_violations(step_between(state, case.mutation(state)))))
+
+    @for_cases(STEP_CASES)
+    def test_a_wrong_step_is_told_by_exactly_one_rule(self, case: Case) -> None:
+        state = busy_board().with_task(
+            walked(new_task("t6"), claim(), submit(), take_review(), *REJECTED_AND_BLOCKED)
+        )
+        assert violations(state) == []
+
+        step = step_between(state, case.mutation(state))
+
+        assert {name for name, violation in of_step(step) if case.is_told_by(violation)} == {case.check}
+        assert any(map(case.is_told_by, step_violations(step)))
+
+    def test_no_rule_is_left_out(self) -> None:
+        checks = [*TASK_CHECKS, *(rule.find for rule in RULES), *STEP_CHECKS]
+
+        assert {case.check for case in TASK_CASES + BOARD_CASES + STEP_CASES} == {
+            check.__name__ for check in checks
+        }
+
+    def test_every_rule_says_in_a_sentence_what_holds(self) -> None:
+        """People read it in specs/board.md."""
+        checks = [*TASK_CHECKS, *(rule.find for rule in RULES), *STEP_CHECKS]
+
+        assert [check.__name__ for check in checks if not (check.__doc__ or "").endswith(".")] == []
+
+    def test_a_board_that_keeps_all_of_them_is_valid(self) -> None:
+        assert violations(busy_board()) == []
+
+
+REJECTED_AND_BLOCKED = (
+    (e.Reject.model_validate({"reason": "no", "feedback": [{"message": "no"}]}), REVIEWER),
+    (e.Block(reason="why", questions=("Why?",)), HUMAN),
+)
+
+
+class TestReports:
+    def test_everything_that_is_wrong_is_told_at_once(self) -> None:
+        """Whoever mends a file by hand wants one list, not one surprise after another."""
+        cases = [
+            TASK_CASES[0],
+            TASK_CASES[1],
+            *(case for case in BOARD_CASES if case.check == "_named_tasks_exist"),
+            next(case for case in BOARD_CASES if case.check == "_breaker_says_its_trips"),
+        ]
+        state = both(*(case.mutation for case in cases))(busy_board())
+
+        found = violations(state)
+
+        assert [case for case in cases if not any(map(case.is_told_by, found))] == []
+
+    def test_every_cycle_is_told(self) -> None:
+        pairs = {"a": "b", "b": "a", "c": "d", "d": "c", "e": "a"}
+        state = board(*(new_task(name, depends_on=(other,)) for name, other in pairs.items()))
+
+        assert [violation.problem for violation in violations(state)] == [
+            "a waits for b waits for a: a cycle",
+            "c waits for d waits for c: a cycle",
+        ]
+
+    def test_a_missing_dependency_of_work_is_told_once(self) -> None:
+        state = board(walked(new_task(depends_on=("t9",)), claim()))
+
+        assert [violation.problem for violation in violations(state)] == ["there is no task 't9'"]
+
+    def test_a_violation_is_a_sentence_with_a_place_and_a_way_out(self) -> None:
+        (violation,) = violations(board(new_task(depends_on=("t9",))))
+
+        assert str(violation) == (
+            "tasks.t1.depends_on: there is no task 't9'; add it, or remove the dependency"
+        )
+        assert str(violation._replace(line=7)).startswith("line 7: tasks.t1.depends_on: ")
+
+    def test_absent_does_not_equal_absent(self) -> None:
+        """Tasks without a lease, a merge or a successor have nothing in common that could clash."""
+        assert violations(board(*(new_task(f"t{number}") for number in range(3)))) == []
+
+
+def breaking(task: Task) -> Mapping[str, list[dict[str, Any]]]:
+    """Return, by what a promise says, the changes of *task* that break it."""
+    return {
+        "is leased to the coder it is assigned to": [{"lease": None}, {"assigned_to": "coder-9"}],
+        "is held by nobody": [{"lease": lease_of(REVIEWER)}],
+        "is held by nobody but a reviewer who did not write it": [{"lease": lease_of(CODER)}],
+        "has a base_commit": [{"base_commit": None}],
+        "counts its iteration and attempt from 1": [{"iteration": 0}, {"attempt": 0}],
+        "names its author": [{"authors": ()}],
+        "has a review_commit that is not its base, unless it says there is nothing to do": [
+            {"review_commit": None},
+            {"review_commit": WORK if task.nothing_to_do else BASE},
+            {"nothing_to_do": None if task.nothing_to_do else "nothing"},
+        ],
+        "has an approved_by who is none of its authors": [{"approved_by": None}, {"approved_by": "coder-1"}],
+        "has a rejection_reason and rejection_feedback": [
+            {"rejection_reason": None},
+            {"rejection_feedback": ()},
+        ],
+        "has a blocked_reason and one to three blocked_questions": [
+            {"blocked_reason": None},
+            {"blocked_questions": ()},
+            {"blocked_questions": ("1?", "2?", "3?", "4?")},
+        ],
+        "has an integration_failure with its reason": [{"integration_failure": None}],
+        "has the merge_commit that was started": [
+            {"merge_commit": None},
+            {"merge_commit": commit(7)},
+            {"merging": None},
+        ],
+        "has no merge_commit": [{"merge_commit": MERGE}],
+        "has no taint that nobody accepted": [{"taints": (Taint(mark="forced", at=NOW),)}],
+        "has superseded_by and a rescope_reason": [{"superseded_by": ()}, {"rescope_reason": None}],
+        "has a closing_reason": [{"closing_reason": None}],
+        "has an approval_question": [{"approval_question": None}],
+        "says why there is nothing to do": [{"nothing_to_do": None}],
+    }
+
+
+class TestPromises:
+    @pytest.mark.parametrize(
+        ("status", "promise"),
+        [(status, promise) for status, promises in PROMISES.items() for promise in promises],
+        ids=lambda value: value.says if isinstance(value, Promise) else value,
+    )
+    def test_each_can_be_broken_and_is_told(self, status: Status, promise: Promise) -> None:
+        """A promise that holds of everything promises nothing."""
+        task = task_in(status)
+
+        for changes in breaking(task)[promise.says]:
+            assert promise in broken(task.but(**changes))
+            assert f"tasks.t1.{promise.field}" in {path for path, *_ in of_task(task.but(**changes))}
+
+    @pytest.mark.parametrize("status", Status)
+    def test_what_came_to_be_by_events_keeps_them(self, status: Status) -> None:
+        assert broken(task_in(status)) == []
+
+
+class TestSteps:
+    def test_an_update_names_the_fields_it_changed(self) -> None:
+        """A heartbeat must not make every rule look at the whole board."""
+        state = board(task_in(Status.WORKING), new_task("t2"))
+        renewed = walked(state.tasks["t1"], (e.Renew(expires=NOW + 2 * HOUR), CODER))
+
+        assert step_between(state, state.with_task(renewed)).fields() == {"tasks.lease"}
+
+    def test_a_task_that_leaves_or_comes_changes_which_ids_there_are(self) -> None:
+        state = board(new_task("t1"))
+
+        assert "tasks.id" in step_between(state, state.with_task(new_task("t2"))).fields()
+        assert "tasks.id" in step_between(state, state.but(tasks={})).fields()
+
+    @pytest.mark.parametrize("status", sorted(TERMINAL))
+    def test_a_finished_task_may_leave_for_the_archive(self, status: Status) -> None:
+        state = board(new_task("t2"), task_in(status))
+
+        archived = without("tasks", "t1")(state).but(archived={"t1": status})
+
+        assert step_violations(step_between(state, archived)) == []
+
+    def test_a_handoff_may_be_taken_off_the_board(self) -> None:
+        """It is for one reader, who has read it."""
+        state = busy_board()
+
+        assert step_violations(step_between(state, state.but(handoff={}))) == []
+
+    def test_nothing_changed_is_no_step(self) -> None:
+        state = busy_board()
+
+        assert step_violations(step_between(state, state)) == []
+
+
+def chain(length: int, **first: Any) -> State:  # noqa: ANN401 - whatever a task may hold
+    """Return a board on which each task waits for the one before it, some of them held."""
+    pattern = new_task("n0")
+    held = task_in(Status.WORKING)
+    tasks = {
+        "n0": pattern.but(**first),
+        **{f"n{n}": pattern.but(id=f"n{n}", depends_on=(f"n{n - 1}",)) for n in range(1, length)},
+        **{
+            f"h{n}": held.but(
+                id=f"h{n}",
+                assigned_to=f"coder-{n}",
+                lease=lease_of(worker(f"coder-{n}")),
+                authors=(f"coder-{n}",),
+            )
+            for n in range(length // 10)
+        },
+    }
+    return board().but(tasks=tasks)
+
+
+def lines_run(function: Callable[[], object]) -> int:
+    """Return how many lines of Python *function* runs: work that no busy machine can make look slow."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:  # noqa: ANN401 - as sys.settrace has it
+        nonlocal count
+        del frame, argument
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+class TestSize:
+    def test_ten_times_the_tasks_are_ten_times_the_work(self) -> None:
+        """Checking a board is linear in its tasks."""
+        small, large = chain(2_000), chain(20_000)
+
+        assert lines_run(lambda: violations(large)) <= 11 * lines_run(lambda: violations(small))
+
+    def test_a_change_of_one_task_does_not_look_at_every_other(self) -> None:
+        """A heartbeat costs what one task costs and one look at who holds what, not a check of the board."""
+        state = chain(2_000)
+        moved = state.with_task(state.tasks["h1"].but(lease=lease_of(worker("coder-1"), at=NOW + SECOND)))
+
+        assert lines_run(lambda: step_violations(step_between(state, moved))) * 10 < lines_run(
+            lambda: violations(moved)
+        )
+
+    def test_a_long_chain_of_dependencies_is_no_deep_recursion(self) -> None:
+        assert violations(chain(20_000)) == []
+
+    def test_a_long_cycle_is_found(self) -> None:
+        (violation,) = violations(chain(20_000, depends_on=("n19999",)))
+
+        assert violation.problem.endswith("n1 waits for n0: a cycle")

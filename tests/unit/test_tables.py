@@ -1,0 +1,225 @@
+"""The pages in specs/ say what the code does, because their tables come from it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from liza import switches
+from liza.config import Config
+from liza.errors import EXIT_CODES, UsageError
+from liza.events import AMENDABLE
+from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
+from liza.lifecycle import BY_SOURCE, EVENTS, TABLE, TERMINAL, name_of
+from liza.model import MEANING, Role, State, Status
+from liza.promises import PROMISES
+from liza.report import tables
+from liza.report.tables import MANY, RENDERINGS, main, refreshed, table
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
+LIFECYCLE: Final = (ROOT / "specs" / "lifecycle.md").read_text(encoding="utf-8")
+BOARD: Final = (ROOT / "specs" / "board.md").read_text(encoding="utf-8")
+
+
+def cells(rendering: str) -> list[list[str]]:
+    """Return the rows of a rendered table, without its header."""
+    return [line.strip("| ").split(" | ") for line in RENDERINGS[rendering]().splitlines()[2:]]
+
+
+class TestPages:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_a_page_is_what_the_code_renders(self, page: Path) -> None:
+        """If this fails, `make specs` mends it."""
+        text = page.read_text(encoding="utf-8")
+
+        assert refreshed(text) == text
+
+    def test_every_table_is_on_a_page(self) -> None:
+        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD, re.MULTILINE)
+
+        assert sorted(shown) == sorted(RENDERINGS)
+
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_links_lead_somewhere(self, page: Path) -> None:
+        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+
+        assert [link for link in links if not (page.parent / link).exists()] == []
+
+    @pytest.mark.parametrize(
+        "page", [page for page in PAGES if page.name != "README.md"], ids=lambda p: p.name
+    )
+    def test_the_index_leads_to_every_page(self, page: Path) -> None:
+        index = (ROOT / "specs" / "README.md").read_text(encoding="utf-8")
+        path = page.relative_to(ROOT / "specs")
+
+        assert f"({path.parts[0]})" in index or f"({path.parts[0]}/)" in index
+
+
+class TestLifecycle:
+    def test_every_row_is_told(self) -> None:
+        told = cells("lifecycle")
+
+        assert [row[0] for row in told] == [f"`{name_of(row.event)}`" for row in TABLE]
+        for line, row in zip(told, TABLE, strict=True):
+            assert set(line[1].replace("`", "").split(", ")) == set(row.sources)
+            assert line[2] == (f"`{row.target}`" if row.target else "stays")
+            assert set(line[3].split(", ")) == set(row.who)
+
+    def test_who_must_hold_the_lease_is_told(self) -> None:
+        told = {tuple(line[:2]): line[4] for line in cells("lifecycle")}
+
+        assert told["`submit`", "`WORKING`"] == "coder"
+        assert told["`fail`", "`WORKING`"] == "coder"
+        assert told["`reclaim`", "`WORKING`"] == "nobody"
+
+    @pytest.mark.parametrize("status", Status)
+    def test_every_status_is_told_with_its_meaning_and_promises(self, status: Status) -> None:
+        (line,) = [line for line in cells("statuses") if line[0] == f"`{status}`"]
+
+        assert line[1] == MEANING[status]
+        assert line[2] == "; ".join(promise.says for promise in PROMISES[status])
+
+    @pytest.mark.parametrize("role", Role)
+    def test_every_role_is_told_with_all_it_may_do(self, role: Role) -> None:
+        (line,) = [line for line in cells("roles") if line[0] == role]
+
+        may = {name_of(row.event) for row in TABLE if role in row.who}
+        assert set(line[1].replace("`", "").split(", ")) == may
+
+    def test_every_move_is_drawn(self) -> None:
+        """As an arrow, or where an event leads there from many statuses, as a note."""
+        picture = RENDERINGS["diagram"]()
+        arrows = set(re.findall(r"^    (\w+) --> (\w+): (.*)$", picture, re.MULTILINE))
+        notes = re.findall(r"^    note right of (\w+) : (\w+), from (.*)$", picture, re.MULTILINE)
+        drawn = {(a, b, name) for a, b, names in arrows for name in names.split(", ")}
+        noted = {(a, b, name) for b, name, sources in notes for a in sources.split(", ")}
+
+        assert drawn | noted == {
+            (source, row.target, name_of(row.event)) for (source, _), row in BY_SOURCE.items() if row.target
+        }
+        assert not drawn & noted
+        assert all(len(sources.split(", ")) >= MANY for *_, sources in notes)
+
+    def test_beginnings_and_ends_are_drawn(self) -> None:
+        picture = RENDERINGS["diagram"]()
+
+        assert set(re.findall(r"\[\*\] --> (\w+)", picture)) == {"DRAFT", "IDLE"}
+        assert set(re.findall(r"(\w+) --> \[\*\]", picture)) == TERMINAL
+
+    def test_the_prose_names_the_one_silent_event(self) -> None:
+        assert [name_of(event) for event in EVENTS if event.silent] == ["renew"]
+        assert "only `renew` does not" in LIFECYCLE
+
+
+class TestBoard:
+    @pytest.mark.parametrize(("code", "meaning"), EXIT_CODES.items())
+    def test_every_exit_code_is_told(self, code: int, meaning: str) -> None:
+        assert [f"{code}", meaning] in cells("exit-codes")
+        assert meaning in BOARD
+
+    def test_switches_are_told_strongest_first(self) -> None:
+        assert [line[0] for line in cells("switches")] == ["`ABORT`", "`PAUSE`", "`CHECKPOINT`"]
+        assert set(switches.MEANING) == set(switches.Switch)
+
+    def test_every_section_is_told(self) -> None:
+        told = {line[0].strip("`") for line in cells("sections")}
+
+        for section in State.model_fields:
+            assert section in told or f"`{section}`" in BOARD
+
+    def test_every_rule_is_told(self) -> None:
+        checks = [*TASK_CHECKS, *(rule.find for rule in RULES), *STEP_CHECKS]
+
+        assert [line[1] for line in cells("invariants")] == [check.__doc__ for check in checks]
+
+    def test_every_key_of_the_configuration_is_told_with_its_default(self) -> None:
+        told = dict(line[:2] for line in cells("config"))
+
+        assert {key.strip("`").partition(".")[0] for key in told} == set(Config.model_fields)
+        assert told["`limits.max_coder_iterations`"] == "`10`"
+        assert told["`workflow`"] == '`"liza"`'
+        assert told["`gates.test`"] == "not set"
+
+    def test_every_type_of_anomaly_is_told_with_its_fields(self) -> None:
+        told = dict(line[:2] for line in cells("anomalies"))
+
+        assert told["`trade_off`"] == "`what`, `why`; optional: `debt`"
+        assert len(told) == 16
+
+    def test_what_people_may_edit_is_told(self) -> None:
+        told = dict(line[:2] for line in cells("editable"))
+
+        assert set(told["`tasks`"].replace("`", "").split(", ")) == AMENDABLE
+        assert "`for`" in told["`human_notes`"]
+
+
+class TestRendering:
+    def test_what_is_not_marked_stays(self) -> None:
+        text = "a\n<!-- rendered: switches -->\nold\n\nolder\n<!-- end -->\nb `<!-- rendered: x -->`\n"
+
+        new = refreshed(text)
+
+        assert new.startswith("a\n<!-- rendered: switches -->\n| file |")
+        assert new.endswith("\n<!-- end -->\nb `<!-- rendered: x -->`\n")
+        assert "old" not in new
+        assert refreshed(new) == new
+
+    def test_two_parts_are_two(self) -> None:
+        parts = ("<!-- rendered: switches -->\n<!-- end -->", "<!-- rendered: exit-codes -->\n<!-- end -->")
+
+        new = refreshed("\nbetween\n".join(parts))
+
+        assert new.index("ABORT") < new.index("between") < new.index("exit code")
+
+    def test_an_unknown_table_is_told_with_the_nearest_known(self) -> None:
+        with pytest.raises(UsageError, match="there is no table 'switch' to render; did you mean switches"):
+            refreshed("<!-- rendered: switch -->\n<!-- end -->\n")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<!-- rendered: switches -->\n",
+            "<!-- rendered: switches -->\n<!-- rendered: exit-codes -->\n<!-- end -->\n",
+        ],
+    )
+    def test_a_part_without_an_end_is_refused(self, text: str) -> None:
+        """The rest of the page would be taken for the table, and replaced."""
+        with pytest.raises(UsageError, match="has no `<!-- end -->`"):
+            refreshed(text)
+
+    def test_a_bar_does_not_break_a_row(self) -> None:
+        assert table(["a"], [["x | y"]]).splitlines()[-1] == r"| x \| y |"
+
+    def test_the_program_renders_what_changed_and_says_so(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "deep").mkdir()
+        stale, plain = tmp_path / "deep" / "stale.md", tmp_path / "plain.md"
+        stale.write_text("<!-- rendered: switches -->\n<!-- end -->\n", encoding="utf-8")
+        plain.write_text("nothing here\n", encoding="utf-8")
+
+        main([str(tmp_path)])
+        main([str(tmp_path)])
+
+        assert capsys.readouterr().out == f"rendered {stale}\n"
+        assert "ABORT" in stale.read_text(encoding="utf-8")
+        assert plain.read_text(encoding="utf-8") == "nothing here\n"
+
+    def test_the_program_says_which_page_is_wrong(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("<!-- rendered: song -->\n<!-- end -->\n", encoding="utf-8")
+
+        done = subprocess.run(
+            [sys.executable, "-m", tables.__name__, str(tmp_path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"{page}: there is no table 'song' to render")
