@@ -1,0 +1,1 @@
+"""The board: the only way in which processes talk to each other."""

@@ -1,0 +1,48 @@
+"""Finished tasks leave the board once there are many, and stay readable in `.liza/archive/`."""
+
+from __future__ import annotations
+
+import logging
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from liza.lifecycle import TERMINAL
+from liza.text.emit import section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from liza.model import State, Task
+
+NAME: Final = "archive"
+SLACK: Final = 20  # tasks beyond the limit before any is moved, so that not every merge moves one
+
+log = logging.getLogger(__name__)
+
+
+def retired(state: State) -> State:
+    """Return *state* without its oldest finished tasks, or the same one while there are few."""
+    limit = state.config.limits.finished_on_board
+    if len(state.tasks) <= limit + SLACK:
+        return state
+    finished = [task for task in state.tasks.values() if task.status in TERMINAL]
+    if len(finished) <= limit + SLACK:
+        return state
+    finished.sort(key=lambda task: task.history[-1].at)
+    gone = {task.id: task.status for task in finished[: len(finished) - limit]}
+    return state.but(
+        tasks=MappingProxyType({name: task for name, task in state.tasks.items() if name not in gone}),
+        handoff=MappingProxyType({name: note for name, note in state.handoff.items() if name not in gone}),
+        archived=MappingProxyType({**state.archived, **gone}),
+    )
+
+
+def filed(home: Path, tasks: Iterable[Task]) -> None:
+    """Write each task as a file; the journal can tell them again, so trouble here is only reported."""
+    try:
+        (home / NAME).mkdir(exist_ok=True)
+        for task in tasks:
+            (home / NAME / f"{task.id}.yaml").write_text(section("task", task.plain()))
+    except OSError as error:
+        log.warning("archive/ is not complete: %s", error)

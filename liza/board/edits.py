@@ -1,0 +1,507 @@
+"""A person saved `state.yaml`, without any lock and perhaps from an old copy: what did they mean?
+
+The text is compared with the revision it was made from, and what the person changed is done to the board
+as it is now: a moved status as an event of the lifecycle, a changed wish as an amendment, a new note as a
+note. What is Liza's own, or against a rule, is refused whole, with every reason.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from liza import events as e
+from liza.board.document import SECTIONS
+from liza.changes import HUMAN, apply, next_id, started
+from liza.config import Config
+from liza.errors import InvalidBoard, Refused, Violation
+from liza.lifecycle import TABLE
+from liza.model import (
+    KEYED_SECTIONS,
+    VERSION,
+    CircuitBreaker,
+    Feedback,
+    Goal,
+    Note,
+    Role,
+    Sprint,
+    State,
+    Task,
+)
+from liza.problems import explained, line_of
+from liza.record import with_record
+from liza.text.parse import BadYaml, Parsed, parse
+from liza.text.split import Block, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from liza.model import Status
+    from liza.record import Record
+
+_STAMP: Final = re.compile(r"^# stamp: (\d+) (\S*)", re.MULTILINE)
+_OWN: Final = "it is Liza's own: put it back as it was"
+PLAIN_KINDS: Final[dict[str, type[Record]]] = {
+    "goal": Goal,
+    "sprint": Sprint,
+    "circuit_breaker": CircuitBreaker,
+    "config": Config,
+}
+EDITABLE: Final[dict[str, frozenset[str]]] = {
+    "goal": frozenset({"description", "spec_ref", "status"}),
+    "sprint": frozenset({"goal", "tasks", "deadline"}),
+    "config": frozenset(Config.model_fields),
+    "tasks": e.AMENDABLE,
+    "human_notes": frozenset({"message", "about"}),
+}
+
+# What a person has to say along with a new status, taken from the fields beside it.
+_BY_HAND: Final[dict[type[e.Event], Callable[[Task], e.Event]]] = {
+    e.Ready: lambda _: e.Ready(),
+    e.Retry: lambda task: e.Retry(guidance=task.guidance),
+    e.Release: lambda _: e.Release(reason="released by hand in state.yaml"),
+    e.Block: lambda task: e.Block(reason=task.blocked_reason or "", questions=task.blocked_questions),
+    e.Abandon: lambda task: e.Abandon(reason=task.closing_reason or "abandoned by hand in state.yaml"),
+    e.Approve: lambda task: e.Approve(commit=task.review_commit or ""),
+    e.Confirm: lambda _: e.Confirm(reason="confirmed by hand in state.yaml"),
+    e.Reject: lambda task: e.Reject(
+        reason=task.rejection_reason or "",
+        feedback=task.rejection_feedback or (Feedback(message=task.rejection_reason or ""),),
+    ),
+    e.RetryMerge: lambda _: e.RetryMerge(reason="retried by hand in state.yaml"),
+    e.Supersede: lambda task: e.Supersede(
+        superseded_by=task.superseded_by, rescope_reason=task.rescope_reason or ""
+    ),
+}
+_SAID_OF_A_NEW_TASK: Final = e.AMENDABLE | {"id", "status", "phase", "created", "created_by"}
+_GOES_WITH_STATUS: Final = frozenset(
+    {
+        *("blocked_reason", "blocked_questions", "closing_reason", "rejection_reason", "rejection_feedback"),
+        *("superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
+    }
+)
+
+
+@dataclass
+class Draft:
+    """An edited file: plain values by section, untouched entries as the records they were."""
+
+    plain: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # section: (path, value)
+    lines: dict[str, int] = field(default_factory=dict)  # path: line
+    unnamed: set[str] = field(default_factory=set)  # ids that were given here to notes that had none
+    is_stamped: bool = False  # whether the text says by Liza's own sum which revision it was made from
+    wrong: list[Violation] = field(default_factory=list)
+
+    def refuse(self, path: str, problem: str, mend: str) -> None:
+        self.wrong.append(Violation(path, problem, mend, line_of(path, self.lines)))
+
+    def check(self) -> None:
+        """Raise everything that was refused so far."""
+        if self.wrong:
+            raise InvalidBoard("state.yaml is not valid", self.wrong)
+
+
+def stated_revision(text: str) -> int | None:
+    """Return the revision that *text* was made from, if it still says so anywhere."""
+    found = re.search(r"^revision: *(\d+) *$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def read(text: str, untouched: Mapping[str, Record]) -> Draft:
+    """Return what *text* says; a block that is in *untouched* is taken for its record, unparsed."""
+    draft = Draft()
+    try:
+        blocks = split(text)
+        if blocks is None:
+            _take(draft, parse(text), 0, {})
+        else:
+            _take_blocks(draft, blocks, untouched)
+    except BadYaml as error:
+        draft.wrong.append(Violation("state.yaml", error.problem, "mend the YAML there", error.line))
+        draft.check()
+    _check_sections(draft)
+    draft.check()
+    return draft
+
+
+def _take_blocks(draft: Draft, blocks: list[Block], untouched: Mapping[str, Record]) -> None:
+    seen: dict[str, int] = {}
+    for block in blocks:
+        if not block.section:
+            continue
+        if not block.item:
+            if block.section in seen:
+                problem = f"the section {block.section!r} is there twice"
+                raise BadYaml(block.line, problem)
+            seen[block.section] = block.line
+            _take(draft, parse(block.text), block.line - 1, {})
+        elif (known := untouched.get(block.text)) is not None and _section_of(known) == block.section:
+            path = f"{block.section}.{known.id}"  # type: ignore[attr-defined]
+            draft.lines[path] = block.line
+            draft.entries.setdefault(block.section, []).append((path, known))
+        else:
+            whole = parse(f"{block.section}:\n{block.text}")
+            _take(draft, whole, block.line - 2, {})
+
+
+def _section_of(record: Record) -> str:
+    return next(section for section, kind in KEYED_SECTIONS.items() if isinstance(record, kind))
+
+
+def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
+    """Sort what was parsed into the draft, and give every value the path that people read."""
+    for section, value in parsed.data.items():
+        if section in KEYED_SECTIONS and isinstance(value, list):
+            for number, entry in enumerate(value):
+                name = entry.get("id") if isinstance(entry, dict) else None
+                path = f"{section}.{name}" if name else f"{section}[{len(draft.entries.get(section, ()))}]"
+                names[section, number] = path
+                draft.entries.setdefault(section, []).append((path, entry))
+        elif section not in KEYED_SECTIONS or value is not None:
+            draft.plain[section] = value
+    for place, line in parsed.lines.items():
+        if place:
+            draft.lines.setdefault(_path(place, names), line + shift)
+
+
+def _path(place: tuple[str | int, ...], names: Mapping[tuple[str | int, ...], str]) -> str:
+    stem, rest = (names[place[:2]], place[2:]) if place[:2] in names else (str(place[0]), place[1:])
+    for part in rest:
+        stem += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return stem
+
+
+def _check_sections(draft: Draft) -> None:
+    there = {*draft.plain, *draft.entries}
+    for section in sorted(there - {*SECTIONS, "version", "revision"}):
+        draft.refuse(section, "it is not a section of the board", f"use one of {', '.join(SECTIONS)}")
+    version = draft.plain.get("version")
+    if version != VERSION and "version" in there:
+        draft.refuse(
+            "version",
+            f"the file is of version {version}, and this Liza reads version {VERSION}",
+            "use the Liza that wrote it",
+        )
+        return
+    for section in ("version", "revision", *SECTIONS):
+        if section not in there and f"{section}" not in draft.lines:
+            draft.refuse(section, "the section is missing; the file looks cut off", "put it back")
+    for section in KEYED_SECTIONS:
+        if section in draft.plain and draft.plain[section] not in ([], None):
+            draft.refuse(section, "it is not a list of entries", "write one entry a line, each with an id")
+
+
+def typed(draft: Draft, at: datetime) -> State:
+    """Return the edited file as a board of its own, or raise everything that is wrong with its values."""
+    fields: dict[str, Any] = {}
+    for section, kind in KEYED_SECTIONS.items():
+        fields[section] = _records(draft, section, kind, at)
+    for section, kind in PLAIN_KINDS.items():
+        fields[section] = _record(draft, kind, section, _empty_if_none(draft.plain.get(section)))
+    fields["archived"] = _empty_if_none(draft.plain.get("archived"))
+    fields |= {key: draft.plain[key] for key in ("version", "revision")}
+    draft.check()
+    try:
+        return State.model_validate(fields)
+    except ValidationError as error:
+        draft.wrong += explained(error, State, "", draft.lines)
+    draft.check()
+    raise AssertionError(fields)
+
+
+def _empty_if_none(value: object) -> object:
+    return {} if value is None else value
+
+
+def _records(draft: Draft, section: str, kind: type[Record], at: datetime) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    entries = draft.entries.get(section, ())
+    taken = {path.removeprefix(f"{section}.") for path, _ in entries}
+    for path, value in entries:
+        if section == "human_notes" and isinstance(value, dict) and "id" not in value:
+            value["id"] = next_id(taken, "note")
+            taken.add(value["id"])
+            draft.unnamed.add(value["id"])
+        record = value if isinstance(value, kind) else _record(draft, kind, path, _filled(section, value, at))
+        if record is None:
+            continue
+        name: str = record.id  # type: ignore[attr-defined]
+        if name in found:
+            draft.refuse(path, f"the id {name!r} is used twice", "give one of the two another id")
+        found[name] = record
+    return found
+
+
+def _filled(section: str, value: Any, at: datetime) -> Any:  # noqa: ANN401
+    """Add what a person need not write: the time of a note, the birth of a task."""
+    if not isinstance(value, dict):
+        return value
+    now = at.isoformat()
+    match section:
+        case "human_notes":
+            return {"timestamp": now, **value}
+        case "tasks" if "history" not in value:
+            return {"status": "IDLE", "created": now, "created_by": HUMAN.id, **value}
+        case _:
+            return value
+
+
+def _record(draft: Draft, kind: type[Record], path: str, value: object) -> Record | None:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        draft.wrong += explained(error, kind, path, draft.lines)
+        return None
+
+
+def check_revision(draft: Draft, text: str, current: int) -> int:
+    """Return the revision that the edit was made from, or raise that its number was changed."""
+    revision = draft.plain["revision"]
+    stamp = _STAMP.search(text)
+    if not isinstance(revision, int) or isinstance(revision, bool) or revision < 1:
+        draft.refuse("revision", f"{revision!r} is not a revision", f"put {current} back")
+    elif stamp and int(stamp[1]) != revision:
+        draft.refuse(
+            "revision",
+            f"the file was written as revision {stamp[1]}, and now says {revision}",
+            f"put {stamp[1]} back: Liza counts revisions",
+        )
+    elif revision > current:
+        draft.refuse("revision", f"it says {revision}, but the board is at {current}", f"put {current} back")
+    draft.check()
+    return int(revision)
+
+
+def check_stamp(draft: Draft, text: str, revision: int, total: str) -> None:
+    """Raise if *text* was made from another board than the one whose sum at *revision* is *total*."""
+    stamp = _STAMP.search(text)
+    draft.is_stamped = stamp is not None
+    if stamp and stamp[2] != total:
+        draft.refuse(
+            "revision",
+            f"the file was not written as revision {revision} of this board",
+            "put the number and the line above it back, or edit a copy of this board",
+        )
+    draft.check()
+
+
+def merged(draft: Draft, edited: State, base: State, current: State, at: datetime) -> State:
+    """Return *current* with what a person changed between *base* and *edited*, or raise why not."""
+    merge = _Merge(draft, edited, base, current, at)
+    merge.tasks()
+    merge.notes()
+    for section in PLAIN_KINDS:
+        merge.settings(section)
+    for section in ("agents", "anomalies", "discovered", "handoff", "archived"):
+        merge.own(section)
+    if merge.foreknown and not draft.is_stamped and edited.revision < current.revision:
+        draft.refuse(
+            "revision",
+            f"it says {edited.revision}, but the file shows {merge.foreknown}, which came later",
+            f"put {current.revision} back: Liza counts revisions",
+        )
+    draft.check()
+    return merge.state
+
+
+class _Merge:
+    """One three-way merge; `state` is the board as it becomes."""
+
+    def __init__(self, draft: Draft, edited: State, base: State, current: State, at: datetime) -> None:
+        self.draft, self.edited, self.base, self.state, self.at = draft, edited, base, current, at
+        self.foreknown: str | None = None  # a path whose value only a later revision than *base* has
+
+    def tasks(self) -> None:
+        for name, wanted in self.edited.tasks.items():
+            if (base := self.base.tasks.get(name)) is None:
+                self._add(wanted)
+            elif wanted is not base and wanted != base:
+                self._move(base, wanted)
+        for name in self.base.tasks.keys() - self.edited.tasks.keys():
+            self.draft.refuse(f"tasks.{name}", "the task was removed", "put it back, or set it to ABANDONED")
+
+    def _add(self, wanted: Task) -> None:
+        path = f"tasks.{wanted.id}"
+        if (there := self.state.tasks.get(wanted.id)) is not None:
+            if there == wanted:
+                self.foreknown = path
+            elif not _is_asked_alike(wanted, there):
+                self.draft.refuse(path, "a task of this id was added meanwhile", "choose another id")
+            return
+        for name in sorted(Task.model_fields.keys() - _SAID_OF_A_NEW_TASK):
+            if getattr(wanted, name) != Task.model_fields[name].default:
+                self.draft.refuse(f"{path}.{name}", "a new task has no past", "remove it")
+        self._try(path, lambda: self.state.with_task(started(wanted, by=HUMAN, at=self.at)))
+
+    def _move(self, base: Task, wanted: Task) -> None:
+        changed = [name for name in Task.model_fields if getattr(base, name) != getattr(wanted, name)]
+        amended = [name for name in changed if self._is_asked(base, wanted, name)]
+        if amended:
+            event = e.Amend(fields={name: getattr(wanted, name) for name in amended})
+            self._try(f"tasks.{wanted.id}.{amended[0]}", lambda: self._happen(event, wanted.id))
+        if "status" in changed and not self._knows_already(f"tasks.{wanted.id}", wanted, "status"):
+            self._set_status(base, wanted)
+
+    def _is_asked(self, base: Task, wanted: Task, name: str) -> bool:
+        """Tell whether this field is the person's to change, and nobody else changed it meanwhile."""
+        path = f"tasks.{wanted.id}"
+        if name == "status" or self._knows_already(path, wanted, name):
+            return False
+        if name in _GOES_WITH_STATUS and base.status is not wanted.status:
+            return False
+        if name not in EDITABLE["tasks"]:
+            self.draft.refuse(f"{path}.{name}", _whose(name), _OWN)
+            return False
+        return self._is_not_taken(f"{path}.{name}", getattr(base, name), self._now(wanted.id, name))
+
+    def _now(self, name: str, attribute: str) -> object:
+        there = self.state.tasks.get(name)
+        return None if there is None else getattr(there, attribute)
+
+    def _knows_already(self, path: str, wanted: Task, name: str) -> bool:
+        if self._now(wanted.id, name) != getattr(wanted, name):
+            return False
+        self.foreknown = f"{path}.{name}"
+        return True
+
+    def _is_not_taken(self, path: str, before: object, now: object) -> bool:
+        if now == before:
+            return True
+        self.draft.refuse(path, "it was changed after your copy was made", "look again and edit anew")
+        return False
+
+    def _set_status(self, base: Task, wanted: Task) -> None:
+        path = f"tasks.{wanted.id}.status"
+        there = self.state.tasks.get(wanted.id)
+        if there is None:
+            self.draft.refuse(path, "the task is finished and archived", "make a new task")
+            return
+        if _was_moved_by_hand(base, there, wanted.status):
+            return  # saved twice from one copy: it is done, and what agents made of it since stays
+        if not self._is_not_taken(path, base.status, there.status):
+            return
+        event = _event_by_hand(there.status, wanted.status)
+        if event is None:
+            can = ", ".join(sorted(_reachable(there.status))) or "nowhere: it is final"
+            self.draft.refuse(
+                path,
+                f"a person may not move a task from {there.status} to {wanted.status}",
+                f"put {there.status} back; from there you may go to {can}",
+            )
+            return
+        self._try(path, lambda: self._happen(_BY_HAND[event](wanted), wanted.id))
+
+    def _happen(self, event: e.Event, to: str) -> State:
+        return apply(event, to=to, by=HUMAN, at=self.at)(self.state)
+
+    def _try(self, path: str, make: Callable[[], State]) -> None:
+        try:
+            self.state = make()
+        except Refused as error:
+            self.draft.refuse(path, str(error), "undo this part of the edit")
+        except ValidationError as error:
+            what = ", ".join(str(details["loc"][0]) for details in error.errors() if details["loc"])
+            self.draft.refuse(path, f"this status needs {what}", "write it beside the status")
+
+    def notes(self) -> None:
+        for name, wanted in self.edited.human_notes.items():
+            base = self.base.human_notes.get(name)
+            if base is None:
+                self._note(wanted)
+            elif wanted != base:
+                self._renote(base, wanted)
+        for name in self.base.human_notes.keys() - self.edited.human_notes.keys():
+            self.draft.refuse(f"human_notes.{name}", "the note was removed", "put it back: notes are kept")
+
+    def _note(self, wanted: Note) -> None:
+        there = self.state.human_notes.get(wanted.id)
+        if there == wanted:
+            self.foreknown = f"human_notes.{wanted.id}"
+            return
+        if wanted.id in self.draft.unnamed and self._was_noted(wanted):
+            return  # saved twice from one copy
+        if wanted.processed or wanted.processed_by:
+            self.draft.refuse(
+                f"human_notes.{wanted.id}.processed", "a new note is not processed", "remove it"
+            )
+            return
+        if there is not None:
+            wanted = wanted.but(id=next_id(self.state.human_notes, "note"))
+        self.state = self.state.but(human_notes=with_record(self.state.human_notes, wanted))
+
+    def _was_noted(self, wanted: Note) -> bool:
+        since = (note for name, note in self.state.human_notes.items() if name not in self.base.human_notes)
+        return any((note.message, note.about) == (wanted.message, wanted.about) for note in since)
+
+    def _renote(self, base: Note, wanted: Note) -> None:
+        path = f"human_notes.{wanted.id}"
+        there = self.state.human_notes[wanted.id]
+        changed = {name for name in Note.model_fields if getattr(base, name) != getattr(wanted, name)}
+        if there == wanted:
+            self.foreknown = path
+        elif there.processed or not changed <= EDITABLE["human_notes"]:
+            self.draft.refuse(
+                path, "the note was read already, or is Liza's to mark", "add another note instead"
+            )
+        elif self._is_not_taken(path, base, there):
+            self.state = self.state.but(human_notes=with_record(self.state.human_notes, wanted))
+
+    def settings(self, section: str) -> None:
+        base, wanted, now = (getattr(state, section) for state in (self.base, self.edited, self.state))
+        for name in type(wanted).model_fields:
+            value, path = getattr(wanted, name), f"{section}.{name}"
+            if value == getattr(base, name):
+                continue
+            if value == getattr(now, name):
+                self.foreknown = path
+            elif name not in EDITABLE.get(section, ()):
+                self.draft.refuse(path, "it was changed", _OWN)
+            elif self._is_not_taken(path, getattr(base, name), getattr(now, name)):
+                now = now.but(**{name: value})
+        self.state = (
+            self.state.but(**{section: now}) if now is not getattr(self.state, section) else self.state
+        )
+
+    def own(self, section: str) -> None:
+        base, wanted, now = (getattr(state, section) for state in (self.base, self.edited, self.state))
+        for name in {**base, **wanted}:
+            if wanted.get(name) == base.get(name):
+                continue
+            if wanted.get(name) == now.get(name):
+                self.foreknown = f"{section}.{name}"
+            else:
+                self.draft.refuse(f"{section}.{name}", "it was changed", _OWN)
+
+
+def _is_asked_alike(one: Task, other: Task) -> bool:
+    return not one.history and all(getattr(one, name) == getattr(other, name) for name in e.AMENDABLE)
+
+
+def _was_moved_by_hand(base: Task, there: Task, target: Status) -> bool:
+    """Tell whether a person moved the task to *target* after *base*, as far as the shown history tells."""
+    since = there.history[max(0, base.events_ever - there.history_earlier) :]
+    return any(entry.role is Role.HUMAN and entry.target is target for entry in since)
+
+
+def _whose(name: str) -> str:
+    return "history is append-only, and it was changed" if name.startswith("history") else "it was changed"
+
+
+def _event_by_hand(source: Status, target: Status) -> type[e.Event] | None:
+    for row in TABLE:
+        if source in row.sources and row.target is target and Role.HUMAN in row.who and row.event in _BY_HAND:
+            return row.event
+    return None
+
+
+def _reachable(source: Status) -> set[Status]:
+    return {
+        row.target
+        for row in TABLE
+        if source in row.sources and row.target and Role.HUMAN in row.who and row.event in _BY_HAND
+    }

@@ -1,0 +1,485 @@
+"""The board in files: a journal that is the truth, and `state.yaml` that people read and edit."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from liza.board import edits, snapshot
+from liza.board.archive import filed, retired
+from liza.board.delta import first_state, is_empty, plains_of, put_of, replayed, step_between, trimmed
+from liza.board.disk import Disk
+from liza.board.document import Document, rendered
+from liza.board.journal import NAME as JOURNAL
+from liza.board.journal import Journal, Mark
+from liza.board.lock import Lock
+from liza.board.protocol import Entry
+from liza.board.rejected import kept_beside
+from liza.board.statefile import NAME as STATE
+from liza.board.statefile import SPARE, StateFile, not_a_file, text_of
+from liza.changes import Change
+from liza.errors import (
+    DiskTrouble,
+    EditRejected,
+    InvalidBoard,
+    JournalDamaged,
+    LizaError,
+    NotThere,
+    Violation,
+)
+from liza.invariants import Step, step_violations, violations
+from liza.lifecycle import TERMINAL
+from liza.problems import line_of
+from liza.record import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.board.baton import Baton
+    from liza.board.journal import Line
+    from liza.board.statefile import Text
+    from liza.board.watch import Watch
+    from liza.model import State
+
+LOCK: Final = f"{STATE}.lock"
+SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
+POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
+POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
+QUIET: Final = frozenset({LOCK, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
+
+log = logging.getLogger(__name__)
+
+
+class FileBoard:
+    """One process's view of a board in directory *home*; threads of the process may share it."""
+
+    def __init__(
+        self, home: Path, *, disk: Disk | None = None, clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.home = home
+        self._disk = disk or Disk()
+        self._clock = clock
+        self._journal = Journal(home / JOURNAL, self._disk)
+        self._file = StateFile(home, self._disk)
+        self._lock = Lock(home / LOCK, self._disk)
+        self._mutex = threading.RLock()
+        self._is_updating = False
+        self._state: State | None = None
+        self._mark = Mark()
+        self._last: datetime | None = None  # the time of the latest change, which no later one precedes
+        self._document: Document | None = None
+        self._snapshot_at = (0, 0)  # place in the journal and length of the last snapshot
+        self._watch: Watch | None = None
+        self._is_blind = False
+        self._rejections: list[EditRejected] = []
+        _boards.add(self)
+
+    @classmethod
+    def create(
+        cls,
+        home: Path,
+        state: State,
+        *,
+        by: str = "human",
+        disk: Disk | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> FileBoard:
+        """Make a new board in *home* with *state* as its first revision."""
+        board = cls(home, disk=disk, clock=clock)
+        try:
+            home.mkdir(exist_ok=True)
+            (home / JOURNAL).touch()
+        except OSError as error:
+            raise DiskTrouble(f"make {home}", error) from error
+        with board._exclusive() as baton:
+            if any(True for _ in board._journal.lines(Mark())):
+                raise LizaError(f"there is a board in {home} already; `liza status` shows it")
+            board._begin(state.but(revision=1), by, baton)
+        for directory in (home, home.parent):
+            _sync_directory(directory)
+        return board
+
+    def _begin(self, state: State, by: str, baton: Baton) -> None:
+        self._journal.mend(Mark())
+        put = {key: value for key, value in state.plain().items() if key != "revision"}
+        entry = Entry(1, self._clock(), by, "init", put, {})
+        first = first_state(entry)
+        if wrong := violations(first):
+            raise InvalidBoard("the board to begin with is not valid", wrong)
+        self._mark = self._journal.append(entry, Mark())
+        self._state, self._last = first, entry.at
+        self._publish(baton)
+
+    def read(self) -> State:
+        """Return the latest state; takes no lock."""
+        with self._mutex:
+            return self._caught_up()
+
+    def update(self, change: Change) -> State:
+        """Let *change* happen to the state as it is under the lock; durable when this returns."""
+        with self._settled(patient=True):
+            self._commit(change)
+            return self._known()
+
+    def absorb(self) -> State:
+        """Take in what a person saved, now; raise EditRejected if it could not be taken."""
+        deadline = time.monotonic() + SETTLE
+        while self.has_edit():
+            with self._settled(patient=time.monotonic() < deadline) as is_settled:
+                pass
+            if is_settled or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_BLIND / 5)
+        if self._rejections:
+            raise self._rejections.pop()
+        return self.read()
+
+    def has_edit(self) -> bool:
+        """Tell, without a lock, whether somebody else than Liza may have written state.yaml."""
+        if (path := self._file.path).is_symlink() or (path.exists() and not path.is_file()):
+            raise not_a_file(path)
+        baton = self._lock.peek()
+        return baton is None or not path.exists() or bool(self._file.suspects(baton))
+
+    def holder(self) -> str:
+        """Return who last took the lock, for somebody who waits for it."""
+        baton = self._lock.peek()
+        return f"process {baton.pid}, which holds {self._lock.path}" if baton else "nobody"
+
+    def wait(self, since: int, timeout: float) -> State:
+        """Return the state once its revision is past *since*, or after *timeout* seconds as it is then."""
+        deadline = time.monotonic() + timeout
+        watch = self._watching()
+        while True:
+            heard = watch.rings if watch else 0
+            state = self.read()
+            if state.revision <= since and self.has_edit():
+                state = self.update(Change("liza", "look", lambda same: same))
+            left = deadline - time.monotonic()
+            if state.revision > since or left <= 0:
+                return state
+            if watch:
+                watch.wait(heard, min(left, POLL))
+            else:
+                time.sleep(min(left, POLL_BLIND))
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Yield every change past revision *after*, oldest first."""
+        for line in self._lines():
+            if line.entry.revision > after:
+                yield line.entry
+
+    def at(self, moment: int | datetime) -> tuple[State, str]:
+        """Return the state as it was at a revision or time, and the stamp of its text."""
+        kept: list[Line] = []
+        for line in self._lines():
+            if (line.entry.revision if isinstance(moment, int) else line.entry.at) > moment:  # type: ignore[operator]
+                break
+            kept.append(line)
+        if not kept or (isinstance(moment, int) and kept[-1].entry.revision != moment):
+            raise NotThere("revision", str(moment), "`liza log` lists them")
+        state = replayed(first_state(kept[0].entry), (line.entry for line in kept[1:]))
+        return state, kept[-1].mark.sum
+
+    def text_at(self, moment: int | datetime) -> bytes:
+        """Return state.yaml as it was at a revision or time."""
+        return rendered(*self.at(moment))
+
+    def judge(self, data: bytes) -> None:
+        """Raise what is wrong with *data* as an edit of state.yaml; nothing is written."""
+        with self._mutex:
+            old = self._caught_up()
+            if not self._is_ours(data):
+                step = step_between(old, self._merged(data))
+                if wrong := step_violations(step):
+                    raise _located(data, wrong)
+
+    def take(self, data: bytes) -> State:
+        """Do to the board what a person changed in *data*, or raise why not, with nothing written."""
+        with self._settled(patient=True):
+            self._take(data)
+            return self._known()
+
+    def close(self) -> None:
+        """Let go of descriptors and threads."""
+        if self._watch:
+            self._watch.close()
+        self._watch = None
+        self._journal.close()
+        self._lock.close()
+
+    def forked(self) -> None:
+        """Share nothing with the process that this one was forked from, which may be in the middle of a step.
+
+        The descriptors carry its locks, the mutex may be held by a thread that is not here, and ending the
+        watch would end it for both.
+        """
+        self._mutex, self._is_updating = threading.RLock(), False
+        self._watch, self._is_blind = None, False
+        self._state, self._mark, self._document = None, Mark(), None
+        self._journal.close()
+        self._lock.close()
+
+    def _lines(self) -> Iterator[Line]:
+        """Read the whole journal on a descriptor of its own, so that nobody waits meanwhile."""
+        journal = Journal(self._journal.path, self._disk)
+        try:
+            yield from journal.lines(Mark())
+        finally:
+            journal.close()
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[Baton]:
+        """Hold the lock of the board, against other processes and other threads of this one."""
+        with self._mutex:
+            if self._is_updating:
+                raise RuntimeError(
+                    "a change must not update the board: it is handed the state, and returns it"
+                )
+            with self._lock.held() as baton, self._journal.locked():
+                self._is_updating = True
+                try:
+                    yield baton
+                finally:
+                    self._is_updating = False
+
+    @contextmanager
+    def _settled(self, *, patient: bool) -> Iterator[bool]:
+        """Hold the lock on the board as it is, people's edits taken in, and show afterwards what it became.
+
+        What is yielded is False while a save seems to be in progress.
+        """
+        with self._exclusive() as baton:
+            self._caught_up()
+            self._journal.mend(self._mark)
+            is_settled = self._absorb(baton, patient=patient)
+            try:
+                yield is_settled
+            finally:  # also after a refused change: an edit may have been taken in before it
+                if is_settled:
+                    self._publish(baton)
+
+    def _known(self) -> State:
+        if self._state is None:
+            raise JournalDamaged(f"{self._journal.path} holds no board; `liza init` makes one")
+        return self._state
+
+    def _caught_up(self) -> State:
+        """Bring this process's view up to the end of the journal."""
+        size = self._journal.size()
+        if self._state is None or not self._journal.holds(self._mark):
+            return self._reload()
+        if size > self._mark.offset:
+            try:
+                self._follow(list(self._journal.lines(self._mark)))
+            except JournalDamaged:
+                # A writer took back a line that this process had read already.
+                return self._reload()
+        return self._known()
+
+    def _reload(self) -> State:
+        self._state, self._mark, self._document = None, Mark(), None
+        copy = snapshot.load(self.home / snapshot.NAME)
+        if copy is not None and self._journal.holds(copy.mark):
+            self._state, self._mark, self._last = copy.state, copy.mark, copy.at
+            self._snapshot_at = (copy.mark.offset, (self.home / snapshot.NAME).stat().st_size)
+            try:
+                self._follow(list(self._journal.lines(self._mark)))
+            except JournalDamaged:
+                self._state, self._mark = None, Mark()
+            else:
+                return self._known()
+        self._follow(list(self._journal.lines(Mark())))
+        return self._known()
+
+    def _follow(self, lines: list[Line]) -> None:
+        if not lines:
+            return
+        old, entries = self._state, [line.entry for line in lines]
+        if old is None:
+            new = replayed(first_state(entries[0]), entries[1:])
+        else:
+            new = replayed(old, entries)
+            if self._document:
+                self._document.follow(step_between(old, new))
+        self._state, self._mark, self._last = new, lines[-1].mark, entries[-1].at
+
+    def _commit(self, change: Change) -> None:
+        old = self._known()
+        new = change(old)
+        if new is old:
+            return
+        step = step_between(old, new.but(revision=old.revision + 1))
+        if is_empty(step):
+            return
+        if wrong := step_violations(step):
+            raise InvalidBoard(f"{change.what!r} by {change.by} would break the board", wrong)
+        shown = step._replace(new=trimmed(step))
+        plains = plains_of(shown)
+        now = self._clock()
+        at = max(now, self._last) if self._last else now
+        entry = Entry(step.new.revision, at, change.by, change.what, put_of(step, plains), _lists(step))
+        self._mark = self._journal.append(entry, self._mark)
+        self._state, self._last = shown.new, at
+        if self._document:
+            self._document.follow(shown, plains)
+        if any(shown.new.tasks[name].status in TERMINAL for name in step.put.get("tasks", ())):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Move finished tasks off the board once there are too many of them."""
+        before = self._known()
+        after = retired(before)
+        if after is not before:
+            gone = [task for name, task in before.tasks.items() if name not in after.tasks]
+            try:
+                self._commit(Change("liza", f"archive {len(gone)} finished tasks", lambda _: after))
+            except DiskTrouble as error:  # what led here is on disk: this can wait for the next one
+                log.warning("%d finished tasks stay on the board: %s", len(gone), error)
+                return
+            filed(self.home, gone)
+
+    def _text(self) -> Document:
+        if self._document is None:
+            self._document = Document(self._known())
+        return self._document
+
+    def _publish(self, baton: Baton) -> None:
+        """Show the latest state in state.yaml; the journal has it already, so trouble here only delays it."""
+        if baton.sum == self._mark.sum and self._file.is_as_left(baton):
+            return
+        baton.sum = ""
+        try:
+            self._file.put(self._text().bytes(self._mark.sum), baton)
+            baton.sum = self._mark.sum
+        except OSError as error:
+            log.warning("state.yaml is behind the journal: %s", error)
+        if snapshot.is_due(self._mark.offset, *self._snapshot_at):
+            self._save_snapshot()
+
+    def _save_snapshot(self) -> None:
+        copy = snapshot.Snapshot(self._mark, self._last or self._clock(), self._known())
+        try:
+            size = snapshot.save(self.home / snapshot.NAME, copy)
+        except OSError as error:
+            log.warning("no snapshot was written: %s", error)
+            size = 0
+        self._snapshot_at = (self._mark.offset, size)
+
+    def _absorb(self, baton: Baton, *, patient: bool) -> bool:
+        """Take in what people saved; return False while a save seems to be in progress."""
+        for path in self._file.suspects(baton):
+            found = text_of(path)
+            if found is None:
+                if path == self._file.path:
+                    return False
+                continue
+            try:
+                self._take(found.data)
+            except InvalidBoard as error:
+                if patient and path == self._file.path and _is_young(found):
+                    return False
+                self._reject(found.data, error)
+            self._file.settled(path, found.there, baton)
+        self._file.swept(baton)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        """Do to the board what a person changed in *data*."""
+        what = f"edit {hashlib.blake2b(data, digest_size=8).hexdigest()}"
+        if self._is_ours(data) or self._was_taken(data, what):
+            return
+        merged = self._merged(data)
+        try:
+            self._commit(Change("human", what, lambda _: merged))
+        except InvalidBoard as error:
+            raise _located(data, error.violations) from error
+
+    def _is_ours(self, data: bytes) -> bool:
+        """Tell whether *data* is what Liza wrote at the revision it names, untouched."""
+        revision = edits.stated_revision(data.decode(errors="replace"))
+        if revision is None or not 1 <= revision <= self._known().revision:
+            return False
+        if revision == self._known().revision:
+            return data == self._text().bytes(self._mark.sum)
+        return data == self.text_at(revision)
+
+    def _was_taken(self, data: bytes, what: str) -> bool:
+        """Tell whether this very text was taken in, by a process that died before it could say so."""
+        revision = edits.stated_revision(data.decode(errors="replace"))
+        if revision is None or revision >= self._known().revision:
+            return False
+        return any(entry.what == what for entry in self.entries(after=revision))
+
+    def _merged(self, data: bytes) -> State:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            line = data[: error.start].count(b"\n") + 1
+            wrong = Violation("state.yaml", "it is not UTF-8 text", "save it as UTF-8", line)
+            raise InvalidBoard("state.yaml is not valid", [wrong]) from error
+        current, now = self._known(), self._clock()
+        draft = edits.read(text, self._text().untouched(current))
+        revision = edits.check_revision(draft, text, current.revision)
+        edited = edits.typed(draft, now)
+        base, total = (current, self._mark.sum) if revision == current.revision else self.at(revision)
+        edits.check_stamp(draft, text, revision, total)
+        return edits.merged(draft, edited, base, current, now)
+
+    def _reject(self, data: bytes, error: InvalidBoard) -> None:
+        kept, change = kept_beside(self.home, data, error, self._clock())
+        log.info("an edit of state.yaml was set aside: %s", kept)
+        self._commit(change)
+        self._rejections.append(EditRejected(kept, error.violations))
+
+    def _watching(self) -> Watch | None:
+        with self._mutex:
+            if self._watch is None and not self._is_blind:
+                from liza.board.watch import watching  # noqa: PLC0415 - only those who wait pay for its import
+
+                self._watch = watching(self.home, QUIET)
+                self._is_blind = self._watch is None
+            return self._watch
+
+
+_boards: Final[WeakSet[FileBoard]] = WeakSet()
+
+
+def _forget_parent() -> None:
+    for board in _boards:
+        board.forked()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+def _is_young(text: Text) -> bool:
+    """Tell whether *text* was saved so recently that more may follow; a time to come tells nothing."""
+    return 0 <= time.time() - text.there.mtime_ns / 1e9 < SETTLE
+
+
+def _located(data: bytes, violations: Sequence[Violation]) -> InvalidBoard:
+    """Say where in the edited text each rule was broken."""
+    lines = edits.read(data.decode(), {}).lines
+    located = [wrong._replace(line=line_of(wrong.path, lines)) for wrong in violations]
+    return InvalidBoard("state.yaml is not valid", located)
+
+
+def _lists(step: Step) -> dict[str, list[str]]:
+    return {section: list(names) for section, names in step.gone.items()}
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

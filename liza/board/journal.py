@@ -1,0 +1,200 @@
+"""Every change ever, one line of JSON each, chained by a sum; a change is done when its line is on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.board.protocol import Entry
+from liza.errors import DiskTrouble, JournalDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from liza.board.disk import Disk
+
+NAME: Final = "journal.jsonl"
+_DIGEST: Final = 8  # bytes: enough to tell damage from luck
+_TAIL: Final = len(b',"sum":""}\n') + 2 * _DIGEST
+_CHUNK: Final = 1 << 20  # bytes read at once
+_BEGIN: Final = b'{"revision":'
+_ENDS: Final = re.compile(rb',"sum":"[0-9a-f]{16}"}\Z')
+
+
+class Mark(NamedTuple):
+    """A place between two lines: where it is, and the sum of everything before it."""
+
+    offset: int = 0
+    sum: str = ""
+
+
+class Line(NamedTuple):
+    entry: Entry
+    mark: Mark  # the place behind the line
+
+
+def encoded(entry: Entry, before: Mark) -> tuple[bytes, Mark]:
+    """Return the line of *entry* and the place behind it."""
+    fields = {
+        "revision": entry.revision,
+        "at": entry.at.isoformat().replace("+00:00", "Z"),
+        "by": entry.by,
+        "what": entry.what,
+        "put": entry.put,
+        **({"gone": entry.gone} if entry.gone else {}),
+    }
+    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
+    total = _sum(before.sum, body)
+    line = body + _end(total)
+    return line, Mark(before.offset + len(line), total)
+
+
+def decoded(line: bytes, before: Mark) -> Line | None:
+    """Return what *line* says if it follows on *before*, else None."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    total = _sum(before.sum, body)
+    if tail != _end(total):
+        return None
+    fields = json.loads(body + b"}")
+    entry = Entry(
+        revision=fields["revision"],
+        at=datetime.fromisoformat(fields["at"]),
+        by=fields["by"],
+        what=fields["what"],
+        put=fields["put"],
+        gone=fields.get("gone", {}),
+    )
+    return Line(entry, Mark(before.offset + len(line), total))
+
+
+def _end(total: str) -> bytes:
+    return b',"sum":"%s"}\n' % total.encode()
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether *line*, though wrong, has no hole and begins or ends as lines do: then it was not torn."""
+    return b"\0" not in line and (line.startswith(_BEGIN) or _ENDS.search(line) is not None)
+
+
+def _sum(before: str, body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=_DIGEST, key=before.encode()).hexdigest()
+
+
+class Journal:
+    """The file of lines. Only `append` and `mend` write it, and only under the board's lock."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        self._descriptor = -1
+        self._inode = -1
+
+    def size(self) -> int:
+        """Return the length of the file, which is opened again if another one stands in its place."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            message = f"{self.path} is missing; put it back: it holds every change of this board"
+            raise JournalDamaged(message) from None
+        if found.st_ino != self._inode:
+            self.close()
+            self._descriptor = _opened(self.path)
+            self._inode = os.fstat(self._descriptor).st_ino
+        return found.st_size
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the file itself as well: removing the lock file must not let two writers in."""
+        self.size()
+        try:
+            self._disk.lock(self._descriptor)
+        except OSError as error:
+            raise DiskTrouble(f"lock {self.path}", error) from error
+        try:
+            yield
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            self._disk.unlock(self._descriptor)
+        except OSError:
+            self.close()  # which gives the lock back as well
+
+    def holds(self, mark: Mark) -> bool:
+        """Tell whether the file still has all that was before *mark*: the last sum stands for every line."""
+        end = _end(mark.sum)
+        return not mark.offset or os.pread(self._descriptor, _TAIL, mark.offset - _TAIL) == end
+
+    def lines(self, after: Mark) -> Iterator[Line]:
+        """Yield the lines behind *after*; the last one is passed over while it is not whole."""
+        size = self.size()
+        mark, rest, offset = after, b"", after.offset
+        while offset < size:
+            chunk = os.pread(self._descriptor, min(_CHUNK, size - offset), offset)
+            if not chunk:
+                return
+            offset += len(chunk)
+            *whole, rest = (rest + chunk).split(b"\n")
+            for number, text in enumerate(whole):
+                line = decoded(text + b"\n", mark)
+                if line is None:
+                    is_last = number == len(whole) - 1 and not rest and offset >= size
+                    self._check_is_torn(text, mark, is_last=is_last)
+                    return
+                mark = line.mark
+                yield line
+
+    def _check_is_torn(self, text: bytes, mark: Mark, *, is_last: bool) -> None:
+        """A power cut leaves one broken line, at the end, cut or with a hole in it; all else is damage."""
+        if not is_last or _is_whole(text):
+            message = (
+                f"{self.path}: the line at byte {mark.offset} was changed after it was written; "
+                "put the file back from a copy: what came before that line can still be seen by `liza log`"
+            )
+            raise JournalDamaged(message)
+
+    def append(self, entry: Entry, after: Mark) -> Mark:
+        """Write *entry* behind *after* and return the place behind it, once it is on disk."""
+        line, mark = encoded(entry, after)
+        try:
+            self._disk.append(self._descriptor, line)
+            self._disk.sync(self._descriptor)
+        except OSError as error:
+            self._cut(after)
+            raise DiskTrouble(f"write {self.path}", error) from error
+        return mark
+
+    def mend(self, mark: Mark) -> None:
+        """Cut off what a dying writer left behind *mark*; it was never acknowledged."""
+        if self.size() > mark.offset:
+            self._cut(mark)
+
+    def _cut(self, mark: Mark) -> None:
+        try:
+            self._disk.truncate(self._descriptor, mark.offset)
+        except OSError as error:
+            raise DiskTrouble(f"cut {self.path} at byte {mark.offset}", error) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = self._inode = -1
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, os.O_RDWR | flags)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | flags)
+    except OSError as error:
+        raise DiskTrouble(f"open {path}", error) from error

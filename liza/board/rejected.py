@@ -1,0 +1,76 @@
+"""An edit that could not be taken: its text is kept, people are told, and the agents pause."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from liza.changes import Change, next_id
+from liza.errors import DiskTrouble
+from liza.model import Anomaly, RejectedEdit
+from liza.record import with_record
+from liza.switches import Switch
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.errors import InvalidBoard
+    from liza.model import State
+
+NAME: Final = "rejected"
+ALERTS: Final = "alerts.log"
+
+
+def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
+    """Keep *data* as a file, pause the agents, and return where it is and what the board should say."""
+    try:
+        where = kept(home, data, at)
+        alert(home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}")
+        pause = home / Switch.PAUSE.name
+        if not pause.exists():
+            pause.write_text(f"an edit of state.yaml was not taken; see {where}, then `liza resume`\n")
+    except OSError as trouble:
+        raise DiskTrouble("keep an edit of state.yaml that could not be taken", trouble) from trouble
+    problems = tuple(str(violation) for violation in error.violations) or (str(error),)
+
+    def make(state: State) -> State:
+        anomaly = Anomaly(
+            id=next_id(state.anomalies, "anomaly"),
+            type="edit_rejected",
+            logged_by="liza",
+            timestamp=at,
+            details=RejectedEdit(file=str(where.relative_to(home)), problems=problems),
+        )
+        return state.but(anomalies=with_record(state.anomalies, anomaly))
+
+    return where, Change("liza", "reject an edit", make)
+
+
+def alert(home: Path, at: datetime, sentence: str) -> None:
+    """Append one line to the file that people and their tools follow."""
+    with (home / ALERTS).open("a") as log:
+        log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {sentence}\n")
+
+
+def _one_line(error: InvalidBoard) -> str:
+    return " | ".join(str(violation) for violation in error.violations) or str(error)
+
+
+def kept(home: Path, data: bytes, at: datetime) -> Path:
+    """Keep a text that was not taken, and return where."""
+    directory = home / NAME
+    directory.mkdir(exist_ok=True)
+    stem, number = f"state-{at:%Y%m%dT%H%M%SZ}", 1
+    while True:
+        path = directory / f"{stem}-{number}.yaml"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            number += 1
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        return path

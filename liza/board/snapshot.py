@@ -1,0 +1,57 @@
+"""A copy of the state at some place in the journal, so that opening a board need not replay all of it.
+
+It is written now and then, never synced and never trusted: a copy that does not fit is passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.board.journal import Mark
+from liza.model import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME: Final = "snapshot.json"
+EVERY: Final = (
+    256 * 1024
+)  # bytes of journal between two snapshots of a small board: some tens of milliseconds
+
+
+class Snapshot(NamedTuple):
+    mark: Mark
+    at: datetime  # of the last change in it
+    state: State
+
+
+def is_due(journal: int, last: int, size: int) -> bool:
+    """Tell whether the journal grew enough since the *last* snapshot, whose length was *size*."""
+    return journal - last > max(EVERY, size // 2)
+
+
+def save(path: Path, snapshot: Snapshot) -> int:
+    """Write the snapshot and return its length."""
+    head = json.dumps([*snapshot.mark, snapshot.at.isoformat()]).encode()
+    body = snapshot.state.model_dump_json(exclude_defaults=True).encode()
+    digest = hashlib.blake2b(head + body, digest_size=8).hexdigest().encode()
+    fresh = path.with_name(path.name + ".new")
+    data = b"\n".join([digest, head, body])
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return len(data)
+
+
+def load(path: Path) -> Snapshot | None:
+    """Return the snapshot, or None where there is none that is whole and of today's shape."""
+    try:
+        digest, head, body = path.read_bytes().split(b"\n", 2)
+        if hashlib.blake2b(head + body, digest_size=8).hexdigest().encode() != digest:
+            return None
+        offset, total, at = json.loads(head)
+        return Snapshot(Mark(offset, total), datetime.fromisoformat(at), State.model_validate_json(body))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,166 @@
+"""`state.yaml` on disk: put there in one step, and no save of a person is lost while that happens.
+
+Two files trade places at every update. The one that is not in use is written over, which is far cheaper
+than making a new one, and only when the kernel confirms that nobody has it open. What an exchange brought
+out is compared with what Liza had put there: if it differs, somebody saved in between, and it is an edit.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.board.baton import left
+from liza.board.disk import Print, has_no_writer, is_ours_alone, print_at, print_of
+from liza.errors import DiskTrouble, InvalidBoard
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from liza.board.baton import Baton
+    from liza.board.disk import Disk
+
+NAME: Final = "state.yaml"
+SPARE: Final = "state.yaml.spare"
+HELD: Final = "state.yaml.held"
+NEVER: Final = Print(0, 0, 0)  # the print of no file: whatever is there differs from it
+
+
+class Text(NamedTuple):
+    """What somebody saved, and the print of the very file that it was read from."""
+
+    data: bytes
+    there: Print
+
+
+class StateFile:
+    def __init__(self, home: Path, disk: Disk) -> None:
+        self.path = home / NAME
+        self.spare = home / SPARE
+        self._disk = disk
+
+    def is_as_left(self, baton: Baton) -> bool:
+        """Tell whether state.yaml is there as Liza put it."""
+        return baton.state is not None and print_at(self.path) == baton.state
+
+    def suspects(self, baton: Baton) -> list[Path]:
+        """Return the files that are not as Liza left them, oldest first."""
+        if not baton.pid:
+            self._search(baton)
+        there, spare = print_at(self.path), print_at(self.spare)
+        if there is not None and there == baton.spare and spare == baton.state:
+            # A writer died right after its exchange, before it could leave a baton.
+            baton.state, baton.spare = baton.spare, baton.state
+        held = (self.path.with_name(name) for name in baton.held)
+        found = [path for path in held if print_at(path) not in {baton.held[path.name], None}]
+        if baton.spare is not None and spare not in {baton.spare, None}:
+            found.append(self.spare)
+        if there not in {baton.state, None}:
+            found.append(self.path)
+        return found
+
+    def _search(self, baton: Baton) -> None:
+        """Without a baton, whatever is there may be somebody's."""
+        baton.held = {path.name: NEVER for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
+        baton.spare = NEVER
+
+    def settled(self, path: Path, there: Print, baton: Baton) -> None:
+        """Forget a suspect whose print was *there* when it was dealt with; a later save is another one."""
+        if path == self.path:
+            baton.state, baton.sum = there, ""
+        elif path == self.spare:
+            baton.spare = there
+        else:
+            self._forget(path, baton)
+
+    def swept(self, baton: Baton) -> None:
+        """Forget the files that an editor had open, and closed without writing."""
+        for path in [self.path.with_name(name) for name in baton.held]:
+            there = print_at(path)
+            if there is None or (has_no_writer(path) and print_at(path) == baton.held[path.name]):
+                self._forget(path, baton)
+
+    def _forget(self, path: Path, baton: Baton) -> None:
+        path.unlink(missing_ok=True)
+        baton.held.pop(path.name, None)
+
+    def put(self, data: bytes, baton: Baton) -> None:
+        """Make *data* the content of state.yaml and the file before it the spare."""
+        descriptor = self._open_spare(baton)
+        try:
+            baton.spare = None  # from here on the spare is half written, and no edit
+            left(baton)
+            self._disk.overwrite(descriptor, data)
+            fresh = print_of(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        baton.spare = fresh
+        left(baton)
+        self._trade()
+        came_out = print_at(self.spare)
+        # What Liza did not put there was saved between its look and the exchange: the next look finds it.
+        baton.spare = came_out if came_out in {baton.state, None} else NEVER
+        baton.state = fresh
+
+    def _trade(self) -> None:
+        try:
+            self._disk.exchange(self.spare, self.path)
+        except FileNotFoundError:  # somebody removed state.yaml
+            try:
+                self._disk.place(self.spare, self.path)
+            except FileExistsError:  # and saved another one since
+                self._disk.exchange(self.spare, self.path)
+
+    def _open_spare(self, baton: Baton) -> int:
+        """Return a descriptor of a file that nobody else has open and that holds nobody's edit."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        if print_at(self.spare) is None:
+            return os.open(self.spare, flags | os.O_EXCL, 0o644)
+        try:
+            descriptor = os.open(self.spare, flags)
+        except PermissionError:
+            descriptor = -1  # somebody changed its mode while it was state.yaml
+        # Asked in this order: once nobody else has it open, its print cannot change any more.
+        if descriptor >= 0 and is_ours_alone(descriptor) and self._is_known(baton):
+            return descriptor
+        if descriptor >= 0:
+            os.close(descriptor)
+        if has_no_writer(self.spare) and self._is_known(baton):
+            self.spare.unlink()  # somebody still reads it, who must not see it change
+        else:
+            self._hold(baton)
+        return os.open(self.spare, flags | os.O_EXCL, 0o644)
+
+    def _is_known(self, baton: Baton) -> bool:
+        return baton.spare is None or print_at(self.spare) == baton.spare
+
+    def _hold(self, baton: Baton) -> None:
+        """Keep the spare under a name of its own: somebody writes it still, or did since Liza looked."""
+        number = 1
+        while (held := self.path.with_name(f"{HELD}-{number}")).exists():
+            number += 1
+        baton.held[held.name] = baton.spare or NEVER
+        left(baton)  # before the rename, or nobody would look for the file if this process died now
+        self.spare.rename(held)
+        baton.spare = None
+
+
+def text_of(path: Path) -> Text | None:
+    """Return what is in *path*, or None while somebody is writing it; raise where it is no plain file."""
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise not_a_file(path)
+        data = path.read_bytes() if has_no_writer(path) else None
+    except FileNotFoundError:  # an editor is between two steps of its save
+        return None
+    except OSError as error:
+        raise DiskTrouble(f"read {path}", error) from error
+    there = print_of(found)
+    return Text(data, there) if data is not None and print_at(path) == there else None
+
+
+def not_a_file(path: Path) -> InvalidBoard:
+    kind = f"a link to {path.readlink()}" if path.is_symlink() else "not a plain file"
+    return InvalidBoard(f"{path} is {kind}; put the plain file back, or remove it and Liza writes it anew")

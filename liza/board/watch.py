@@ -1,0 +1,64 @@
+"""Being woken when something in `.liza/` changes, at no cost while nothing does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from watchdog.events import (
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from watchdog.events import FileSystemEvent
+
+# Opening and closing without a write are left out: reading the board would wake whoever reads it.
+_KINDS: Final = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileDeletedEvent, FileClosedEvent]
+
+log = logging.getLogger(__name__)
+
+
+class Watch(FileSystemEventHandler):
+    """A bell that rings when a file directly in *directory* changes; any number of threads may listen."""
+
+    def __init__(self, directory: Path, ignored: frozenset[str]) -> None:
+        self.rings = 0
+        self._rung = threading.Condition()
+        self._ignored = ignored
+        self._observer = Observer()
+        self._observer.schedule(self, str(directory), event_filter=_KINDS)
+        self._observer.start()
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        names = {str(path).rpartition("/")[2] for path in (event.src_path, event.dest_path) if path}
+        if names - self._ignored:
+            with self._rung:
+                self.rings += 1
+                self._rung.notify_all()
+
+    def wait(self, heard: int, timeout: float) -> None:
+        """Return once the bell rang more than *heard* times, or after *timeout* seconds."""
+        with self._rung:
+            self._rung.wait_for(lambda: self.rings > heard, timeout)
+
+    def close(self) -> None:
+        self._observer.stop()
+        self._observer.join()
+
+
+def watching(directory: Path, ignored: frozenset[str]) -> Watch | None:
+    """Return a watch, or None where the kernel grants none; the caller then has to look by itself."""
+    try:
+        return Watch(directory, ignored)
+    except OSError as error:
+        log.warning("no file watch on %s (%s): looking every so often instead", directory, error)
+        return None

@@ -1,0 +1,385 @@
+"""The command line: one small function a command, and the one place where a failure becomes a sentence.
+
+Nothing heavy is imported until a command needs it, so that `liza --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shlex
+import signal
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza import __version__
+from liza.errors import EXIT_CODES, DiskTrouble, InvalidBoard, LizaError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from liza.board.file import FileBoard
+    from liza.changes import Change
+
+PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
+
+
+Run = Callable[[Namespace], "int | None"]
+
+
+class Argument(NamedTuple):
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+class Command(NamedTuple):
+    summary: str
+    run: Run
+    arguments: tuple[Argument, ...]
+
+
+COMMANDS: Final[dict[str, Command]] = {}
+GROUPS: Final = {"task": "add a task, look at one, or move one", "board": "the board at another moment"}
+AS_JSON: Final = Argument(("--json",), {"action": "store_true", "help": "print JSON"})
+
+
+def argument(*names: str, **options: Any) -> Argument:  # noqa: ANN401 - argparse's own options
+    return Argument(names, options)
+
+
+def command(name: str, summary: str, *arguments: Argument) -> Callable[[Run], None]:
+    """Put a function into the table of commands; *name* may be of two words."""
+
+    def register(run: Run) -> None:
+        COMMANDS[name] = Command(summary, run, arguments)
+
+    return register
+
+
+MANY: Final[dict[str, Any]] = {"nargs": "+", "action": "extend", "default": []}
+TASK: Final = argument("task", metavar="TASK", help="the id of a task")
+
+
+@command(
+    "init",
+    "make a board in this repository",
+    argument("goal", metavar="GOAL", help="what to build, in a sentence"),
+    argument("--spec", metavar="PATH", help="the file that says it at length"),
+    argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+)
+def _init(args: Namespace) -> None:
+    from liza.project import begun
+
+    board, choices = begun(args.directory, args.goal, spec=args.spec, workflow=args.workflow)
+    print(f"Made a board in {board.home}, which git ignores in this clone.")
+    for what, value, why in choices:
+        print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
+    print("Next: `liza task add`, `liza status`, `liza edit`.")
+
+
+@command("status", "show the board", AS_JSON)
+def _status(args: Namespace) -> int | None:
+    from liza.report import show
+
+    board, trouble = _board(args), None
+    try:
+        state = board.absorb()
+    except InvalidBoard as error:
+        state, trouble = board.read(), error
+    print(json.dumps(show.as_json(state)) if args.json else show.status(state, _switches(board.home)), end="")
+    if args.json:
+        print()
+    return _told(trouble) if trouble else None
+
+
+@command("validate", "check the board, or a file, and report everything that is wrong", AS_JSON,
+         argument("path", metavar="PATH", nargs="?", help="a state.yaml or a .liza directory"))  # fmt: skip
+def _validate(args: Namespace) -> int | None:
+    from liza.board.verdict import of_path
+
+    path = args.directory / args.path if args.path else _home(args)
+    if not path.exists() and not path.is_symlink():
+        raise UsageError(f"{path} does not exist; name a state.yaml or a .liza directory")
+    try:
+        state = of_path(path)
+    except InvalidBoard as error:
+        if args.json:
+            print(json.dumps({"valid": False, "violations": [wrong._asdict() for wrong in error.violations]}))
+        raise
+    count = {"valid": True, "revision": state.revision, "tasks": len(state.tasks)}
+    print(json.dumps(count) if args.json else f"VALID: revision {state.revision}, {len(state.tasks)} tasks")
+    return None
+
+
+@command("note", "tell the agents something", AS_JSON,
+         argument("text", metavar="TEXT", help="what you want them to know"),
+         argument("--for", dest="about", metavar="TASK", help="the task it is about"))  # fmt: skip
+def _note(args: Namespace) -> None:
+    from liza.changes import HUMAN, add_note
+    from liza.record import utc_now
+
+    change = add_note(_said(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
+    _update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
+
+
+@command("answer", "answer what a BLOCKED task asks, and let it go on", AS_JSON, TASK,
+         argument("text", metavar="TEXT", help="the answer"))  # fmt: skip
+def _answer(args: Namespace) -> None:
+    from liza.changes import HUMAN, answer
+    from liza.record import utc_now
+
+    change = answer(args.task, _said(args.text, "answer"), by=HUMAN, at=utc_now())
+    _update(args, change, f"Answered; {args.task} is IDLE again, with your answer as guidance.")
+
+
+@command("edit", "edit the board in your editor; it is checked before it is saved")
+def _edit(args: Namespace) -> None:
+    from liza.report.editing import edited
+
+    board = _board(args)
+    before = board.absorb()
+    after = edited(board, _editor())
+    print("Nothing was changed." if after is before else f"Saved as revision {after.revision}.")
+
+
+@command("task add", "add a task that coders may claim", AS_JSON,
+         argument("--id", required=True, metavar="ID"),
+         argument("--description", required=True, metavar="D"),
+         argument("--done-when", required=True, metavar="C", help="what must be true at the end", **MANY),
+         argument("--spec", metavar="PATH", help="where it is specified"),
+         argument("--in", dest="include", metavar="P", help="paths it may touch", **MANY),
+         argument("--out", dest="exclude", metavar="P", help="paths it must not touch", **MANY),
+         argument("--depends-on", metavar="ID", help="tasks that must succeed first", **MANY),
+         argument("--kind", choices=["code", "docs", "config"], default="code"),
+         argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
+def _task_add(args: Namespace) -> None:
+    from liza.report.tasks import new_task
+
+    _update(args, new_task(vars(args)), f"Added {args.id}.")
+
+
+@command("task show", "show a task with all of its history", AS_JSON, TASK)
+def _task_show(args: Namespace) -> None:
+    from liza.report.tasks import shown
+
+    board = _board(args)
+    board.absorb()
+    print(shown(board, args.task, as_json=args.json), end="")
+
+
+@command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
+         argument("--reason", default="released by hand", metavar="R"))  # fmt: skip
+def _task_release(args: Namespace) -> None:
+    from liza.changes import HUMAN, apply
+    from liza.events import Release
+    from liza.record import utc_now
+
+    change = apply(Release(reason=_said(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
+    _update(args, change, f"Released {args.task}.")
+
+
+@command("task retry", "give a task that is stuck another chance, with fresh counters", AS_JSON, TASK,
+         argument("--guidance", metavar="G", help="what the next coder should know"))  # fmt: skip
+def _task_retry(args: Namespace) -> None:
+    from liza.changes import HUMAN, apply
+    from liza.events import Retry
+    from liza.record import utc_now
+
+    guidance = _said(args.guidance, "guidance") if args.guidance is not None else None
+    change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
+    _update(args, change, f"{args.task} is IDLE again.")
+
+
+@command("log", "show every change of the board", AS_JSON,
+         argument("-f", "--follow", action="store_true", help="go on as changes come"),
+         argument("-n", "--last", type=int, metavar="N", help="only the last N"),
+         argument("--task", metavar="TASK", help="only what touched this task"))  # fmt: skip
+def _log(args: Namespace) -> None:
+    from liza.report.following import changes
+
+    board = _board(args)
+    if args.last is not None and args.last < 0:
+        raise UsageError(f"--last {args.last} is less than nothing; give how many changes to show")
+    for line in changes(board, last=args.last, task=args.task, follow=args.follow, as_json=args.json):
+        print(line, flush=args.follow)
+
+
+@command("board", "print the board as it is, or as it was", AS_JSON,
+         argument("--at", metavar="MOMENT",
+                  help="a revision (12), a time (2026-11-16T09:30:00Z) or an age (10m)"))  # fmt: skip
+def _board_at(args: Namespace) -> None:
+    from liza.record import utc_now
+    from liza.report import show
+    from liza.report.moment import moment
+
+    board = _board(args)
+    when = board.absorb().revision if args.at is None else moment(args.at, utc_now())
+    if args.json:
+        print(json.dumps(show.as_json(board.at(when)[0])))
+    else:
+        print(board.text_at(when).decode(), end="")
+
+
+@command("board diff", "show what differs between two moments", AS_JSON,
+         argument("one", metavar="MOMENT"),
+         argument("other", metavar="MOMENT", nargs="?", help="the latest, if not given"))  # fmt: skip
+def _board_diff(args: Namespace) -> None:
+    from liza.record import utc_now
+    from liza.report import show
+    from liza.report.moment import moment
+
+    board, now = _board(args), utc_now()
+    other = board.read().revision if args.other is None else moment(args.other, now)
+    found = show.differences(board.at(moment(args.one, now))[0], board.at(other)[0])
+    if args.json:
+        print(json.dumps([difference._asdict() for difference in found]))
+    else:
+        print("\n".join(map(str, found)) or "Nothing differs.")
+
+
+@command("pause", "let nothing new start until `liza resume`",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _pause(args: Namespace) -> None:
+    _throw(args, "PAUSE")
+
+
+@command("checkpoint", "halt at the next safe point and write a summary",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _checkpoint(args: Namespace) -> None:
+    _throw(args, "CHECKPOINT")
+
+
+@command("abort", "end every agent, save its work, and stop",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _abort(args: Namespace) -> None:
+    _throw(args, "ABORT")
+
+
+@command("resume", "take back PAUSE, CHECKPOINT and ABORT")
+def _resume(args: Namespace) -> None:
+    home = _home(args)
+    taken = list(_switches(home))
+    for name in taken:
+        (home / name).unlink(missing_ok=True)
+    print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
+
+
+def _throw(args: Namespace, name: str) -> None:
+    path = _home(args) / name
+    try:
+        path.write_text(f"{args.reason}\n" if args.reason else "")
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+    print(f"{name} is thrown ({path}); `liza resume` takes it back.")
+
+
+def _switches(home: Path) -> dict[str, str]:
+    from liza.switches import FILES
+
+    there = [home / name for name in FILES if (home / name).exists()]
+    return {path.name: path.read_text(errors="replace").strip() for path in there if path.is_file()}
+
+
+def _home(args: Namespace) -> Path:
+    from liza.project import home_from
+
+    return home_from(args.directory)
+
+
+def _board(args: Namespace) -> FileBoard:
+    from liza.board.file import FileBoard
+
+    return FileBoard(_home(args))
+
+
+def _update(args: Namespace, change: Change, done: str) -> None:
+    """Let *change* happen, after whatever a person saved, and say that it is done."""
+    board = _board(args)
+    with _patience(board):
+        board.absorb()
+        state = board.update(change)
+    print(json.dumps({"revision": state.revision}) if args.json else f"{done} Revision {state.revision}.")
+
+
+@contextmanager
+def _patience(board: FileBoard) -> Iterator[None]:
+    """Tell a person who waits for the lock whom they wait for."""
+    told = threading.Timer(PATIENCE, lambda: print(f"liza: waiting for {board.holder()}", file=sys.stderr))
+    told.daemon = True
+    told.start()
+    try:
+        yield
+    finally:
+        told.cancel()
+
+
+def _said(text: str, what: str) -> str:
+    if not text.strip():
+        raise UsageError(f"the {what} is empty; say something")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the {what} is not UTF-8 text; write it in another way") from None
+    return text
+
+
+def _editor() -> list[str]:
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not words:
+        raise UsageError("no editor is set; put one into VISUAL or EDITOR, or edit .liza/state.yaml itself")
+    return words
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of every command in the table."""
+    top = argparse.ArgumentParser(
+        prog="liza",
+        description="A supervisor for coding agents that you can leave alone overnight.",
+        epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    )
+    top.add_argument("--version", action="version", version=f"liza {__version__}")
+    top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
+    below = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    groups: dict[str, Any] = {}
+    for name, (summary, run, arguments) in COMMANDS.items():
+        group, _, word = name.rpartition(" ")
+        if group and group not in groups:
+            parent = below.choices.get(group) or below.add_parser(group, help=GROUPS[group])
+            groups[group] = parent.add_subparsers(
+                dest="word", metavar="COMMAND", required=group not in COMMANDS
+            )
+        one = (groups[group] if group else below).add_parser(word, help=summary, description=summary)
+        one.set_defaults(run=run)
+        for names, options in arguments:
+            one.add_argument(*names, **options)
+    return top
+
+
+def _told(error: LizaError) -> int:
+    print(f"liza: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
+    args = parser().parse_args(words)
+    args.directory = (args.directory or Path()).absolute()
+    try:
+        code = args.run(args)
+    except LizaError as error:
+        code = _told(error)
+    except BrokenPipeError:
+        # Whoever read our output has left; Python must not complain about it while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    sys.exit(code or 0)

@@ -1,0 +1,191 @@
+"""Where a board lives, and how a new one comes to be in somebody's repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from liza.board.file import FileBoard
+from liza.config import Config
+from liza.errors import InvalidBoard, UsageError
+from liza.model import Goal, State
+from liza.problems import explained
+from liza.record import utc_now
+from liza.repo.git import exclude, top_level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOME: Final = ".liza"
+TEAM_FILE: Final = "liza.yaml"
+IGNORED: Final = ("/.liza/", "/.worktrees/")
+WORKFLOWS: Final = ("liza",)
+
+
+class Choice(NamedTuple):
+    """One thing that `liza init` settled, and why."""
+
+    what: str
+    value: str
+    why: str
+
+
+def home_from(start: Path) -> Path:
+    """Return the `.liza` directory of the project that *start* is in."""
+    for directory in (start, *start.parents):
+        home = directory / HOME
+        if home.is_symlink():
+            raise InvalidBoard(f"{home} is a link to {home.readlink()}; put the directory itself there")
+        if home.is_dir():
+            return home
+    raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
+
+
+def begun(
+    start: Path, goal: str, *, spec: str | None, workflow: str | None
+) -> tuple[FileBoard, list[Choice]]:
+    """Make the board of the repository around *start*; return it with what was chosen."""
+    root = top_level(start)
+    if not goal.strip():
+        raise UsageError("the goal is empty; say in a sentence what to build")
+    if spec is not None:
+        spec = _inside(root, start / spec)
+    config, choices = configured(root, {"spec": spec, "workflow": workflow})
+    if config.workflow not in WORKFLOWS:
+        raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
+    if config.spec is not None and not (root / config.spec).is_file():
+        raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
+    now = utc_now()
+    state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
+    board = FileBoard.create(root / HOME, state)
+    exclude(root, IGNORED)
+    return board, [Choice("goal", goal.strip(), ""), *choices]
+
+
+def _inside(root: Path, path: Path) -> str:
+    if not path.is_file():
+        raise UsageError(f"the spec {str(path)!r} is not a file; give a path that exists")
+    try:
+        return str(path.resolve().relative_to(root.resolve()))
+    except ValueError:
+        raise UsageError(f"the spec {str(path)!r} is outside the repository {root}; move it inside") from None
+
+
+def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
+    """Return the effective settings: what was found, under the team's file, under the flags."""
+    found = [detect(root) for detect in _DETECTORS]
+    settings: dict[str, Any] = {}
+    for section, key, value, _ in filter(None, found):
+        settings.setdefault(section, {})[key] = value
+    team = team_settings(root)
+    _lay_over(settings, team)
+    _lay_over(settings, {key: value for key, value in flags.items() if value is not None})
+    config = _validated(root, settings)
+    return config, _choices(config, team, [detection for detection in found if detection])
+
+
+def team_settings(root: Path) -> dict[str, Any]:
+    """Return what the committed `liza.yaml` says, checked; empty where there is none."""
+    from liza.text.parse import BadYaml, parse  # noqa: PLC0415 - YAML is needed only where there is such a file
+
+    path = root / TEAM_FILE
+    if not path.exists():
+        return {}
+    try:
+        parsed = parse(path.read_text())
+    except (BadYaml, UnicodeDecodeError) as error:
+        raise UsageError(f"{TEAM_FILE}: {error}; mend it") from error
+    settings: dict[str, Any] = parsed.data
+    lines = {".".join(map(str, place)): line for place, line in parsed.lines.items()}
+    try:
+        Config.model_validate(settings)
+    except ValidationError as error:
+        problems = "; ".join(map(str, explained(error, Config, "", lines)))
+        raise UsageError(f"{TEAM_FILE}: {problems}") from error
+    return settings
+
+
+def _validated(root: Path, settings: dict[str, Any]) -> Config:
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError("; ".join(map(str, explained(error, Config, str(root), {})))) from error
+
+
+def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            _lay_over(below[key], value)
+        else:
+            below[key] = value
+
+
+Detection = tuple[str, str, Any, str]  # section, key, value, why
+
+
+def _test_command(root: Path) -> Detection | None:
+    for name, holds, command in _TESTS:
+        path = root / name
+        if path.exists() and holds(path):
+            return "gates", "test", command, f"{name} is there"
+    return None
+
+
+def _agent(_: Path) -> Detection | None:
+    for name in _CLIS:
+        if shutil.which(name):
+            return "agents", "default", {"backend": name}, f"{name} is on the PATH"
+    for key in _KEYS:
+        if os.environ.get(key):
+            return "agents", "default", {"backend": "litellm"}, f"{key} is set"
+    return None
+
+
+def _has_target(makefile: Path) -> bool:
+    return any(line.startswith("test:") for line in makefile.read_text(errors="replace").splitlines())
+
+
+def _has_script(package: Path) -> bool:
+    try:
+        return "test" in json.loads(package.read_text()).get("scripts", {})
+    except (ValueError, AttributeError):
+        return False
+
+
+def _mentions_pytest(path: Path) -> bool:
+    return "pytest" in path.read_text(errors="replace")
+
+
+def _always(_: Path) -> bool:
+    return True
+
+
+_TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
+    ("Makefile", _has_target, "make test"),
+    ("pytest.ini", _always, "python3 -m pytest -q"),
+    ("pyproject.toml", _mentions_pytest, "python3 -m pytest -q"),
+    ("conftest.py", _always, "python3 -m pytest -q"),
+    ("package.json", _has_script, "npm test"),
+    ("Cargo.toml", _always, "cargo test"),
+    ("go.mod", _always, "go test ./..."),
+)
+_CLIS: Final = ("claude", "codex", "gemini", "opencode", "aider", "qwen", "goose", "crush")
+_KEYS: Final = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
+_DETECTORS: Final = (_test_command, _agent)
+
+
+def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> list[Choice]:
+    why = {(section, key): reason for section, key, _, reason in found if key not in team.get(section, {})}
+    said = f"in {TEAM_FILE}" if team else "none was found"
+    backend = config.agents.default.backend
+    return [
+        Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
+        Choice("workflow", config.workflow, ""),
+        Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said)),
+    ]

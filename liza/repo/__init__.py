@@ -1,0 +1,1 @@
+"""The repository: worktrees, merges and salvage; the only place that runs git."""

@@ -1,0 +1,28 @@
+"""A moment as people write it: a revision, a time, or how long ago."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from liza.errors import UsageError
+
+_AGO: Final = re.compile(r"(\d+)([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def moment(text: str, now: datetime) -> int | datetime:
+    """Return the revision or time that *text* means; a time to the second means the whole of it."""
+    if text.isdecimal():
+        return int(text)
+    if ago := _AGO.fullmatch(text):
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        known = "a revision (12), a time (2026-11-16T09:30:00Z) or an age (10m, 2h)"
+        raise UsageError(f"{text!r} is no moment: give {known}") from None
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    # People copy times to the second from `liza log`; they mean what happened in that second too.
+    return time if time.microsecond else time.replace(microsecond=999_999)

@@ -1,0 +1,138 @@
+"""What people see of a board: status, one task, the log, the difference of two moments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza.changes import waits_for
+from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from liza.board.protocol import Entry
+    from liza.model import State, Task
+
+SHOWN_NOTES: Final = 5
+SHOWN_ANOMALIES: Final = 5
+
+
+def as_json(state: State) -> dict[str, Any]:
+    """Return the board as it stands in state.yaml, as JSON values; it depends on nothing but the state."""
+    document: dict[str, Any] = {"version": VERSION, "revision": state.revision}
+    for section in type(state).model_fields:
+        value = getattr(state, section)
+        if section in KEYED_SECTIONS:
+            document[section] = [record.plain() for record in value.values()]
+        elif section == "archived":
+            document[section] = dict(value)
+        elif section in PLAIN_SECTIONS:
+            document[section] = value.model_dump(mode="json", exclude_none=True)
+    return document
+
+
+def status(state: State, switches: Mapping[str, str]) -> str:
+    """Return the board at a glance; *switches* are the files that are thrown, with what they say."""
+    counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
+    tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
+    lines = [
+        f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
+        *(f"Switch    {name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        f"Tasks     {tally}",
+        *(line for task in state.tasks.values() for line in _task_lines(state, task)),
+        *_note_lines(state),
+        *_anomaly_lines(state),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _task_lines(state: State, task: Task) -> Iterator[str]:
+    holder = task.lease.holder if task.lease else "-"
+    yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
+    if task.status is Status.BLOCKED:
+        yield f"      because {_first_line(task.blocked_reason or '')}"
+        yield from (f"      asks    {_first_line(question)}" for question in task.blocked_questions)
+        yield f'      then    liza answer {task.id} "…"'
+    elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
+        yield f"      waits for {', '.join(waiting)}"
+    elif task.status is Status.REJECTED:
+        yield f"      because {_first_line(task.rejection_reason or '')}"
+
+
+def _note_lines(state: State) -> Iterator[str]:
+    unread = [note for note in state.human_notes.values() if note.processed is None]
+    if state.human_notes:
+        yield f"Notes     {len(unread)} of {len(state.human_notes)} not read yet"
+    for note in unread[-SHOWN_NOTES:]:
+        yield f"  {note.id:<14} {'for ' + note.about if note.about else '':<18} {_first_line(note.message)}"
+
+
+def _anomaly_lines(state: State) -> Iterator[str]:
+    open_ones = [anomaly for anomaly in state.anomalies.values() if anomaly.processed is None]
+    if open_ones:
+        yield f"Anomalies {len(open_ones)} open"
+    for anomaly in open_ones[-SHOWN_ANOMALIES:]:
+        facts = anomaly.details.plain().items()
+        details = ", ".join(f"{key} {_first_line(str(value))}" for key, value in facts)
+        yield f"  {anomaly.id:<14} {anomaly.type:<18} {anomaly.task_id or '-':<12} {details}"
+
+
+def _first_line(text: str, most: int = 100) -> str:
+    first = text.splitlines()[0] if text else ""
+    return first if len(first) <= most and first == text else first[: most - 1] + "…"
+
+
+def whole_task(entries: Iterable[Entry], name: str) -> dict[str, Any] | None:
+    """Return a task with all of its history, live or archived, as the journal tells it."""
+    task: dict[str, Any] | None = None
+    for entry in entries:
+        fields = entry.put.get("tasks", {}).get(name)
+        if fields is None:
+            continue
+        past = task.pop("history") if task else []
+        task = {key: value for key, value in {**(task or {}), **fields}.items() if value is not None}
+        task["history"] = [*past, *fields.get("history", ())]
+    return task
+
+
+def log_line(entry: Entry) -> str:
+    return f"{entry.revision:>6}  {entry.at:%Y-%m-%dT%H:%M:%SZ}  {entry.by:<14} {entry.what}"
+
+
+def log_json(entry: Entry) -> dict[str, Any]:
+    return {**entry._asdict(), "at": entry.at.isoformat().replace("+00:00", "Z")}
+
+
+class Difference(NamedTuple):
+    """One value that differs between two boards; None where there was nothing."""
+
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"+ {self.path}: {self.after}"
+        if self.after is None:
+            return f"- {self.path}: {self.before}"
+        return f"~ {self.path}: {self.before} -> {self.after}"
+
+
+def differences(one: State, other: State) -> list[Difference]:
+    """Return every value that differs between two boards, by the path that people read."""
+    before, after = dict(_leaves("", as_json(one))), dict(_leaves("", as_json(other)))
+    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    return [Difference(path, before.get(path), after.get(path)) for path in paths]
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}.{key}" if path else key, inner)
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            name = inner.get("id") if isinstance(inner, dict) else None
+            yield from _leaves(f"{path}.{name}" if name else f"{path}[{number}]", inner)
+    elif value not in ([], {}):
+        yield path, value

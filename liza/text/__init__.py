@@ -1,0 +1,1 @@
+"""YAML as Liza writes and reads it: the only package that knows it."""
