@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from liza.errors import Forbidden, NotThere, Refused, UsageError
 from liza.events import Claim, Retry, Supersede, TakeReview
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
-from liza.model import Actor, HistoryEntry, Note, Role, Status
+from liza.model import Actor, Anomaly, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
 from liza.record import with_record
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.events import Event
-    from liza.model import State, Task
+    from liza.model import Details, State, Task, Urgency
 
 HUMAN: Final = Actor(role=Role.HUMAN, id="human")
 SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")
@@ -89,9 +89,16 @@ def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
                 f"{task.id}: there is such a task already ({state.status_of(task.id)}); choose another id"
             )
             raise Refused(message)
-        return state.with_task(started(task, by=by, at=at))
+        return _reopened(state).with_task(started(task, by=by, at=at))
 
     return Change(by.id, f"{ADDED} {task.id}", make)
+
+
+def _reopened(state: State) -> State:
+    """A goal that was complete is not, once there is more to do."""
+    if state.goal.status is not GoalStatus.COMPLETE:
+        return state
+    return state.but(goal=state.goal.but(status=GoalStatus.IN_PROGRESS, completed=None))
 
 
 def started(task: Task, *, by: Actor, at: datetime) -> Task:
@@ -129,6 +136,34 @@ def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Cha
         return state.but(human_notes=with_record(state.human_notes, note))
 
     return Change(by.id, f"note {about}" if about else "note", make)
+
+
+def with_anomaly(state: State, details: Details, *, about: str | None, by: str, at: datetime) -> State:
+    """Return the board with something logged that should not have happened."""
+    anomaly = Anomaly(
+        id=next_id(state.anomalies, "anomaly"),
+        type=details.type,
+        task_id=about,
+        logged_by=by,
+        timestamp=at,
+        details=details,
+    )
+    return state.but(anomalies=with_record(state.anomalies, anomaly))
+
+
+def with_discovery(
+    state: State, description: str, *, urgency: Urgency, about: str | None, by: str, at: datetime
+) -> State:
+    """Return the board with work that somebody saw beside their task."""
+    found = Discovery(
+        id=next_id(state.discovered, "discovery"),
+        description=description,
+        discovered_by=by,
+        task_id=about,
+        timestamp=at,
+        urgency=urgency,
+    )
+    return state.but(discovered=with_record(state.discovered, found))
 
 
 def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:

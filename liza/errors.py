@@ -9,7 +9,10 @@
     ├── InvalidBoard               exit 5, the board would break, or is broken
     │   ├── EditRejected           a hand edit was set aside
     │   └── JournalDamaged         the journal does not replay
-    └── DiskTrouble                exit 1, the file system refused
+    ├── DiskTrouble                exit 1, the file system refused
+    ├── AlreadyRunning             exit 1, another process has the name
+    ├── GitFailed                  exit 1, git refused, in its own words
+    └── UnfitRepository            exit 1, the repository as it stands cannot be worked on
 
 Constructors take facts and make the sentence. The command line is the one place that turns them into
 a line on stderr and an exit code.
@@ -28,7 +31,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     1: "the environment or a rule stood in the way; the sentence says which",
     2: "the command line is wrong",
     3: "only people can make progress (`liza run --until-idle`)",
-    4: "ended by ABORT",
+    4: "ended by ABORT, or by SIGTERM or Ctrl-C in the same way",
     5: "the board, or an edit of it, is invalid",
 }
 
@@ -101,3 +104,17 @@ class DiskTrouble(LizaError):
     def __init__(self, doing: str, error: OSError) -> None:
         super().__init__(f"cannot {doing}: {error.strerror or error}; nothing was changed")
         self.errno = error.errno
+
+
+class AlreadyRunning(LizaError):
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
+
+
+class GitFailed(LizaError):
+    def __init__(self, command: str, said: str) -> None:
+        super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+
+
+class UnfitRepository(LizaError):
+    """Only a person can change it; the sentence says how."""

@@ -30,7 +30,9 @@ NO_REVIEW: Final[Changes] = {
     "merging": None,
     "integration_failure": None,
 }
-NO_BLOCK: Final[Changes] = {"blocked_reason": None, "blocked_questions": ()}
+NO_BLOCK: Final[Changes] = {"blocked_reason": None, "blocked_questions": (), "asked": None}
+# Another chance is a real one: whoever failed may try again, and old conflicts do not count.
+CLEAN_SLATE: Final[Changes] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
 LET_GO: Final[Changes] = {"lease": None, "assigned_to": None}
 FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0}
 
@@ -235,6 +237,9 @@ class AskHuman(Event):
     verb = "ask a person about"
     question: Line
 
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _is_being_merged(task)
+
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
         return {"approval_question": self.question, "lease": None}
 
@@ -302,7 +307,14 @@ class FailIntegration(Event):
     failure: IntegrationFailure
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"integration_failure": self.failure, "lease": None, "merging": None, "attempt": 0}
+        return {
+            "integration_failure": self.failure,
+            "integration_failures": task.integration_failures + 1,
+            "conflicted": self.failure.paths,
+            "lease": None,
+            "merging": None,
+            "attempt": 0,
+        }
 
     def facts(self) -> dict[str, Any]:
         return self.failure.plain()
@@ -318,7 +330,7 @@ class RetryMerge(Event):
         return "it was not an approved task that failed to merge"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**NO_BLOCK, "integration_failure": None}
+        return {**NO_BLOCK, **CLEAN_SLATE, "integration_failure": None}
 
 
 class Complete(Event):
@@ -339,7 +351,15 @@ class Proceed(Event):
     phase: Line
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, **NO_REVIEW, **FRESH_ROUNDS, "phase": self.phase, "checkpoint": None}
+        return {
+            **LET_GO,
+            **NO_REVIEW,
+            **FRESH_ROUNDS,
+            "phase": self.phase,
+            "checkpoint": None,
+            "rejection_reason": None,
+            "rejection_feedback": (),
+        }
 
 
 class Block(Event):
@@ -347,14 +367,27 @@ class Block(Event):
     reason: Line
     questions: Questions
 
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _is_being_merged(task)
+
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
         return {
             **LET_GO,
             "blocked_reason": self.reason,
             "blocked_questions": self.questions,
-            "merging": None,
+            "asked": None,
             "attempt": 0,
         }
+
+
+class Defer(Event):
+    """The planner has no answer either; from now on the task waits for a person."""
+
+    verb = "ask people about"
+    questions: Questions
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {"blocked_questions": self.questions, "asked": at}
 
 
 class Unblock(Event):
@@ -364,7 +397,7 @@ class Unblock(Event):
     guidance: Line
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**NO_BLOCK, **NO_REVIEW, "guidance": self.guidance}
+        return {**NO_BLOCK, **NO_REVIEW, **CLEAN_SLATE, "guidance": self.guidance}
 
 
 class Retry(Event):
@@ -374,7 +407,14 @@ class Retry(Event):
     guidance: Line | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**NO_BLOCK, **NO_REVIEW, **FRESH_ROUNDS, "assigned_to": None, "guidance": self.guidance}
+        return {
+            **NO_BLOCK,
+            **NO_REVIEW,
+            **CLEAN_SLATE,
+            **FRESH_ROUNDS,
+            "assigned_to": None,
+            "guidance": self.guidance,
+        }
 
 
 class Supersede(Event):
@@ -393,8 +433,11 @@ class Abandon(Event):
     verb = "abandon"
     reason: Line
 
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return _is_being_merged(task)
+
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, "closing_reason": self.reason, "merging": None}
+        return {**LET_GO, "closing_reason": self.reason}
 
 
 class Amend(Event):
@@ -460,6 +503,11 @@ def _carries_no_change(task: Task) -> str | None:
     if task.nothing_to_do:
         return "it carries no change: confirm that there is nothing to do, or reject it"
     return None
+
+
+def _is_being_merged(task: Task) -> str | None:
+    """The branch may hold it already: what became of the merge has to be known first."""
+    return "its merge has begun" if task.merging else None
 
 
 def _is_own_work(task: Task, by: Actor) -> str | None:

@@ -353,12 +353,12 @@ def _history_only_grows(step: Step) -> Found:
 
 
 def _status_moves_by_the_table(step: Step) -> Found:
-    """A status changes by an event only, and a final one never."""
+    """A status changes by an event only, and nothing of a task changes once its status is final."""
     for old, new in _tasks_both(step):
         added = new.history[len(old.history) :]
-        if old.status in TERMINAL and (added or new.status is not old.status):
+        if old.status in TERMINAL:
             yield Violation(f"tasks.{new.id}.status", f"{old.status} is final", "make a new task")
-        if old.status is not new.status and not added:
+        elif old.status is not new.status and not added:
             yield Violation(
                 f"tasks.{new.id}.status", f"{old.status} became {new.status} without an event", "use an event"
             )
@@ -398,10 +398,21 @@ def _nothing_vanishes(step: Step) -> Found:
             yield Violation(f"archived.{name}", "it was changed", "the archive only grows")
 
 
+def _trips_stay(step: Step) -> Found:
+    """A trip of the circuit breaker is resolved, never removed."""
+    if "circuit_breaker" not in step.put:
+        return
+    there = {trip.id for trip in step.new.circuit_breaker.trips}
+    for trip in step.old.circuit_breaker.trips:
+        if trip.id not in there:
+            yield Violation(f"circuit_breaker.trips.{trip.id}", "it was removed", "resolve it with a reason")
+
+
 STEP_CHECKS: Final[tuple[Callable[[Step], Found], ...]] = (
     _history_only_grows,
     _status_moves_by_the_table,
     _new_tasks_begin,
     _totals_never_fall,
     _nothing_vanishes,
+    _trips_stay,
 )

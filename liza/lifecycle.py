@@ -80,6 +80,7 @@ TABLE: Final[tuple[Row, ...]] = (
     _row(e.Block, _WITH_REVIEWER, S.BLOCKED, R, V, H, held=True),
     _row(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], S.BLOCKED, P, V, H),
     _row(e.Block, [S.INTEGRATION_FAILED], S.BLOCKED, P, R, V, H),
+    _row(e.Defer, [S.BLOCKED], None, P),
     _row(e.Unblock, [S.BLOCKED], S.IDLE, P),
     _row(e.Retry, [S.BLOCKED, S.REJECTED, S.INTEGRATION_FAILED], S.IDLE, H),
     _row(e.Supersede, [*_WAITING, S.REJECTED, S.INTEGRATION_FAILED], S.SUPERSEDED, P, H),

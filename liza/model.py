@@ -202,9 +202,12 @@ class Task(Record):
     rejection_feedback: tuple[Feedback, ...] = ()
     blocked_reason: Line | None = None
     blocked_questions: tuple[Line, ...] = ()
+    asked: Time | None = None  # since when only a person can answer
     approval_question: Line | None = None
     guidance: Line | None = None
     integration_failure: IntegrationFailure | None = None
+    integration_failures: Count = 0
+    conflicted: tuple[str, ...] = ()  # the paths of its last conflict
     superseded_by: tuple[Id, ...] = ()
     rescope_reason: Line | None = None
     closing_reason: Line | None = None
@@ -238,6 +241,7 @@ class Goal(Record):
     description: Line
     spec_ref: Line | None = None
     status: GoalStatus = GoalStatus.IN_PROGRESS
+    questions: tuple[Line, ...] = ()  # what the planner has to know first; a note answers them
     created: Time
     completed: Time | None = None
 
@@ -444,6 +448,7 @@ class Discovery(Record):
     task_id: Id | None = None
     timestamp: Time
     urgency: Urgency = Urgency.DEFERRED
+    considered: Time | None = None
     became_task: Id | None = None
 
 

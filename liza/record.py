@@ -140,6 +140,11 @@ def with_records(mapping: Mapping[str, _R], changed: Mapping[str, _R]) -> Mappin
     return MappingProxyType(known)
 
 
+def printable(text: str) -> str:
+    """Return *text* with bytes that are no UTF-8, as in the name of a file, shown as what they are."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def utc_now() -> datetime:
     """Return the time; the one clock that production code is given."""
     return datetime.now(UTC)

@@ -193,6 +193,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.Complete: lambda _: e.Complete(summary="nothing to merge here"),
     e.Proceed: lambda _: e.Proceed(phase="docs"),
     e.Block: lambda _: block()[0],
+    e.Defer: lambda _: e.Defer(questions=("Which blue?",)),
     e.Unblock: lambda _: e.Unblock(guidance="blue"),
     e.Retry: lambda _: e.Retry(guidance="blue"),
     e.Supersede: lambda _: e.Supersede(superseded_by=("t2",), rescope_reason="too big"),

@@ -7,9 +7,12 @@ from operator import is_not
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from liza.errors import InvalidBoard, Violation
 from liza.invariants import Step
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, SHOWN_EVENTS, State, Status, Task
+from liza.problems import explained
 from liza.record import with_records
 
 if TYPE_CHECKING:
@@ -27,11 +30,14 @@ def step_between(old: State, new: State) -> Step:
     """Return what differs; records are shared between states, so identity tells what was not touched."""
     put: dict[str, tuple[str, ...]] = {}
     gone: dict[str, tuple[str, ...]] = {}
+    moved: dict[str, Any] = {}
     for section in KEYED_SECTIONS:
         before, after = getattr(old, section), getattr(new, section)
         if before is after:
             continue
-        changed = _touched(before, after)
+        ordered, changed = _compared(before, after)
+        if ordered is not after:
+            moved[section] = ordered
         if changed:
             put[section] = changed
         if len(after) - sum(name not in before for name in changed) < len(before):
@@ -39,14 +45,19 @@ def step_between(old: State, new: State) -> Step:
     for section in PLAIN_SECTIONS:
         if getattr(old, section) is not getattr(new, section):
             put[section] = ()
-    return Step(old, new, put, gone)
+    return Step(old, new.but(**moved) if moved else new, put, gone)
 
 
-def _touched(before: Mapping[str, Record], after: Mapping[str, Record]) -> tuple[str, ...]:
+def _compared(
+    before: Mapping[str, Record], after: Mapping[str, Record]
+) -> tuple[Mapping[str, Record], tuple[str, ...]]:
+    """Return *after* as a replay orders it (first what was there), and the names of what changed in it."""
     names = list(after)
     if names == list(before):  # the usual case, at the speed of C
-        return tuple(compress(names, map(is_not, after.values(), before.values())))
-    return tuple(name for name, record in after.items() if before.get(name) is not record)
+        return after, tuple(compress(names, map(is_not, after.values(), before.values())))
+    ordered = list(dict.fromkeys([*(name for name in before if name in after), *names]))
+    changed = tuple(name for name in ordered if before.get(name) is not after[name])
+    return (after if names == ordered else MappingProxyType({name: after[name] for name in ordered})), changed
 
 
 def is_empty(step: Step) -> bool:
@@ -71,17 +82,21 @@ def plains_of(step: Step) -> Plains:
 def _survivor(record: Record, path: str, name: str | None) -> Raw:
     # The history of a task is made of records that were checked when they were made, and there are many.
     bare = record.but(history=()) if isinstance(record, Task) else record
-    plain = bare.plain()
     try:
+        plain = bare.model_dump(mode="json", exclude_defaults=True, warnings="error")
         reborn = type(record).model_validate(plain)
-    except ValueError as error:
-        raise InvalidBoard(
-            "the change was refused", [Violation(path, str(error), "mend the value")]
-        ) from error
+    except ValidationError as error:
+        raise InvalidBoard("the change was refused", explained(error, type(record), path, {})) from error
+    except ValueError as error:  # what the record holds has no form in JSON
+        raise _misread(path) from error
     if reborn != bare or (name is not None and plain["id"] != name):
-        wrong = Violation(path, "it would be read back as another value", "give values of the field's type")
-        raise InvalidBoard("the change was refused", [wrong])
+        raise _misread(path)
     return plain
+
+
+def _misread(path: str) -> InvalidBoard:
+    wrong = Violation(path, "it would be read back as another value", "give values of the field's type")
+    return InvalidBoard("the change was refused", [wrong])
 
 
 def put_of(step: Step, plains: Plains) -> dict[str, Any]:
@@ -124,21 +139,21 @@ def first_state(entry: Entry) -> State:
 
 def replayed(state: State, entries: Iterable[Entry]) -> State:
     """Return *state* after *entries*; each record is built once, however often it changed."""
-    keyed: dict[str, dict[str, Raw | None]] = {}
+    keyed: dict[str, _Section] = {}
     plain: Raw = {"archived": {}}
     revision = state.revision
     for entry in entries:
         revision = entry.revision
         for section, value in entry.put.items():
             if section in KEYED_SECTIONS:
-                _put_all(keyed.setdefault(section, {}), getattr(state, section), value)
+                _section(keyed, state, section).put(value)
             elif section == "archived":
                 plain[section] |= value
             else:
                 plain[section] = value
         for section, names in entry.gone.items():
-            keyed.setdefault(section, {}).update(dict.fromkeys(names))
-    changes: Raw = {section: _rebuilt(state, section, touched) for section, touched in keyed.items()}
+            _section(keyed, state, section).remove(names)
+    changes: Raw = {section: working.rebuilt() for section, working in keyed.items()}
     if added := plain.pop("archived"):
         known = {name: Status(status) for name, status in added.items()}
         changes["archived"] = MappingProxyType({**state.archived, **known})
@@ -147,16 +162,52 @@ def replayed(state: State, entries: Iterable[Entry]) -> State:
     return state.but(revision=revision, **changes)
 
 
-def _put_all(touched: dict[str, Raw | None], section: Mapping[str, Record], put: Raw) -> None:
-    for name, fields in put.items():
-        _put(touched, section, name, fields)
+class _Section:
+    """A section while entries are replayed on it; what went and came back stands last, as it did then."""
+
+    def __init__(self, kind: type[Record], records: Mapping[str, Record]) -> None:
+        self._kind = kind
+        # A proxy copies its dict at the speed of C.
+        self._records: dict[str, Any] = (
+            records.copy() if isinstance(records, MappingProxyType) else {**records}
+        )
+        self._touched: set[str] = set()  # these are plain until they are rebuilt
+
+    def put(self, changed: Raw) -> None:
+        for name, fields in changed.items():
+            known = self._records.get(name, {})
+            if name not in self._touched:
+                self._touched.add(name)
+                self._records[name] = known = known.plain() if known else {}
+            _put(known, fields)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._records.pop(name, None)
+            self._touched.discard(name)
+
+    def rebuilt(self) -> Mapping[str, Record]:
+        for name in self._touched:
+            self._records[name] = self._kind.model_validate(self._records[name])
+        return MappingProxyType(self._records)
 
 
-def _put(touched: dict[str, Raw | None], section: Mapping[str, Record], name: str, fields: Raw) -> None:
-    known = touched.get(name)
-    if known is None:
-        known = section[name].plain() if name in section and name not in touched else {}
-        touched[name] = known
+def _section(keyed: dict[str, _Section], state: State, section: str) -> _Section:
+    if section not in keyed:
+        keyed[section] = _Section(KEYED_SECTIONS[section], getattr(state, section))
+    return keyed[section]
+
+
+def went(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
+    """Return what left in *entries*, also where it came back."""
+    gone: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        for section, names in entry.gone.items():
+            gone[section] = (*gone.get(section, ()), *names)
+    return gone
+
+
+def _put(known: Raw, fields: Raw) -> None:
     history = [*known.get("history", ()), *fields.get("history", ())]
     for key, value in fields.items():
         if value is None:
@@ -167,14 +218,6 @@ def _put(touched: dict[str, Raw | None], section: Mapping[str, Record], name: st
         spare = max(0, len(history) - SHOWN_EVENTS)
         known["history"] = history[spare:]
         known["history_earlier"] = known.get("history_earlier", 0) + spare
-
-
-def _rebuilt(state: State, section: str, touched: dict[str, Raw | None]) -> Mapping[str, Record]:
-    kind, before = KEYED_SECTIONS[section], getattr(state, section)
-    kept = {name: kind.model_validate(fields) for name, fields in touched.items() if fields is not None}
-    after = with_records(before, kept)
-    gone = touched.keys() - kept.keys()
-    return MappingProxyType({name: after[name] for name in after if name not in gone}) if gone else after
 
 
 def _trimmed(state: State) -> State:

@@ -50,6 +50,11 @@ class Document:
     def follow(self, step: Step, plains: Plains | None = None) -> None:
         """Bring the text from the old state of *step* to the new one."""
         self._revision = step.new.revision
+        # First, because what went and came back stands last.
+        for section, gone in step.gone.items():
+            for name in gone:
+                self._blocks[section].pop(name, None)
+                self._pasts.pop(name, None)
         for section, names in step.put.items():
             value = getattr(step.new, section)
             if section in KEYED_SECTIONS:
@@ -59,10 +64,6 @@ class Document:
                 )
             else:
                 self._blocks[section] = {"": _plain(section, value)}
-        for section, names in step.gone.items():
-            for name in names:
-                del self._blocks[section][name]
-                self._pasts.pop(name, None)
 
     def _item(self, record: Record, plain: Raw | None = None) -> bytes:
         if not isinstance(record, Task):

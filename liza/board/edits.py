@@ -34,7 +34,7 @@ from liza.model import (
 from liza.problems import explained, line_of
 from liza.record import with_record
 from liza.text.parse import BadYaml, Parsed, parse
-from liza.text.split import Block, split
+from liza.text.split import Block, split, unclosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,6 +92,7 @@ class Draft:
 
     plain: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # section: (path, value)
+    paths: set[str] = field(default_factory=set)  # of all entries
     lines: dict[str, int] = field(default_factory=dict)  # path: line
     unnamed: set[str] = field(default_factory=set)  # ids that were given here to notes that had none
     is_stamped: bool = False  # whether the text says by Liza's own sum which revision it was made from
@@ -122,11 +123,39 @@ def read(text: str, untouched: Mapping[str, Record]) -> Draft:
         else:
             _take_blocks(draft, blocks, untouched)
     except BadYaml as error:
-        draft.wrong.append(Violation("state.yaml", error.problem, "mend the YAML there", error.line))
+        draft.wrong.append(_unreadable(error, text))
         draft.check()
-    _check_sections(draft)
+    _check_sections(draft, text)
     draft.check()
+    _name_notes(draft)
     return draft
+
+
+def _unreadable(error: BadYaml, text: str) -> Violation:
+    opened = [line for line in unclosed(text) if line < error.line]
+    if not opened:
+        return Violation("state.yaml", error.problem, "mend the YAML there", error.line)
+    # A quote that was forgotten makes sense until the next quote, which may be pages below.
+    problem = f"what is opened here seems not to be closed (line {error.line}: {error.problem})"
+    return Violation("state.yaml", problem, "mend the YAML there", opened[-1])
+
+
+def _name_notes(draft: Draft) -> None:
+    """Give the notes that have no id one that no other note has."""
+    entries = draft.entries.get("human_notes", [])
+    taken = {path.removeprefix("human_notes.") for path, value in entries if _has_id(value)}
+    for number, (path, value) in enumerate(entries):
+        if not _has_id(value):
+            name = next_id(taken, "note")
+            taken.add(name)
+            draft.unnamed.add(name)
+            entries[number] = (f"human_notes.{name}", {"id": name, **value})
+            for known in [known for known in draft.lines if known.startswith(path)]:
+                draft.lines[f"human_notes.{name}{known.removeprefix(path)}"] = draft.lines[known]
+
+
+def _has_id(value: object) -> bool:
+    return not isinstance(value, dict) or "id" in value
 
 
 def _take_blocks(draft: Draft, blocks: list[Block], untouched: Mapping[str, Record]) -> None:
@@ -139,14 +168,32 @@ def _take_blocks(draft: Draft, blocks: list[Block], untouched: Mapping[str, Reco
                 problem = f"the section {block.section!r} is there twice"
                 raise BadYaml(block.line, problem)
             seen[block.section] = block.line
-            _take(draft, parse(block.text), block.line - 1, {})
+            _take(draft, _parsed(block.text, block.line - 1), block.line - 1, {})
         elif (known := untouched.get(block.text)) is not None and _section_of(known) == block.section:
-            path = f"{block.section}.{known.id}"  # type: ignore[attr-defined]
+            path = _added(draft, block.section, known.id, known)  # type: ignore[attr-defined]
             draft.lines[path] = block.line
-            draft.entries.setdefault(block.section, []).append((path, known))
         else:
-            whole = parse(f"{block.section}:\n{block.text}")
+            whole = _parsed(f"{block.section}:\n{block.text}", block.line - 2)
             _take(draft, whole, block.line - 2, {})
+
+
+def _parsed(text: str, above: int) -> Parsed:
+    """Parse *text*, which has *above* lines before it; they are counted only where something is wrong."""
+    try:
+        return parse(text)
+    except BadYaml:
+        return parse("\n" * above + text)
+
+
+def _added(draft: Draft, section: str, name: object, value: object) -> str:
+    """Add an entry and return its path; one without an id, or with one that is taken, goes by its number."""
+    entries = draft.entries.setdefault(section, [])
+    path = f"{section}.{name}"
+    if not name or path in draft.paths:
+        path = f"{section}[{len(entries)}]"
+    draft.paths.add(path)
+    entries.append((path, value))
+    return path
 
 
 def _section_of(record: Record) -> str:
@@ -159,9 +206,7 @@ def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int,
         if section in KEYED_SECTIONS and isinstance(value, list):
             for number, entry in enumerate(value):
                 name = entry.get("id") if isinstance(entry, dict) else None
-                path = f"{section}.{name}" if name else f"{section}[{len(draft.entries.get(section, ()))}]"
-                names[section, number] = path
-                draft.entries.setdefault(section, []).append((path, entry))
+                names[section, number] = _added(draft, section, name, entry)
         elif section not in KEYED_SECTIONS or value is not None:
             draft.plain[section] = value
     for place, line in parsed.lines.items():
@@ -176,7 +221,10 @@ def _path(place: tuple[str | int, ...], names: Mapping[tuple[str | int, ...], st
     return stem
 
 
-def _check_sections(draft: Draft) -> None:
+def _check_sections(draft: Draft, text: str) -> None:
+    if not text.strip():
+        draft.wrong.append(Violation("state.yaml", "the file is empty", "put its text back, or remove it", 1))
+        return
     there = {*draft.plain, *draft.entries}
     for section in sorted(there - {*SECTIONS, "version", "revision"}):
         draft.refuse(section, "it is not a section of the board", f"use one of {', '.join(SECTIONS)}")
@@ -188,9 +236,9 @@ def _check_sections(draft: Draft) -> None:
             "use the Liza that wrote it",
         )
         return
-    for section in ("version", "revision", *SECTIONS):
-        if section not in there and f"{section}" not in draft.lines:
-            draft.refuse(section, "the section is missing; the file looks cut off", "put it back")
+    if missing := [name for name in ("version", "revision", *SECTIONS) if name not in {*there, *draft.lines}]:
+        problem = f"it has no {', '.join(missing)}: the file looks cut off"
+        draft.wrong.append(Violation("state.yaml", problem, "put it back", len(text.splitlines())))
     for section in KEYED_SECTIONS:
         if section in draft.plain and draft.plain[section] not in ([], None):
             draft.refuse(section, "it is not a list of entries", "write one entry a line, each with an id")
@@ -220,13 +268,7 @@ def _empty_if_none(value: object) -> object:
 
 def _records(draft: Draft, section: str, kind: type[Record], at: datetime) -> dict[str, Record]:
     found: dict[str, Record] = {}
-    entries = draft.entries.get(section, ())
-    taken = {path.removeprefix(f"{section}.") for path, _ in entries}
-    for path, value in entries:
-        if section == "human_notes" and isinstance(value, dict) and "id" not in value:
-            value["id"] = next_id(taken, "note")
-            taken.add(value["id"])
-            draft.unnamed.add(value["id"])
+    for path, value in draft.entries.get(section, ()):
         record = value if isinstance(value, kind) else _record(draft, kind, path, _filled(section, value, at))
         if record is None:
             continue

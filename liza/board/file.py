@@ -8,19 +8,29 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
 from liza.board import edits, snapshot
 from liza.board.archive import filed, retired
-from liza.board.delta import first_state, is_empty, plains_of, put_of, replayed, step_between, trimmed
+from liza.board.delta import (
+    first_state,
+    is_empty,
+    plains_of,
+    put_of,
+    replayed,
+    step_between,
+    trimmed,
+    went,
+)
 from liza.board.disk import Disk
 from liza.board.document import Document, rendered
 from liza.board.journal import NAME as JOURNAL
 from liza.board.journal import Journal, Mark
-from liza.board.lock import Lock
+from liza.board.lock import QUEUE, Lock
 from liza.board.protocol import Entry
 from liza.board.rejected import kept_beside
+from liza.board.snapshot import Snapshot
 from liza.board.statefile import NAME as STATE
 from liza.board.statefile import SPARE, StateFile, not_a_file, text_of
 from liza.changes import Change
@@ -53,9 +63,17 @@ LOCK: Final = f"{STATE}.lock"
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
-QUIET: Final = frozenset({LOCK, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
+QUIET: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
 
 log = logging.getLogger(__name__)
+
+
+class Origin(NamedTuple):
+    """The board that an edit was made from, and what was done to it since."""
+
+    state: State
+    sum: str
+    since: frozenset[str] = frozenset()
 
 
 class FileBoard:
@@ -72,14 +90,14 @@ class FileBoard:
         self._lock = Lock(home / LOCK, self._disk)
         self._mutex = threading.RLock()
         self._is_updating = False
-        self._state: State | None = None
-        self._mark = Mark()
-        self._last: datetime | None = None  # the time of the latest change, which no later one precedes
-        self._document: Document | None = None
+        # One value, set at once: whatever interrupts a step, the state and its place belong together.
+        self._view: Snapshot | None = None
+        self._document: Document | None = None  # the text of the view; None while the two may differ
         self._snapshot_at = (0, 0)  # place in the journal and length of the last snapshot
         self._watch: Watch | None = None
         self._is_blind = False
         self._rejections: list[EditRejected] = []
+        self._latest_origin: tuple[tuple[int, Mark], Origin] | None = None
         _boards.add(self)
 
     @classmethod
@@ -99,7 +117,7 @@ class FileBoard:
             (home / JOURNAL).touch()
         except OSError as error:
             raise DiskTrouble(f"make {home}", error) from error
-        with board._exclusive() as baton:
+        with board._exclusive(lambda: None) as baton:
             if any(True for _ in board._journal.lines(Mark())):
                 raise LizaError(f"there is a board in {home} already; `liza status` shows it")
             board._begin(state.but(revision=1), by, baton)
@@ -114,8 +132,7 @@ class FileBoard:
         first = first_state(entry)
         if wrong := violations(first):
             raise InvalidBoard("the board to begin with is not valid", wrong)
-        self._mark = self._journal.append(entry, Mark())
-        self._state, self._last = first, entry.at
+        self._view = Snapshot(self._journal.append(entry, Mark()), entry.at, first)
         self._publish(baton)
 
     def read(self) -> State:
@@ -132,7 +149,7 @@ class FileBoard:
     def absorb(self) -> State:
         """Take in what a person saved, now; raise EditRejected if it could not be taken."""
         deadline = time.monotonic() + SETTLE
-        while self.has_edit():
+        while self.has_edit() or self._is_behind():
             with self._settled(patient=time.monotonic() < deadline) as is_settled:
                 pass
             if is_settled or time.monotonic() > deadline:
@@ -149,6 +166,13 @@ class FileBoard:
         baton = self._lock.peek()
         return baton is None or not path.exists() or bool(self._file.suspects(baton))
 
+    def _is_behind(self) -> bool:
+        """Tell whether state.yaml does not show the latest change: whoever made it died, or could not."""
+        with self._mutex:
+            self._caught_up()
+            baton = self._lock.peek()
+            return baton is None or baton.sum != self._mark.sum
+
     def holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""
         baton = self._lock.peek()
@@ -161,7 +185,7 @@ class FileBoard:
         while True:
             heard = watch.rings if watch else 0
             state = self.read()
-            if state.revision <= since and self.has_edit():
+            if state.revision <= since and (self.has_edit() or self._is_behind()):
                 state = self.update(Change("liza", "look", lambda same: same))
             left = deadline - time.monotonic()
             if state.revision > since or left <= 0:
@@ -186,8 +210,7 @@ class FileBoard:
             kept.append(line)
         if not kept or (isinstance(moment, int) and kept[-1].entry.revision != moment):
             raise NotThere("revision", str(moment), "`liza log` lists them")
-        state = replayed(first_state(kept[0].entry), (line.entry for line in kept[1:]))
-        return state, kept[-1].mark.sum
+        return _replayed(kept), kept[-1].mark.sum
 
     def text_at(self, moment: int | datetime) -> bytes:
         """Return state.yaml as it was at a revision or time."""
@@ -224,27 +247,28 @@ class FileBoard:
         """
         self._mutex, self._is_updating = threading.RLock(), False
         self._watch, self._is_blind = None, False
-        self._state, self._mark, self._document = None, Mark(), None
+        self._view, self._document = None, None
         self._journal.close()
         self._lock.close()
 
     def _lines(self) -> Iterator[Line]:
         """Read the whole journal on a descriptor of its own, so that nobody waits meanwhile."""
-        journal = Journal(self._journal.path, self._disk)
+        # To close what was open for writing would wake everybody who waits.
+        journal = Journal(self._journal.path, self._disk, os.O_RDONLY)
         try:
             yield from journal.lines(Mark())
         finally:
             journal.close()
 
     @contextmanager
-    def _exclusive(self) -> Iterator[Baton]:
+    def _exclusive(self, prepare: Callable[[], object]) -> Iterator[Baton]:
         """Hold the lock of the board, against other processes and other threads of this one."""
         with self._mutex:
             if self._is_updating:
                 raise RuntimeError(
                     "a change must not update the board: it is handed the state, and returns it"
                 )
-            with self._lock.held() as baton, self._journal.locked():
+            with self._lock.held(prepare) as baton, self._journal.locked():
                 self._is_updating = True
                 try:
                     yield baton
@@ -257,7 +281,7 @@ class FileBoard:
 
         What is yielded is False while a save seems to be in progress.
         """
-        with self._exclusive() as baton:
+        with self._exclusive(self._prepare) as baton:
             self._caught_up()
             self._journal.mend(self._mark)
             is_settled = self._absorb(baton, patient=patient)
@@ -267,50 +291,52 @@ class FileBoard:
                 if is_settled:
                     self._publish(baton)
 
+    def _prepare(self) -> None:
+        """Do without the lock what can be done without it: read what others wrote, make the text of it."""
+        self._caught_up()
+        self._text()
+
+    @property
+    def _mark(self) -> Mark:
+        return self._view.mark if self._view else Mark()
+
     def _known(self) -> State:
-        if self._state is None:
+        if self._view is None:
             raise JournalDamaged(f"{self._journal.path} holds no board; `liza init` makes one")
-        return self._state
+        return self._view.state
 
     def _caught_up(self) -> State:
         """Bring this process's view up to the end of the journal."""
         size = self._journal.size()
-        if self._state is None or not self._journal.holds(self._mark):
+        if self._view is None or not self._journal.holds(self._mark):
             return self._reload()
         if size > self._mark.offset:
             try:
                 self._follow(list(self._journal.lines(self._mark)))
             except JournalDamaged:
-                # A writer took back a line that this process had read already.
+                # A writer took back a line while this process was reading it.
                 return self._reload()
         return self._known()
 
     def _reload(self) -> State:
-        self._state, self._mark, self._document = None, Mark(), None
-        copy = snapshot.load(self.home / snapshot.NAME)
-        if copy is not None and self._journal.holds(copy.mark):
-            self._state, self._mark, self._last = copy.state, copy.mark, copy.at
-            self._snapshot_at = (copy.mark.offset, (self.home / snapshot.NAME).stat().st_size)
-            try:
-                self._follow(list(self._journal.lines(self._mark)))
-            except JournalDamaged:
-                self._state, self._mark = None, Mark()
-            else:
-                return self._known()
-        self._follow(list(self._journal.lines(Mark())))
+        self._document, self._view = None, snapshot.load(self.home / snapshot.NAME)
+        if self._view is not None and self._journal.holds(self._mark):
+            self._snapshot_at = (self._mark.offset, (self.home / snapshot.NAME).stat().st_size)
+        else:
+            self._view = None
+        self._follow(list(self._journal.lines(self._mark)))
         return self._known()
 
     def _follow(self, lines: list[Line]) -> None:
         if not lines:
             return
-        old, entries = self._state, [line.entry for line in lines]
-        if old is None:
-            new = replayed(first_state(entries[0]), entries[1:])
-        else:
-            new = replayed(old, entries)
-            if self._document:
-                self._document.follow(step_between(old, new))
-        self._state, self._mark, self._last = new, lines[-1].mark, entries[-1].at
+        old, entries = self._view, [line.entry for line in lines]
+        new = replayed(old.state, entries) if old else _replayed(lines)
+        document, self._document = self._document, None
+        self._view = Snapshot(lines[-1].mark, entries[-1].at, new)
+        if old and document:
+            document.follow(step_between(old.state, new)._replace(gone=went(entries)))
+            self._document = document
 
     def _commit(self, change: Change) -> None:
         old = self._known()
@@ -325,12 +351,14 @@ class FileBoard:
         shown = step._replace(new=trimmed(step))
         plains = plains_of(shown)
         now = self._clock()
-        at = max(now, self._last) if self._last else now
+        at = max(now, self._view.at) if self._view else now
         entry = Entry(step.new.revision, at, change.by, change.what, put_of(step, plains), _lists(step))
-        self._mark = self._journal.append(entry, self._mark)
-        self._state, self._last = shown.new, at
-        if self._document:
-            self._document.follow(shown, plains)
+        mark = self._journal.append(entry, self._mark)
+        document, self._document = self._document, None
+        self._view = Snapshot(mark, at, shown.new)
+        if document:
+            document.follow(shown, plains)
+            self._document = document
         if any(shown.new.tasks[name].status in TERMINAL for name in step.put.get("tasks", ())):
             self._tidy()
 
@@ -362,17 +390,16 @@ class FileBoard:
             baton.sum = self._mark.sum
         except OSError as error:
             log.warning("state.yaml is behind the journal: %s", error)
-        if snapshot.is_due(self._mark.offset, *self._snapshot_at):
-            self._save_snapshot()
+        if self._view and snapshot.is_due(self._mark.offset, *self._snapshot_at):
+            self._save_snapshot(self._view)
 
-    def _save_snapshot(self) -> None:
-        copy = snapshot.Snapshot(self._mark, self._last or self._clock(), self._known())
+    def _save_snapshot(self, view: Snapshot) -> None:
         try:
-            size = snapshot.save(self.home / snapshot.NAME, copy)
+            size = snapshot.save(self.home / snapshot.NAME, view)
         except OSError as error:
             log.warning("no snapshot was written: %s", error)
             size = 0
-        self._snapshot_at = (self._mark.offset, size)
+        self._snapshot_at = (view.mark.offset, size)
 
     def _absorb(self, baton: Baton, *, patient: bool) -> bool:
         """Take in what people saved; return False while a save seems to be in progress."""
@@ -410,14 +437,25 @@ class FileBoard:
             return False
         if revision == self._known().revision:
             return data == self._text().bytes(self._mark.sum)
-        return data == self.text_at(revision)
+        origin = self._origin(revision)
+        return data == rendered(origin.state, origin.sum)
 
     def _was_taken(self, data: bytes, what: str) -> bool:
-        """Tell whether this very text was taken in, by a process that died before it could say so."""
+        """Tell whether this very text was taken in already, perhaps by a process that died right after."""
         revision = edits.stated_revision(data.decode(errors="replace"))
-        if revision is None or revision >= self._known().revision:
+        if revision is None or not 1 <= revision < self._known().revision:
             return False
-        return any(entry.what == what for entry in self.entries(after=revision))
+        return what in self._origin(revision).since
+
+    def _origin(self, revision: int) -> Origin:
+        """Return the board that an edit was made from; the last is kept, for an edit is looked at often."""
+        key = (revision, self._mark)
+        if self._latest_origin is None or self._latest_origin[0] != key:
+            lines = list(self._lines())
+            since = frozenset(line.entry.what for line in lines[revision:])
+            state = _replayed(lines[:revision])
+            self._latest_origin = (key, Origin(state, lines[revision - 1].mark.sum, since))
+        return self._latest_origin[1]
 
     def _merged(self, data: bytes) -> State:
         try:
@@ -430,9 +468,9 @@ class FileBoard:
         draft = edits.read(text, self._text().untouched(current))
         revision = edits.check_revision(draft, text, current.revision)
         edited = edits.typed(draft, now)
-        base, total = (current, self._mark.sum) if revision == current.revision else self.at(revision)
-        edits.check_stamp(draft, text, revision, total)
-        return edits.merged(draft, edited, base, current, now)
+        origin = self._origin(revision) if revision < current.revision else Origin(current, self._mark.sum)
+        edits.check_stamp(draft, text, revision, origin.sum)
+        return edits.merged(draft, edited, origin.state, current, now)
 
     def _reject(self, data: bytes, error: InvalidBoard) -> None:
         kept, change = kept_beside(self.home, data, error, self._clock())
@@ -459,6 +497,10 @@ def _forget_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_parent)
+
+
+def _replayed(lines: list[Line]) -> State:
+    return replayed(first_state(lines[0].entry), (line.entry for line in lines[1:]))
 
 
 def _is_young(text: Text) -> bool:

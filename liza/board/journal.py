@@ -89,9 +89,10 @@ def _sum(before: str, body: bytes) -> str:
 class Journal:
     """The file of lines. Only `append` and `mend` write it, and only under the board's lock."""
 
-    def __init__(self, path: Path, disk: Disk) -> None:
+    def __init__(self, path: Path, disk: Disk, access: int = os.O_RDWR) -> None:
         self.path = path
         self._disk = disk
+        self._access = access
         self._descriptor = -1
         self._inode = -1
 
@@ -104,22 +105,29 @@ class Journal:
             raise JournalDamaged(message) from None
         if found.st_ino != self._inode:
             self.close()
-            self._descriptor = _opened(self.path)
+            self._descriptor = _opened(self.path, self._access)
             self._inode = os.fstat(self._descriptor).st_ino
         return found.st_size
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the file itself as well: removing the lock file must not let two writers in."""
+        try:
+            self._lock()
+            yield
+        finally:
+            try:
+                self._unlock()
+            except BaseException:  # a signal handler raised before it was done
+                self.close()  # which gives the lock back as well
+                raise
+
+    def _lock(self) -> None:
         self.size()
         try:
             self._disk.lock(self._descriptor)
         except OSError as error:
             raise DiskTrouble(f"lock {self.path}", error) from error
-        try:
-            yield
-        finally:
-            self._unlock()
 
     def _unlock(self) -> None:
         if self._descriptor < 0:
@@ -175,7 +183,7 @@ class Journal:
 
     def mend(self, mark: Mark) -> None:
         """Cut off what a dying writer left behind *mark*; it was never acknowledged."""
-        if self.size() > mark.offset:
+        if os.fstat(self._descriptor).st_size > mark.offset:
             self._cut(mark)
 
     def _cut(self, mark: Mark) -> None:
@@ -190,10 +198,10 @@ class Journal:
         self._descriptor = self._inode = -1
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path, access: int) -> int:
     flags = os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(path, os.O_RDWR | flags)
+        return os.open(path, access | flags)
     except PermissionError:
         return os.open(path, os.O_RDONLY | flags)
     except OSError as error:

@@ -1,20 +1,26 @@
-"""The exclusive lock of the board; the kernel gives it back when its holder dies, however that happens."""
+"""The exclusive lock of the board; the kernel gives it back when its holder dies, however that happens.
+
+There are two: whoever is next waits for the lock itself, and all others wait for being next. A lock that
+thirty processes wait for wakes all thirty each time, and whoever just had it gets it again too often.
+"""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from liza.board.baton import left, taken
 from liza.errors import DiskTrouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from liza.board.baton import Baton
     from liza.board.disk import Disk
+
+QUEUE: Final = ".next"  # behind the name of the lock file: the lock of whoever is next
 
 
 class Lock:
@@ -22,14 +28,27 @@ class Lock:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
-        self._disk = disk
-        self._descriptor = -1
+        self._door = _Door(path, disk)
+        self._queue = _Door(path.with_name(path.name + QUEUE), disk)
 
     @contextmanager
-    def held(self) -> Iterator[Baton]:
-        """Wait for the lock and hold it; the baton is left whatever happens meanwhile."""
-        descriptor = self._locked()
+    def held(self, prepare: Callable[[], object]) -> Iterator[Baton]:
+        """Wait for the lock and hold it; the baton is left whatever happens meanwhile.
+
+        *prepare* is done while this process is next and the holder still at work, to shorten its own turn.
+        """
+        # Locking stands inside: a signal handler may raise right after it, and unlocking twice does no harm.
         try:
+            try:
+                self._queue.lock()
+                prepare()
+                descriptor = self._door.lock()
+            finally:
+                try:
+                    self._queue.unlock()
+                except BaseException:  # a signal handler raised before it was done
+                    self._queue.close()  # which gives the lock back as well
+                    raise
             baton = taken(descriptor)
             baton.pid = os.getpid()
             with suppress(OSError):  # a baton that cannot be left only costs the next holder a closer look
@@ -40,7 +59,11 @@ class Lock:
                 with suppress(OSError):
                     left(baton)
         finally:
-            self._unlock()
+            try:
+                self._door.unlock()
+            except BaseException:
+                self._door.close()
+                raise
 
     def peek(self) -> Baton | None:
         """Return the baton as it is now, without the lock, or None where there is no lock file."""
@@ -56,11 +79,19 @@ class Lock:
             os.close(descriptor)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        self._door.close()
+        self._queue.close()
+
+
+class _Door:
+    """One lock file, opened when it is needed and kept open."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
         self._descriptor = -1
 
-    def _locked(self) -> int:
+    def lock(self) -> int:
         while True:
             if self._descriptor < 0:
                 self._descriptor = self._opened()
@@ -72,15 +103,22 @@ class Lock:
                 return self._descriptor
             self.close()  # somebody removed the file: whoever comes now locks another one
 
+    def unlock(self) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            self._disk.unlock(self._descriptor)
+        except OSError:
+            self.close()  # which gives the lock back as well
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
     def _opened(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return os.open(self.path, flags, 0o644)
         except OSError as error:
             raise DiskTrouble(f"open {self.path}", error) from error
-
-    def _unlock(self) -> None:
-        try:
-            self._disk.unlock(self._descriptor)
-        except OSError:
-            self.close()  # which gives the lock back as well

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from liza.board.disk import Disk
 from liza.changes import Change, next_id
 from liza.errors import DiskTrouble
 from liza.model import Anomaly, RejectedEdit
@@ -49,8 +50,9 @@ def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> t
 
 def alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
+    line = " ".join(sentence.splitlines())  # a name in the sentence may hold a line break
     with (home / ALERTS).open("a") as log:
-        log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {sentence}\n")
+        log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {line}\n")
 
 
 def _one_line(error: InvalidBoard) -> str:
@@ -61,16 +63,18 @@ def kept(home: Path, data: bytes, at: datetime) -> Path:
     """Keep a text that was not taken, and return where."""
     directory = home / NAME
     directory.mkdir(exist_ok=True)
+    # Under its name it is whole: who dies in between leaves nothing that looks like an edit.
+    fresh = home / f"{NAME}-{os.getpid()}.new"
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     stem, number = f"state-{at:%Y%m%dT%H%M%SZ}", 1
     while True:
         path = directory / f"{stem}-{number}.yaml"
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            Disk().place(fresh, path)
         except FileExistsError:
             number += 1
             continue
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
         return path

@@ -114,23 +114,37 @@ class StateFile:
 
     def _open_spare(self, baton: Baton) -> int:
         """Return a descriptor of a file that nobody else has open and that holds nobody's edit."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        if print_at(self.spare) is None:
-            return os.open(self.spare, flags | os.O_EXCL, 0o644)
         try:
-            descriptor = os.open(self.spare, flags)
+            descriptor = os.open(self.spare, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return self._make_spare(baton)
         except PermissionError:
             descriptor = -1  # somebody changed its mode while it was state.yaml
-        # Asked in this order: once nobody else has it open, its print cannot change any more.
-        if descriptor >= 0 and is_ours_alone(descriptor) and self._is_known(baton):
+        if descriptor >= 0 and self._is_free(descriptor, baton):
             return descriptor
-        if descriptor >= 0:
-            os.close(descriptor)
         if has_no_writer(self.spare) and self._is_known(baton):
             self.spare.unlink()  # somebody still reads it, who must not see it change
         else:
             self._hold(baton)
-        return os.open(self.spare, flags | os.O_EXCL, 0o644)
+        return self._make_spare(baton)
+
+    def _make_spare(self, baton: Baton) -> int:
+        baton.spare = None
+        left(baton)  # before there is a file, or an empty one would be taken for an edit
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self.spare, flags, 0o644)
+
+    def _is_free(self, descriptor: int, baton: Baton) -> bool:
+        """Tell whether the open spare may be written over; it is closed if not."""
+        is_free = False
+        try:
+            # Asked in this order: once nobody else has it open, its print cannot change any more.
+            is_free = is_ours_alone(descriptor) and self._is_known(baton)
+        finally:
+            # Also if a signal handler raised: the descriptor may hold a lease that makes others wait.
+            if not is_free:
+                os.close(descriptor)
+        return is_free
 
     def _is_known(self, baton: Baton) -> bool:
         return baton.spare is None or print_at(self.spare) == baton.spare
@@ -143,7 +157,6 @@ class StateFile:
         baton.held[held.name] = baton.spare or NEVER
         left(baton)  # before the rename, or nobody would look for the file if this process died now
         self.spare.rename(held)
-        baton.spare = None
 
 
 def text_of(path: Path) -> Text | None:

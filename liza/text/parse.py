@@ -78,8 +78,10 @@ def _forbidden_name(character: str) -> str:
 
 def _translated(error: yaml.MarkedYAMLError, text: str) -> BadYaml:
     mark, problem = error.problem_mark, error.problem or "this is not YAML"
-    # A quote that is never closed fails at the end of the text; people look for where it was opened.
-    if error.context_mark and (mark is None or mark.index >= len(text.rstrip())):
+    # A quote that is never closed fails at the end of the text, and a key without a colon on the line below
+    # it; people look for where it began.
+    late = mark is None or mark.index >= len(text.rstrip()) or "expected ':'" in problem
+    if error.context_mark and late:
         mark, problem = error.context_mark, f"{error.context}, {problem}"
     return BadYaml(mark.line + 1 if mark else 1, problem)
 

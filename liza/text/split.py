@@ -1,6 +1,7 @@
 """A board's text cut where its parts begin, so that only what was touched has to be parsed."""
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -50,13 +51,18 @@ def split(text: str) -> list[Block] | None:
     Parsing block by block then means the same as parsing the whole. A list's section holds no value of its
     own, and its items are parsed below its name: `parse(f"{block.section}:\\n{block.text}")`.
     """
-    lines = "\n" + text
-    if any(mark in text for mark in _FOREIGN):
+    if any(mark in text for mark in _FOREIGN) or next(unclosed(text), None) is not None:
         return None
-    if any(found.lastgroup == "unclosed" for found in _UNCLOSED.finditer(lines)):
-        return None
-    blocks = _cut(text, list(_START.finditer(lines)))
+    blocks = _cut(text, list(_START.finditer("\n" + text)))
     return blocks if _is_sound(blocks) else None
+
+
+def unclosed(text: str) -> Iterator[int]:
+    """Yield the lines that seem to open a quote or a bracket without closing it."""
+    lines = "\n" + text
+    for found in _UNCLOSED.finditer(lines):
+        if found.lastgroup == "unclosed":
+            yield lines.count("\n", 0, found.start()) + 1
 
 
 def _cut(text: str, starts: list[re.Match[str]]) -> list[Block]:

@@ -267,7 +267,7 @@ BAD_EDITS = {
     "cycle": ("  done_when:", "  depends_on: [t1]\n  done_when:", "it waits for itself"),
     "missing dependency": ("  done_when:", "  depends_on: [t0]\n  done_when:", "there is no task 't0'"),
     "removed task": ("- id: t1", "- id: t5", "tasks.t1: the task was removed"),
-    "cut off": ("agents: []", "", "agents: the section is missing"),
+    "cut off": ("agents: []", "", "it has no agents: the file looks cut off"),
     "naive time": (
         "human_notes: []",
         "human_notes:\n- {message: x, timestamp: 2026-01-01T00:00:00}",

@@ -122,6 +122,11 @@ class TestClaims:
         with pytest.raises(Refused, match="waits for t1"):
             happen(board(new_task("t1"), rejected), claim(), to="t2")
 
+    def test_only_claiming_waits(self) -> None:
+        state = board(new_task("t1"), new_task("t2", depends_on=("t1",)))
+
+        assert happen(state, block(PLANNER), to="t2").tasks["t2"].status is Status.BLOCKED
+
     def test_a_coder_holds_one_task(self) -> None:
         state = happen(board(new_task("t1"), new_task("t2")), claim(), to="t1")
 
@@ -283,6 +288,11 @@ class TestNotes:
     def test_a_note_for_a_task_that_is_not_there_is_refused(self) -> None:
         with pytest.raises(NotThere, match="there is no task 't9'"):
             add_note("hello?", about="t9", by=HUMAN, at=NOW)(board())
+
+    def test_the_journal_is_told_whom_it_is_for(self) -> None:
+        changes = [add_note("hello", about=about, by=HUMAN, at=NOW) for about in ("t1", None)]
+
+        assert [(change.by, change.what) for change in changes] == [("human", "note t1"), ("human", "note")]
 
     @pytest.mark.parametrize("text", ["", "  \n"])
     def test_a_note_has_words(self, text: str) -> None:

@@ -438,7 +438,24 @@ STEP_CASES = [
         "tasks.t3.authors",
         "an author was removed",
     ),
+    *(
+        Case("_new_tasks_begin", mutation, "tasks.t8.history", "a new task begins with its adding")
+        for mutation in [
+            lambda state: state.with_task(new_task("t8").but(history_earlier=4)),
+            lambda state: state.with_task(new_task("t8").but(history=())),
+            lambda state: state.with_task(new_task("t8").but(history=(_FIRST_ENTRY,))),
+        ]
+    ),
+    Case(
+        "_status_moves_by_the_table", with_task("t1", merge_commit=WORK), "tasks.t1.status", "MERGED is final"
+    ),
     Case("_nothing_vanishes", without("tasks", "t5"), "tasks.t5", "it was removed"),
+    Case(
+        "_nothing_vanishes",
+        both(without("tasks", "t5"), with_section("archived", {**FINISHED, "t5": Status.DRAFT})),
+        "tasks.t5",
+        "it was removed",
+    ),
     Case("_nothing_vanishes", without("tasks", "t1"), "tasks.t1", "it was removed"),
     Case(
         "_nothing_vanishes",
@@ -460,6 +477,12 @@ STEP_CASES = [
         with_section("archived", {"t0": Status.ABANDONED}),
         "archived.t0",
         "it was changed",
+    ),
+    Case(
+        "_trips_stay",
+        with_section("circuit_breaker", CircuitBreaker()),
+        "circuit_breaker.trips.trip-1",
+        "it was removed",
     ),
 ]
 
@@ -526,6 +549,15 @@ class TestEveryRule:
     def test_a_board_that_keeps_all_of_them_is_valid(self) -> None:
         assert violations(busy_board()) == []
 
+    def test_a_goal_is_complete_when_its_tasks_are(self) -> None:
+        over = [task_in(status, name=f"t{number}") for number, status in enumerate(sorted(TERMINAL))]
+
+        assert violations(board(*over, goal=goal(GoalStatus.COMPLETE))) == []
+        assert violations(board(archived=FINISHED, goal=goal(GoalStatus.COMPLETE))) == []
+
+    def test_a_history_that_is_shown_in_part_is_in_order(self) -> None:
+        assert violations(board(task_in(Status.MERGED).trimmed())) == []
+
 
 REJECTED_AND_BLOCKED = (
     (e.Reject.model_validate({"reason": "no", "feedback": [{"message": "no"}]}), REVIEWER),
@@ -555,6 +587,11 @@ class TestReports:
         assert [violation.problem for violation in violations(state)] == [
             "a waits for b waits for a: a cycle",
             "c waits for d waits for c: a cycle",
+        ]
+
+    def test_a_task_that_waits_for_itself_is_told_once(self) -> None:
+        assert [violation.problem for violation in violations(board(new_task(depends_on=("t1",))))] == [
+            "it waits for itself"
         ]
 
     def test_a_missing_dependency_of_work_is_told_once(self) -> None:
@@ -634,6 +671,74 @@ class TestPromises:
 
 
 class TestSteps:
+    @pytest.mark.parametrize(
+        ("old", "new", "path", "words"),
+        [
+            (
+                busy_board(),
+                without("tasks", "t2")(busy_board()),
+                "tasks.t4.depends_on",
+                "there is no task 't2'",
+            ),
+            (
+                busy_board(),
+                without("tasks", "t4")(busy_board()),
+                "human_notes.note-1.for",
+                "there is no task 't4'",
+            ),
+            (
+                board(archived=FINISHED, sprint=Sprint(tasks=("t0",))),
+                board(sprint=Sprint(tasks=("t0",))),
+                "sprint.tasks",
+                "there is no task 't0'",
+            ),
+            (
+                busy_board(),
+                busy_board().with_task(walked(new_task("t4", depends_on=("t2",)), claim(OTHER_CODER))),
+                "tasks.t4.depends_on",
+                "it is WORKING while t2 is WORKING",
+            ),
+            (
+                board(task_in(Status.MERGED), goal=goal(GoalStatus.COMPLETE)),
+                board(task_in(Status.MERGED), new_task("t2"), goal=goal(GoalStatus.COMPLETE)),
+                "goal.status",
+                "it says COMPLETE, but t2 is not finished",
+            ),
+            (
+                board(archived={"t0": Status.MERGED}, goal=goal(GoalStatus.COMPLETE)),
+                board(archived={"t0": Status.ABANDONED}, goal=goal(GoalStatus.COMPLETE)),
+                "goal.status",
+                "it says COMPLETE, but nothing was done",
+            ),
+        ],
+        ids=[
+            "a dependency left",
+            "a named task left",
+            "the archive shrank",
+            "claimed too early",
+            "added to a complete goal",
+            "no longer a success",
+        ],
+    )
+    def test_a_change_here_that_breaks_a_rule_there_is_told(
+        self, old: State, new: State, path: str, words: str
+    ) -> None:
+        found = step_violations(step_between(old, new))
+
+        assert (path, words) in {(violation.path, violation.problem) for violation in found}
+
+    def test_a_task_may_be_added(self) -> None:
+        state = board(new_task("t1"))
+
+        assert step_violations(step_between(state, state.with_task(new_task("t2")))) == []
+
+    def test_a_task_whose_history_is_shown_in_part_goes_on(self) -> None:
+        state = board(walked(task_in(Status.INTEGRATION_FAILED), claim(), submit()).trimmed())
+        moved = walked(state.tasks["t1"], take_review(), at=NOW + 9 * SECOND)
+
+        assert moved.history_earlier > 0
+        assert step_violations(step_between(state, state.with_task(moved))) == []
+
     def test_an_update_names_the_fields_it_changed(self) -> None:
         """A heartbeat must not make every rule look at the whole board."""
         state = board(task_in(Status.WORKING), new_task("t2"))
@@ -649,9 +754,9 @@ class TestSteps:
 
     @pytest.mark.parametrize("status", sorted(TERMINAL))
     def test_a_finished_task_may_leave_for_the_archive(self, status: Status) -> None:
-        state = board(new_task("t2"), task_in(status))
+        state = board(new_task("t2"), task_in(status), archived=FINISHED)
 
-        archived = without("tasks", "t1")(state).but(archived={"t1": status})
+        archived = without("tasks", "t1")(state).but(archived={**FINISHED, "t1": status})
 
         assert step_violations(step_between(state, archived)) == []
 

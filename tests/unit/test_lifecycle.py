@@ -20,6 +20,7 @@ from liza.lifecycle import (
     SUCCEEDED,
     TABLE,
     TERMINAL,
+    WORKERS,
     advance,
     is_row,
     name_of,
@@ -239,6 +240,26 @@ class TestForbiddenByTheContract:
 
 
 class TestTokens:
+    def test_a_worker_without_a_lease_can_only_begin_or_deal_with_a_failed_merge(self) -> None:
+        """Whatever else a coder or a reviewer does, it does while it holds the task."""
+        unfenced = {
+            (name_of(row.event), role, source)
+            for (source, _), row in BY_SOURCE.items()
+            for role in row.who & WORKERS
+            if not row.held
+        }
+
+        assert unfenced == {
+            *(("claim", Role.CODER, status) for status in CLAIMABLE),
+            *(
+                ("take_review", Role.REVIEWER, status)
+                for status in (Status.READY_FOR_REVIEW, Status.APPROVED)
+            ),
+            ("retry_merge", Role.REVIEWER, Status.INTEGRATION_FAILED),
+            ("retry_merge", Role.REVIEWER, Status.BLOCKED),
+            ("block", Role.REVIEWER, Status.INTEGRATION_FAILED),
+        }
+
     @for_cells(HELD_BY_WORKERS)
     @pytest.mark.parametrize("token", ["another token", None])
     def test_a_worker_without_the_token_is_refused(
@@ -511,6 +532,13 @@ class TestVerdicts:
 
         assert (answered.blocked_reason, answered.blocked_questions, answered.guidance) == (None, (), "so")
 
+    def test_guidance_is_spent_with_the_submission(self) -> None:
+        """The next coder would otherwise be told what was already done."""
+        guided = walked(task_in(Status.BLOCKED), (e.Retry(guidance="blue"), HUMAN), claim())
+
+        assert guided.guidance == "blue"
+        assert walked(guided, submit()).guidance is None
+
     def test_what_cannot_be_amended_is_named(self) -> None:
         with pytest.raises(Refused, match="merge_commit, status cannot be amended"):
             walked(task_in(Status.IDLE), (e.Amend(fields={"status": "MERGED", "merge_commit": MERGE}), HUMAN))
@@ -538,15 +566,19 @@ class TestTaint:
             walked(forced, deed)
         assert walked(forced, ACCEPT_TAINT, deed).history[-1].by == "supervisor"
 
-    def test_a_merge_that_was_started_clean_does_not_finish_tainted(self) -> None:
-        """Sent back by a person and forced through, it keeps nothing of the earlier start."""
-        started_twice = walked(
-            task_in(Status.APPROVED), start_merge(), ASK_HUMAN, reject(HUMAN), claim(), submit(), FORCE_PASS
-        )
-
-        assert started_twice.merging is None
-        with pytest.raises(Refused, match="a pass was forced"):
-            walked(started_twice, (e.Merge(commit=MERGE), SUPERVISOR))
+    @pytest.mark.parametrize(
+        "deed",
+        [
+            ASK_HUMAN,
+            (e.Block(reason="x", questions=("?",)), SUPERVISOR),
+            (e.Abandon(reason="x"), HUMAN),
+        ],
+    )
+    def test_nobody_takes_a_task_away_from_a_merge_that_has_begun(self, deed: Deed) -> None:
+        """The branch may hold it already: the merge is first finished, or found to have failed."""
+        merging = walked(task_in(Status.APPROVED), start_merge())
+        with pytest.raises(Refused, match="its merge has begun"):
+            walked(merging, deed)
 
     def test_a_taint_survives_the_next_phase(self) -> None:
         """Moving on is no way around: finding nothing to do there would otherwise count as success."""
@@ -727,3 +759,4 @@ class TestHistory:
         assert is_row(entry)
         assert not is_row(entry.but(role=Role.CODER))
         assert not is_row(entry.but(target=Status.MERGED))
+        assert not is_row(entry.but(event="claim"))

@@ -245,7 +245,7 @@ def test_no_long_walk_does_either() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
-            max_examples=3000,
+            max_examples=1000,
             stateful_step_count=100,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -1,0 +1,89 @@
+"""Measure the board beside its rivals, in one run on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
+
+from scripts.benchmark import costs, speed
+from scripts.benchmark.aims import aims_table
+from scripts.benchmark.plan import FULL, QUICK, Plan
+from scripts.benchmark.rivals import ENGINES
+from scripts.benchmark.tables import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    options = _options()
+    # The processes that are started find the code as this one does.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    began = time.monotonic()
+    with TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as place:
+        tables = measure(QUICK if options.quick else FULL, Path(place))
+    print(f"\nTook {time.monotonic() - began:.0f} s.")
+    if options.json:
+        found = {"machine": machine(), "tables": [table.plain() for table in tables]}
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def measure(plan: Plan, place: Path) -> list[Table]:
+    """Measure all that *plan* names, and print each table as soon as it is known."""
+    print(machine())
+    for row in ENGINES.values():
+        print(f"  {row.name:8} {row.missing() or row.says}")
+    tables: list[Table] = []
+
+    def show(*more: Table) -> None:
+        for table in more:
+            print(f"\n{table.text()}", flush=True)
+        tables.extend(more)
+
+    alone = speed.run_alone(plan, place)
+    show(*speed.alone_tables(alone))
+    crowded = speed.run_crowded(plan, place, alone)
+    show(speed.crowded_table(crowded, plan.crowded))
+    in_history = speed.run_in_history(plan, place)
+    show(speed.history_table(in_history))
+    for cost in (costs.bytes_table, costs.opening_table, costs.watch_table, costs.shell_table):
+        show(cost(plan, place))
+    show(aims_table(alone, crowded, in_history))
+    return tables
+
+
+def machine() -> str:
+    return (
+        f"{os.cpu_count()} cores, {file_system(Path.cwd())}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"
+    )
+
+
+def file_system(path: Path) -> str:
+    """Return the type of the file system that holds *path*, as far as the kernel tells."""
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return "unknown file system"
+    places = (line.split()[1:3] for line in mounts.read_text().splitlines())
+    holding = [(len(place), kind) for place, kind in places if path.is_relative_to(place)]
+    kind = max(holding)[1]
+    return f"{kind} (nothing is durable there: run from a directory on a disk)" if kind == "tmpfs" else kind
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small boards and short races, under 30 seconds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables to FILE as well")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What the board is meant to reach, as rows that the measurements meet or do not."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, NamedTuple
+
+from scripts.benchmark.race import Finish
+from scripts.benchmark.rivals import C_YAML, LIZA, SQLITE
+from scripts.benchmark.speed import MS, Alone, Crowded, Outcome, ratio
+from scripts.benchmark.tables import Table
+
+MOST_WRITERS: Final = 32
+UNSTEADY: Final = 4  # times that the slowest sync before a race takes the quickest
+
+
+class Aim(NamedTuple):
+    says: str
+    measured: float | None  # None: not in this run
+    least: float = -inf
+    most: float = inf
+
+    def verdict(self) -> str:
+        if self.measured is None:
+            return "not measured"
+        return "met" if self.least <= self.measured <= self.most else "NOT MET"
+
+
+def aims_table(alone: Alone, crowded: Crowded, in_history: Alone) -> Table:
+    table = Table("5. Aims", ("aim", "measured", "verdict"))
+    caution = _shared_disk([*alone.values(), *crowded.values(), *in_history.values()])
+    for aim in (*_speed(alone), _flatness(in_history), *_fairness(crowded)):
+        # Engines that all wait for somebody else's syncs look alike: such a ratio proves nothing either way.
+        unsure = caution and aim.measured is not None
+        table.add(aim.says, aim.measured, "unsure" if unsure else aim.verdict())
+    safety = _safety(alone, crowded)
+    table.add(safety.says, safety.measured, safety.verdict())
+    if caution:
+        table.notes.append(caution)
+    return table
+
+
+def _shared_disk(outcomes: list[Outcome]) -> str | None:
+    syncs = [outcome.sync for outcome in outcomes if isinstance(outcome, Finish)]
+    if max(syncs) < UNSTEADY * min(syncs):
+        return None
+    return (
+        f"unsure: others used the disk, a sync took from {min(syncs) * MS:.2f} to {max(syncs) * MS:.2f} ms; "
+        "measure again on a quiet machine"
+    )
+
+
+def _speed(alone: Alone) -> list[Aim]:
+    ours, theirs = alone.get((LIZA.name, 1_000)), alone.get((SQLITE.name, 1_000))
+    naive = alone.get((C_YAML.name, 1_000))
+    small = ratio(alone.get((LIZA.name, 100)), alone.get((SQLITE.name, 100)))
+    return [
+        Aim("1,000 tasks: at least 300 times as fast as yaml-c", ratio(naive, ours), least=300),
+        Aim("1,000 tasks: at most 10 times sqlite's median", ratio(ours, theirs), most=10),
+        Aim("100 tasks: at most 4 times sqlite's median", small, most=4),
+    ]
+
+
+def _flatness(in_history: Alone) -> Aim:
+    growth = ratio(in_history.get((LIZA.name, 800)), in_history.get((LIZA.name, 8)))
+    return Aim("histories of 800 events: at most 1.5 times the median with 8", growth, most=1.5)
+
+
+def _fairness(crowded: Crowded) -> list[Aim]:
+    finishes = [
+        (size, finish.in_time)
+        for (name, size, writers), finish in crowded.items()
+        if name == LIZA.name and writers == MOST_WRITERS and isinstance(finish, Finish)
+    ]
+    return [
+        Aim(
+            f"{MOST_WRITERS} writers, {size:,} tasks: most by one at most 2 times the fewest",
+            shares[-1] / shares[0] if shares[0] else inf,
+            most=2,
+        )
+        for size, shares in finishes
+    ]
+
+
+def _safety(alone: Alone, crowded: Crowded) -> Aim:
+    ours = [
+        finish.lost
+        for key, finish in (*alone.items(), *crowded.items())
+        if key[0] == LIZA.name and isinstance(finish, Finish)
+    ]
+    return Aim("acknowledged updates that are not on our board", sum(map(abs, ours)), most=0)

@@ -1,0 +1,136 @@
+"""Boards to measure on: tasks that walked the real lifecycle, the same ones for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Final
+
+from liza.changes import HUMAN, started
+from liza.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
+from liza.lifecycle import advance
+from liza.model import (
+    Actor,
+    Checkpoint,
+    Feedback,
+    Goal,
+    Lease,
+    Role,
+    Scope,
+    Severity,
+    State,
+    Status,
+    Task,
+    Validation,
+)
+from liza.record import keyed
+
+REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
+KINDS: Final = 16  # tasks that walk the lifecycle; a larger board repeats them under other ids
+BEGIN: Final = datetime(2025, 1, 6, 9, tzinfo=UTC)
+PACE: Final = timedelta(minutes=7)  # between two events
+LEASED_UNTIL: Final = BEGIN + timedelta(days=365)  # past the longest walk; no lease is left at its end
+
+PLANNER: Final = Actor(role=Role.PLANNER, id="planner-1")
+CODER: Final = Actor(role=Role.CODER, id="coder-1", token="0f3c9a7e51d24b86", run="coder-1.17")  # noqa: S106
+REVIEWER: Final = Actor(role=Role.REVIEWER, id="reviewer-1", token="b7e2d4c8a9f01635")  # noqa: S106
+
+
+def board_of(size: int, *, events: int = REALISTIC) -> State:
+    """Return a board of *size* IDLE tasks, each with a history of *events* (at least the first)."""
+    walked = [_walked(number, events) for number in range(min(size, KINDS))]
+    tasks = (
+        walked[number % KINDS].but(id=f"goal.{number}", description=_description(number))
+        for number in range(size)
+    )
+    goal = Goal(
+        description="Bring the invoice service to version 2", spec_ref="specs/vision.md", created=BEGIN
+    )
+    return State(revision=1, goal=goal, tasks=keyed(tasks))
+
+
+def _description(number: int) -> str:
+    return f"Round the totals of invoice kind {number} half to even and keep the old totals readable"
+
+
+def _new(number: int) -> Task:
+    return Task(
+        id=f"goal.{number}",
+        description=_description(number),
+        status=Status.IDLE,
+        priority=number % 5,
+        done_when=(
+            f"`invoice total --kind {number}` prints the amount of the ledger",
+            "no test of the old totals was changed",
+            "the changelog says what users see",
+        ),
+        scope=Scope(
+            include=(f"invoices/kind_{number}.py", "tests/invoices"), exclude=("migrations", "vendor")
+        ),
+        spec_ref="specs/vision.md#totals",
+        validation=Validation(
+            command=f"python -m pytest -q tests/invoices -k kind_{number}", expect="passed"
+        ),
+        created=BEGIN,
+        created_by=PLANNER.id,
+    )
+
+
+def _walked(number: int, events: int) -> Task:
+    at = BEGIN
+    task = started(_new(number), by=PLANNER, at=at)
+    for event, by in _walk(number, events - 1):
+        at += PACE
+        task = advance(task, event, by=by, at=at)
+    return task
+
+
+def _walk(number: int, events: int) -> Iterator[tuple[Event, Actor]]:
+    """Yield whole rounds, which end in IDLE, and fill up with amendments."""
+    while events >= len(round_ := _round(number, events)):
+        yield from round_
+        events -= len(round_)
+    for priority in range(events):
+        yield Amend(fields={"priority": priority}), HUMAN
+
+
+def _round(number: int, turn: int) -> list[tuple[Event, Actor]]:
+    claim = Claim(lease=_lease(CODER), base_commit=_commit(f"base {number} {turn}"))
+    return [
+        (claim, CODER),
+        (WriteCheckpoint(checkpoint=_checkpoint(number)), CODER),
+        (Submit(commit=_commit(f"head {number} {turn}")), CODER),
+        (TakeReview(lease=_lease(REVIEWER)), REVIEWER),
+        (Reject(reason="a total of a credit note is rounded twice", feedback=(_feedback(number),)), REVIEWER),
+        (claim, CODER),
+        (Release(reason="the worker was asked to stop"), CODER),
+    ]
+
+
+def _lease(holder: Actor) -> Lease:
+    return Lease(holder=holder.id, token=str(holder.token), expires=LEASED_UNTIL)
+
+
+def _commit(of: str) -> str:
+    return sha256(of.encode()).hexdigest()[:40]
+
+
+def _checkpoint(number: int) -> Checkpoint:
+    return Checkpoint(
+        intent=f"Move the rounding of kind {number} to one place",
+        assumptions=("amounts are in cents", "the ledger is right where the two differ"),
+        risks="exports that round again",
+        validation=Validation(command="python -m pytest -q tests/invoices", expect="passed"),
+        files_to_modify=(f"invoices/kind_{number}.py", "invoices/rounding.py"),
+    )
+
+
+def _feedback(number: int) -> Feedback:
+    return Feedback(
+        message="credit_total() rounds what line_total() has rounded",
+        file=f"invoices/kind_{number}.py",
+        line=118,
+        severity=Severity.BLOCKER,
+        suggestion="round once, in credit_total()",
+    )

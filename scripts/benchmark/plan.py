@@ -1,0 +1,51 @@
+"""How much is measured: the whole benchmark, or a small one that a test can afford."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Plan(NamedTuple):
+    sizes: tuple[int, ...]  # tasks on the boards of a lone writer
+    round: float  # seconds that a lone writer writes at a time
+    rounds: int
+    crowded_sizes: tuple[int, ...]
+    writers: tuple[int, ...]
+    crowded: float  # seconds that many writers write at once
+    histories: tuple[int, ...]  # earlier events of each task
+    traced: int  # updates under strace
+    idle: float  # seconds that a watcher waits in vain
+    wakings: int
+    shell_sizes: tuple[int, ...]
+    shell_runs: int
+
+
+FULL: Final = Plan(
+    sizes=(10, 100, 1_000, 10_000),
+    round=0.6,
+    rounds=3,
+    crowded_sizes=(100, 1_000),
+    writers=(2, 8, 32),
+    crowded=2.0,
+    histories=(0, 8, 80, 800),
+    traced=200,
+    idle=6.0,
+    wakings=200,
+    shell_sizes=(10, 1_000),
+    shell_runs=11,
+)
+
+QUICK: Final = Plan(
+    sizes=(10, 100),
+    round=0.2,
+    rounds=1,
+    crowded_sizes=(100,),
+    writers=(2, 8),
+    crowded=0.3,
+    histories=(0, 8),
+    traced=20,
+    idle=0.5,
+    wakings=20,
+    shell_sizes=(10,),
+    shell_runs=3,
+)

@@ -1,0 +1,78 @@
+"""A process that dies at any step leaves a board that has all that it acknowledged, and nothing by halves."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from liza.board.file import FileBoard
+from tests.boards import PROCESSES, ended, ended_well, is_whole, new_board, noted, was_not_disturbed
+from tests.children import count_interrupted
+from tests.crashing import SCENES, has_kept_everything, play
+from tests.mortal import BETWEEN, MOMENTS, Death
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Ending(NamedTuple):
+    code: int
+    said: list[str]  # what the process acknowledged
+    steps: int  # how many steps and calls it took, if it came to its end
+    calls: int
+
+
+def lived(name: str, home: Path, death: Death | None) -> Ending:
+    """Let a process act a scene until it dies, or to the end."""
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=play, args=(name, home, death, theirs))
+    process.start()
+    theirs.close()
+    said: list[str] = []
+    steps = calls = 0
+    with contextlib.suppress(EOFError), ours:
+        while True:
+            match ours.recv():
+                case str(message):
+                    said.append(message)
+                case (steps, calls):
+                    pass
+    return Ending(ended(process), said, steps, calls)
+
+
+@pytest.mark.parametrize("moment", [*MOMENTS, BETWEEN])
+@pytest.mark.parametrize("name", SCENES)
+def test_nothing_is_lost_whichever_step_is_the_last(name: str, moment: str, tmp_path: Path) -> None:
+    """A writer may die at each step by which it touches the disk, and before each call of the system."""
+    scene = SCENES[name]
+    with scene.prepare(tmp_path / "whole"):
+        whole = lived(name, tmp_path / "whole", None)
+    assert (whole.code, tuple(filter(None, whole.said))) == (0, scene.notes)
+    has_kept_everything(tmp_path / "whole", scene, whole.said)
+    for number in range(whole.calls if moment == BETWEEN else whole.steps):
+        home = tmp_path / f"{number}"
+        with scene.prepare(home):
+            ending = lived(name, home, Death(number, moment))
+        assert ending.code == -signal.SIGKILL
+        has_kept_everything(home, scene, ending.said)
+
+
+def test_an_exception_at_any_instruction_leaves_a_board_that_can_be_used_on(tmp_path: Path) -> None:
+    """A signal handler may raise in the middle of an update, and the process go on with the same board."""
+    home = tmp_path / ".liza"
+    new_board(home).close()
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=count_interrupted, args=(home, "t2", 800, theirs))
+    process.start()
+    ended_well([process])
+    done, broken = ours.recv()
+    board = FileBoard(home)
+    board.update(noted("afterwards"))
+    state = is_whole(board)
+    assert broken > 50
+    assert done <= state.task("t2").priority <= done + broken
+    assert state.task("t2").events_ever == state.task("t2").priority + 1
+    was_not_disturbed(home)
