@@ -15,7 +15,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -81,11 +81,12 @@ def _init(args: Namespace) -> None:
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
-    print("Next: `liza task add`, `liza status`, `liza edit`.")
+    print("Next: `liza run`; or first `liza task add`, `liza edit`.")
 
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
+    from liza.project import switches_of
     from liza.report import show
 
     board, trouble = _board(args), None
@@ -93,9 +94,10 @@ def _status(args: Namespace) -> int | None:
         state = board.absorb()
     except InvalidBoard as error:
         state, trouble = board.read(), error
-    print(json.dumps(show.as_json(state)) if args.json else show.status(state, _switches(board.home)), end="")
-    if args.json:
-        print()
+    shown = (
+        json.dumps(show.as_json(state)) + "\n" if args.json else show.status(state, switches_of(board.home))
+    )
+    print(shown, end="")
     return _told(trouble) if trouble else None
 
 
@@ -244,6 +246,63 @@ def _board_diff(args: Namespace) -> None:
         print("\n".join(map(str, found)) or "Nothing differs.")
 
 
+@command("run", "work on the goal until it is complete, or you stop it",
+         argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
+         argument("--until-idle", action="store_true",
+                  help="end with 3 when only people can make progress"))  # fmt: skip
+def _run(args: Namespace) -> int | None:
+    from liza.background import LOG, detach
+    from liza.report.screen import Steady
+    from liza.supervisor import supervise
+
+    home, view, idle = _home(args), Steady(sys.stdout), args.until_idle
+    if not args.detach:
+        return supervise(home, view, until_idle=idle)
+    pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
+    print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
+    return None
+
+
+@command("stop", "end the run that is going on here; work is saved")
+def _stop(args: Namespace) -> None:
+    from liza.background import stop
+
+    print(f"Stopped {stop(_home(args))}.")
+
+
+@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+def _watch(args: Namespace) -> None:
+    from liza.project import switches_of
+    from liza.report.screen import view_on, watch
+
+    board = _board(args)
+    with suppress(KeyboardInterrupt):
+        watch(board, view_on(sys.stdout), lambda: switches_of(board.home))
+
+
+@command("recover", "put right what a crash left; `liza run` does it at its start", AS_JSON,
+         argument("--dry-run", action="store_true", help="only print what would be done"))  # fmt: skip
+def _recover(args: Namespace) -> None:
+    from liza.recovery import plain
+    from liza.rescue import recovered
+
+    actions = recovered(_home(args), dry_run=args.dry_run)
+    if args.json:
+        print(json.dumps([plain(action) for action in actions]))
+    else:
+        print("\n".join(map(str, actions)) or "There is nothing to put right.")
+
+
+@command("worker", "be one worker; the supervisor starts these",
+         argument("role", metavar="ROLE", choices=["planner", "coder", "reviewer"]),
+         argument("name", metavar="NAME", help="such as coder-1"))  # fmt: skip
+def _worker(args: Namespace) -> int | None:
+    from liza.model import Role
+    from liza.worker import main as work
+
+    return work(_home(args), Role(args.role), args.name)
+
+
 @command("pause", "let nothing new start until `liza resume`",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _pause(args: Namespace) -> None:
@@ -264,8 +323,10 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT")
 def _resume(args: Namespace) -> None:
+    from liza.project import switches_of
+
     home = _home(args)
-    taken = list(_switches(home))
+    taken = list(switches_of(home))
     for name in taken:
         (home / name).unlink(missing_ok=True)
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
@@ -278,13 +339,6 @@ def _throw(args: Namespace, name: str) -> None:
     except OSError as error:
         raise DiskTrouble(f"write {path}", error) from error
     print(f"{name} is thrown ({path}); `liza resume` takes it back.")
-
-
-def _switches(home: Path) -> dict[str, str]:
-    from liza.switches import FILES
-
-    there = [home / name for name in FILES if (home / name).exists()]
-    return {path.name: path.read_text(errors="replace").strip() for path in there if path.is_file()}
 
 
 def _home(args: Namespace) -> Path:

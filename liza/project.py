@@ -16,6 +16,7 @@ from liza.model import Goal, State
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
+from liza.switches import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,19 @@ def home_from(start: Path) -> Path:
         if home.is_dir():
             return home
     raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
+
+
+def switches_of(home: Path) -> dict[str, str]:
+    """Return the switches that are thrown, each with what its file says."""
+    found: dict[str, str] = {}
+    for name in FILES:
+        try:
+            found[name] = (home / name).read_text(errors="replace").strip()
+        except FileNotFoundError:
+            continue
+        except OSError:  # a directory, or not for us to read: it is there all the same
+            found[name] = ""
+    return found
 
 
 def begun(

@@ -1,38 +1,165 @@
-"""The one door to git: a subprocess, because no library is faster and none is as well tested."""
+"""The one door to git: a subprocess, because no library is faster and none is as well tested.
+
+A call through it obeys neither the caller's environment nor the habits in the user's configuration: no hook
+runs, nothing is signed, nobody is asked for a password, nothing opens an editor or a pager, submodules are
+left alone, and replaced or grafted objects do not count. What the user's configuration says about content
+stays in force, because a checkout would be wrong without it: line endings, filters (`filter.*`, as of Git
+LFS) and merge drivers (`merge.*`). Those name programs, so whoever can write the configuration can run one;
+`liza.repo.fingerprint` therefore looks at the configuration by itself, before any git runs.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from liza.errors import LizaError, UsageError
+from liza.errors import GitFailed, LizaError, UsageError
 
-# A hook or an alias of the caller's must not point us at another repository than the one we stand in.
-_POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
+# All else that starts with GIT_ goes: a hook or an alias of the caller's must not point us at another
+# repository than the one we stand in, and tracing would mix with what git says.
+_KEPT: Final = frozenset(
+    {
+        "GIT_AUTHOR_EMAIL",
+        "GIT_AUTHOR_NAME",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_COMMITTER_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_EXEC_PATH",
+    }
+)
+
+_ENVIRONMENT: Final = {
+    "GIT_ASKPASS": "true",
+    "GIT_EDITOR": "true",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",  # a look at the user's checkout must not rewrite its index
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C.UTF-8",
+    "SSH_ASKPASS": "true",
+}
+
+LOCK_PATIENCE: Final = 3.0  # seconds git waits for a lock on a ref; the living hold one for milliseconds
+
+_SETTINGS: Final = {
+    "advice.detachedHead": "false",
+    "advice.graftFileDeprecated": "false",  # it would be said of the empty one that we name
+    "commit.gpgSign": "false",
+    "core.alternateRefsCommand": "",
+    "core.checkStat": "default",
+    "core.filesRefLockTimeout": str(int(LOCK_PATIENCE * 1000)),
+    "core.fsmonitor": "false",  # it names a program, and a lying one hides changes
+    "core.hooksPath": os.devnull,
+    "core.logAllRefUpdates": "true",  # salvage finds what a reset threw away in the reflogs
+    "core.packedRefsTimeout": "5000",
+    "core.quotePath": "false",
+    "core.splitIndex": "false",
+    "core.trustctime": "true",  # the one time stamp of a file that cannot be set back
+    "credential.helper": "",
+    "gc.auto": "0",
+    "i18n.commitEncoding": "UTF-8",
+    "i18n.logOutputEncoding": "UTF-8",
+    "log.showSignature": "false",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    # A merge must come out the same when it is checked again, on another machine.
+    "merge.conflictStyle": "merge",
+    "merge.directoryRenames": "conflict",
+    "merge.renameLimit": "7000",
+    "merge.renames": "true",
+    "merge.renormalize": "false",
+}
+_OPTIONS: Final = tuple(word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}"))
 
 
-def git(*words: str, cwd: Path) -> str:
-    """Run git in *cwd* and return what it printed; raise its own sentence where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name not in _POINTERS}
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    """How a git command ended."""
+
+    code: int
+    output: bytes
+    said: str
+
+    @property
+    def text(self) -> str:
+        """What it printed; a path that is not UTF-8 survives the way there and back."""
+        return decoded(self.output).removesuffix("\n")
+
+
+def decoded(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def ask(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
+    """Run git in *cwd* and return its answer, whatever the exit code is."""
     try:
         done = subprocess.run(
-            ["git", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+            ["git", *_OPTIONS, *words],
+            cwd=cwd,
+            env=_inherited() | _ENVIRONMENT | dict(environment),
+            input=stdin,
+            capture_output=True,
+            check=False,
+            process_group=0,  # Ctrl-C is for us: a git that is moving a ref ends what it began
         )
-    except FileNotFoundError as error:
-        raise LizaError("git is not installed, or not on the PATH; install it") from error
-    if done.returncode != 0:
-        raise LizaError(f"git {words[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.removesuffix("\n")
+    except OSError as error:
+        raise _cannot_start(cwd, error) from error
+    return Answer(done.returncode, done.stdout, decoded(done.stderr).strip())
+
+
+def git(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
+    """Run git in *cwd* and return what it printed; raise its own sentence where it fails."""
+    answer = ask(*words, cwd=cwd, environment=environment, stdin=stdin)
+    if answer.code != 0:
+        raise GitFailed(words[0], answer.said or answer.text.strip())
+    return answer.text
+
+
+def _inherited() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or not name.startswith(("GIT_", "LC_", "LANG"))
+    }
+
+
+def _cannot_start(cwd: Path, error: OSError) -> LizaError:
+    if not cwd.is_dir():
+        return LizaError(f"the directory {cwd} is gone, so git cannot run in it")
+    if isinstance(error, FileNotFoundError):
+        return LizaError("git is not installed, or not on the PATH; install it")
+    return LizaError(f"git cannot be started: {error.strerror or error}")
+
+
+def version() -> tuple[int, ...]:
+    """Return the first two numbers of git's version."""
+    found = re.search(r"(\d+)\.(\d+)", git("version", cwd=Path.cwd()))
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def top_level(cwd: Path) -> Path:
     """Return the root of the checkout that *cwd* is in."""
-    try:
-        return Path(git("rev-parse", "--show-toplevel", cwd=cwd))
-    except LizaError as error:
-        raise UsageError(f"{cwd} is not in a git repository; run `git init` there first") from error
+    answer = ask("rev-parse", "--show-toplevel", cwd=cwd)
+    if answer.code == 0:
+        return Path(answer.text)
+    if "dubious ownership" in answer.said:
+        raise GitFailed("rev-parse", answer.said)
+    raise UsageError(f"{cwd} is not in a git repository; run `git init` there first")
 
 
 def exclude(root: Path, patterns: tuple[str, ...]) -> list[str]:

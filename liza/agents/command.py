@@ -1,0 +1,129 @@
+"""Any executable as an agent: the prompt on stdin, the reply on stdout, the rest in the environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from liza.agents import process
+from liza.agents.environment import HEADLESS, allowed
+from liza.agents.masking import secrets_of
+from liza.agents.protocol import Ending, Reply
+from liza.agents.recording import STDOUT, file_brief
+from liza.record import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from liza.agents.process import Outcome
+    from liza.agents.protocol import Brief, Stop
+
+MOST_QUOTED: Final = 200  # characters of what a failed agent said last
+AT_ONCE: Final = 1.0  # seconds; whoever ends sooner with an error has not worked
+
+
+class Command:
+    """Runs *argv* for every brief. *passing* names what it gets of our environment beside the allowlist."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        passing: Collection[str] = (),
+    ) -> None:
+        self._argv = tuple(argv)
+        self._environment = allowed(os.environ if environment is None else environment, passing)
+
+    def run(self, brief: Brief, stop: Stop) -> Reply:
+        began = utc_now()
+        environment = (
+            self._environment | HEADLESS | dict(brief.environment) | _facts(brief, file_brief(brief))
+        )
+        if obstacle := _obstacle(self._argv, brief.cwd, environment.get("PATH", os.defpath)):
+            return Reply(ending=Ending.NOT_STARTED, why=obstacle, began=began)
+        job = process.Job(
+            argv=self._argv,
+            cwd=brief.cwd,
+            folder=brief.folder,
+            environment=environment,
+            feed=brief.prompt.encode(errors="replace"),
+            limits=brief.limits,
+            secrets=secrets_of(environment),
+        )
+        outcome = process.run(job, stop)
+        ending, why = _judged(self._argv[0], outcome)
+        return Reply(
+            ending=ending,
+            why=why,
+            text=outcome.out,
+            code=outcome.code,
+            began=began,
+            seconds=outcome.seconds,
+            transcript=brief.folder / STDOUT,
+            survivors=outcome.survivors,
+        )
+
+
+def _facts(brief: Brief, path: Path) -> dict[str, str]:
+    return {
+        "LIZA_ROLE": brief.role,
+        "LIZA_STEP": brief.step,
+        "LIZA_TASK": brief.task or "",
+        "LIZA_ITERATION": str(brief.iteration),
+        "LIZA_BRIEF": str(path),
+    }
+
+
+def _obstacle(argv: Sequence[str], cwd: Path, path: str) -> str | None:
+    """Return why *argv* cannot be run, or None."""
+    if not argv:
+        return "the agent's command is empty; say in agents.default.command what to run"
+    if not cwd.is_dir():
+        return f"the working directory {cwd} does not exist"
+    return _obstacle_in(cwd / argv[0]) if "/" in argv[0] else _obstacle_on(path, argv[0])
+
+
+def _obstacle_on(path: str, name: str) -> str | None:
+    if shutil.which(name, path=path):
+        return None
+    return f"there is no program {name!r} on the PATH; install it, or mend the agent's command"
+
+
+def _obstacle_in(program: Path) -> str | None:
+    if not program.exists():
+        return f"the command {str(program)!r} does not exist; mend the agent's command"
+    if program.is_dir() or not os.access(program, os.X_OK):
+        return f"{str(program)!r} is not executable; `chmod +x` makes a script so"
+    return None
+
+
+def _judged(name: str, outcome: Outcome) -> tuple[Ending, str]:
+    """Return how the agent ended, given how its process did, and the sentence that says it."""
+    if outcome.ending is not Ending.DONE:
+        return outcome.ending, outcome.why
+    if outcome.code != 0:
+        soon = f" at once ({outcome.seconds:.2f} seconds)" if outcome.seconds < AT_ONCE else ""
+        return Ending.CRASHED, f"{name!r} ended{soon} {_how(outcome.code)}{_last_words(outcome)}"
+    if not outcome.out.strip():
+        return Ending.EMPTY, f"{name!r} ended with exit code 0 and printed nothing{_last_words(outcome)}"
+    return Ending.DONE, ""
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "in a way that nobody saw"
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"
+
+
+def _last_words(outcome: Outcome) -> str:
+    lines = [line.strip() for line in (outcome.err or outcome.out).splitlines() if line.strip()]
+    return f"; it said: {lines[-1][:MOST_QUOTED]}" if lines else " and said nothing else"

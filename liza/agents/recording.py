@@ -1,0 +1,222 @@
+"""Every run on disk, in a form that people can read and `replay` can play back.
+
+A run's folder has `brief.json` and `prompt.md` from the start, `stdout` and `stderr` as they come, and at the
+end the change of the tree as `change.patch`, with the commits that it consists of in `change.json`, and
+`reply.json` last: a folder without it is a run that did not end.
+
+A recording is a folder of such folders, or one YAML file, which is what people write by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
+
+from liza.agents.protocol import Brief, Ending, Reply, Usage
+from liza.config import Count
+from liza.errors import LizaError, UsageError
+from liza.model import Role
+from liza.problems import explained
+from liza.record import Id, Line, Record, Time
+from liza.replies import Step, located
+from liza.text.parse import BadYaml, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from liza.agents.protocol import Agent, Stop
+
+log = logging.getLogger(__name__)
+
+BRIEF: Final = "brief.json"
+PROMPT: Final = "prompt.md"
+STDOUT: Final = "stdout"
+STDERR: Final = "stderr"
+PATCH: Final = "change.patch"
+COMMITS: Final = "change.json"
+REPLY: Final = "reply.json"
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class Patch(Record):
+    """A part of what a run did to its tree: one commit, or what it left without one."""
+
+    message: str | None = None  # of the commit; None where there was none
+    diff: bytes = b""  # as `git diff --binary` prints it, new files included
+
+
+class Tree(Protocol):
+    """What a working directory holds, as git sees it; git itself lives in `liza.repo`."""
+
+    def mark(self, cwd: Path) -> str:
+        """Return a name for what is in *cwd* now."""
+        ...
+
+    def patches(self, cwd: Path, mark: str) -> Sequence[Patch]:
+        """Return what was done in *cwd* since *mark*: the commits in order, then what has no commit."""
+        ...
+
+    def apply(self, cwd: Path, patch: Patch) -> None:
+        """Apply the diff of *patch*, if it has one; commit all that is in *cwd* if it has a message."""
+        ...
+
+
+def file_brief(brief: Brief) -> Path:
+    """Write what is known before a run; return the path of the brief."""
+    brief.folder.mkdir(parents=True, exist_ok=True)
+    (brief.folder / PROMPT).write_text(brief.prompt, encoding="utf-8", errors="replace")
+    return _put(brief.folder / BRIEF, brief.model_dump_json(indent=2))
+
+
+def _put(path: Path, text: str) -> Path:
+    """Write a file that is whole or not there."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+    return draft.replace(path)
+
+
+class Recorder:
+    """An agent that writes down what another agent does."""
+
+    def __init__(self, agent: Agent, tree: Tree) -> None:
+        self._agent = agent
+        self._tree = tree
+
+    def run(self, brief: Brief, stop: Stop) -> Reply:
+        file_brief(brief)
+        mark = self._tree.mark(brief.cwd)
+        reply = self._agent.run(brief, stop)
+        try:
+            _file_patches(brief.folder, self._tree.patches(brief.cwd, mark))
+        except (
+            LizaError
+        ) as error:  # the agent may have destroyed its worktree; what it said is still worth having
+            log.warning("%s: what it changed is not recorded: %s", brief.run, error)
+        _put(brief.folder / REPLY, reply.model_dump_json(indent=2))
+        return reply
+
+
+class _Part(Record):
+    """Which bytes of the patch file belong to which commit."""
+
+    message: str | None = None
+    size: Count
+
+
+_PARTS: Final = TypeAdapter(tuple[_Part, ...])
+
+
+def _file_patches(folder: Path, patches: Sequence[Patch]) -> None:
+    (folder / PATCH).write_bytes(b"".join(patch.diff for patch in patches))
+    parts = tuple(_Part(message=patch.message, size=len(patch.diff)) for patch in patches)
+    _put(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
+
+
+def _patches_in(folder: Path) -> tuple[Patch, ...]:
+    if not (folder / COMMITS).exists():
+        return ()
+    diffs, patches, at = (folder / PATCH).read_bytes(), [], 0
+    for part in _PARTS.validate_json((folder / COMMITS).read_bytes()):
+        patches.append(Patch(message=part.message, diff=diffs[at : at + part.size]))
+        at += part.size
+    return tuple(patches)
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or ".." in parts or parts[0] in {"/", ".git"}:
+        message = f"{path!r} is not a path inside the worktree"
+        raise ValueError(message)
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+class Recorded(Record):
+    """One run as it can be played back: when it is called for, how long it took, what it did and said."""
+
+    role: Role
+    step: Step
+    task: Id | None = None
+    iteration: Count | None = None  # None stands for any
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    files: Mapping[Inside, str] = Field(default_factory=dict)  # written whole
+    delete: tuple[Inside, ...] = ()
+    commit: Line | None = None  # the message under which files and deletions are committed
+    patches: tuple[Patch, ...] = ()
+    reply: str
+    ending: Ending = Ending.DONE
+    why: str = ""
+    usage: Usage = Usage()
+    began: Time | None = None
+
+
+class Recording(Record):
+    about: str = ""
+    runs: tuple[Recorded, ...] = Field(min_length=1)
+
+
+def ended_beside(brief: Brief) -> Iterator[Brief]:
+    """Yield the briefs of the runs recorded beside this one that ended."""
+    for reply in brief.folder.parent.glob(f"*/{REPLY}"):
+        yield _loaded(reply.with_name(BRIEF), Brief)
+
+
+def loaded(path: Path) -> Recording:
+    """Return the recording at *path*: a folder of runs, or a YAML file."""
+    return _from_folders(path) if path.is_dir() else _from_file(path)
+
+
+def _from_file(path: Path) -> Recording:
+    try:
+        data, lines = parse(path.read_text(encoding="utf-8"))
+    except (OSError, BadYaml, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no recording: {error}; mend it") from error
+    try:
+        return Recording.model_validate(data)
+    except ValidationError as error:
+        raise _bad(path, error, Recording, located(lines)) from error
+
+
+def _bad(path: Path, error: ValidationError, kind: type[BaseModel], lines: Mapping[str, int]) -> UsageError:
+    return UsageError(f"{path} is no recording: {'; '.join(map(str, explained(error, kind, '', lines)))}")
+
+
+def _from_folders(path: Path) -> Recording:
+    runs = [_recorded(reply.parent) for reply in path.glob(f"*/{REPLY}")]
+    if not runs:
+        raise UsageError(f"{path} holds no run that ended; name a folder like .liza/runs, or a YAML file")
+    return Recording(runs=tuple(sorted(runs, key=lambda run: (str(run.began), str(run.task)))))
+
+
+def _recorded(folder: Path) -> Recorded:
+    brief, reply = _loaded(folder / BRIEF, Brief), _loaded(folder / REPLY, Reply)
+    return Recorded(
+        role=brief.role,
+        step=brief.step,
+        task=brief.task,
+        iteration=brief.iteration,
+        seconds=reply.seconds,
+        patches=_patches_in(folder),
+        reply=reply.text,
+        ending=reply.ending,
+        why=reply.why,
+        usage=reply.usage,
+        began=reply.began,
+    )
+
+
+def _loaded(path: Path, kind: type[_M]) -> _M:
+    try:
+        return kind.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValidationError):
+            raise _bad(path, error, kind, {}) from error
+        raise UsageError(f"{path} is no recording: {error}") from error

@@ -1,0 +1,113 @@
+"""A recording as an agent: the same work and the same words again, offline and for nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from liza.agents.protocol import Ending, Reply, rest
+from liza.agents.recording import Patch, ended_beside
+from liza.errors import LizaError
+from liza.record import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.agents.protocol import Brief, Stop
+    from liza.agents.recording import Recorded, Recording
+
+    Apply = Callable[[Path, Patch], None]
+    Rest = Callable[[Stop, float], bool]
+    Key = tuple[str, str, str | None, int]
+
+
+class Replay:
+    """Plays *recording* back; *pace* 1 takes as long as it took, 0 no time at all.
+
+    A run is found by role, step, task and iteration. Asked for the same again after that ended, the next such
+    run is played, and the last one for as often as it is asked for.
+    """
+
+    def __init__(self, recording: Recording, apply: Apply, *, pace: float = 1.0, wait: Rest = rest) -> None:
+        self._recording = recording
+        self._apply = apply
+        self._pace = pace
+        self._wait = wait
+        self._asked: Counter[Key] = Counter()
+
+    def run(self, brief: Brief, stop: Stop) -> Reply:
+        began = utc_now()
+        found = self._found(brief)
+        if found is None:
+            return Reply(ending=Ending.NOT_STARTED, why=self._missing(brief), began=began)
+        if not self._wait(stop, found.seconds * self._pace):
+            return Reply(ending=Ending.STOPPED, why="it was told to stop", began=began)
+        try:
+            self._change(brief.cwd, found)
+        except (LizaError, OSError) as error:
+            why = f"what was recorded cannot be done in this tree: {error}"
+            return Reply(ending=Ending.CRASHED, why=why, began=began)
+        return _replied(found, began)
+
+    def _found(self, brief: Brief) -> Recorded | None:
+        runs = [run for run in self._recording.runs if _asks_for(brief) == (run.role, run.step, run.task)]
+        exact = [run for run in runs if run.iteration == brief.iteration]
+        fitting = exact or [run for run in runs if run.iteration is None]
+        turn = min(self._turn(brief), len(fitting) - 1)
+        return fitting[turn] if fitting else None
+
+    def _turn(self, brief: Brief) -> int:
+        """Return how often this was played already; a worker that was restarted asks what is recorded."""
+        key = _key(brief)
+        before = max(self._asked[key], sum(1 for other in ended_beside(brief) if _key(other) == key))
+        self._asked[key] = before + 1
+        return before
+
+    def _missing(self, brief: Brief) -> str:
+        known = sorted({f"{run.step} {run.task or ''}".strip() for run in self._recording.runs})
+        wanted = f"{brief.step} {brief.task or ''}".strip()
+        return (
+            f"the recording has no run of {wanted} in iteration {brief.iteration}; it has {', '.join(known)}"
+        )
+
+    def _change(self, cwd: Path, run: Recorded) -> None:
+        for patch in run.patches:
+            self._apply(cwd, patch)
+        for name, content in run.files.items():
+            path = _below(cwd, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        for name in run.delete:
+            _below(cwd, name).unlink(missing_ok=True)  # a run that was killed may have done it
+        if run.commit is not None:
+            self._apply(cwd, Patch(message=run.commit))
+
+
+def _key(brief: Brief) -> Key:
+    return (*_asks_for(brief), brief.iteration)
+
+
+def _asks_for(brief: Brief) -> tuple[str, str, str | None]:
+    return brief.role, brief.step, brief.task
+
+
+def _below(cwd: Path, name: str) -> Path:
+    """Return the path of *name*, which no link may lead out of the tree."""
+    path = cwd / name
+    if not path.parent.resolve().is_relative_to(cwd.resolve()):
+        raise LizaError(f"{name} leads out of {cwd}")
+    return path
+
+
+def _replied(run: Recorded, began: datetime) -> Reply:
+    return Reply(
+        ending=run.ending,
+        why=run.why,
+        text=run.reply,
+        code=0 if run.ending is Ending.DONE else None,
+        usage=run.usage,
+        began=began,
+        seconds=run.seconds,
+    )

@@ -1,0 +1,96 @@
+"""A supervisor without a terminal: started into the background, and ended from anywhere."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from liza import life
+from liza.errors import LizaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LOG: Final = "supervisor.log"
+PATIENCE: Final = 30.0  # seconds `liza stop` waits: more than a supervisor gives its workers
+
+
+def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
+    """Run *run* in the background and return its pid once it calls what it is given; raise what it could not.
+
+    Two forks: the one between leads the session and ends, so that no terminal can come back to what stays.
+    """
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        os._exit(0 if os.fork() else _stay(run, home, writer))
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    if not said.isdecimal():
+        raise LizaError(said or f"the supervisor did not start; {home / LOG} says why")
+    return int(said)
+
+
+def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:
+    with os.fdopen(writer, "w") as pipe:
+
+        def ready() -> None:
+            pipe.write(str(os.getpid()))
+            pipe.close()
+
+        try:
+            _redirect(home / LOG)
+            return run(ready)
+        except LizaError as error:
+            sys.stderr.write(f"liza: {error}\n")
+            if not pipe.closed:
+                pipe.write(str(error))
+            return error.exit_code
+        except BaseException:  # noqa: BLE001 - it belongs into the log: the fork must not go on as its parent
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+def _redirect(log: Path) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(out)
+
+
+def stop(home: Path) -> str:
+    """End the supervisor of *home* as SIGTERM does, wait for it, and return who it was."""
+    path = home / life.SUPERVISOR
+    who = life.holder(path)
+    if who is None:
+        raise LizaError("no supervisor is running here; `liza run` starts one")
+    if who.host != os.uname().nodename:
+        raise LizaError(f"the supervisor is {who}; run `liza stop` there")
+    try:
+        descriptor = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return str(who)
+    try:
+        # The descriptor was opened first: who holds the lock now is whom it names.
+        if life.holder(path) == who:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        if not select.select([descriptor], [], [], PATIENCE)[0]:
+            raise LizaError(f"{who} was asked to end and has not yet; a second `liza stop` ends it at once")
+    finally:
+        os.close(descriptor)
+    return str(who)

@@ -1,0 +1,215 @@
+"""A coder's turn: claim, prepare the worktree, checkpoint, implement, hand in what git says was done."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza import events as e
+from liza import known
+from liza.agents.protocol import Ending
+from liza.changes import Change, apply, with_anomaly, with_discovery
+from liza.errors import DiskTrouble, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.model import Handoff, Status
+from liza.record import printable, with_record
+from liza.replies import CheckpointAnswer, Implement, Outcome, Step
+from liza.repo import salvage
+from liza.repo.content import commit_all, conflict_marks, lay, put_back
+from liza.repo.merging import merge
+from liza.repo.repository import branch_of
+from liza.repo.submission import submission
+from liza.roles import coder
+from liza.turn import Next, begun, held_by
+
+if TYPE_CHECKING:
+    from liza.events import Event
+    from liza.model import State, Task
+    from liza.replies import Value
+    from liza.repo.worktree import Worktree
+    from liza.turn import Asked, Place, Turn
+
+LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
+GONE: Final = (
+    "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
+)
+
+log = logging.getLogger(__name__)
+
+
+class Claimed(NamedTuple):
+    """A task that was taken: as it is now, and as it was before."""
+
+    state: State
+    task: Task
+    before: Task
+    token: str
+
+
+def turn(place: Place) -> Next:
+    """Do one task, if there is one to do."""
+    state = place.board.read()
+    if coder.pick(state, place.name) is None:
+        return Next.WAIT
+    head = place.repository.commit_at(place.integration(state))
+    if head is None:
+        place.orders.pause(GONE.format(name=state.config.integration_branch))
+        return Next.WAIT
+    claimed = _claimed(place, head)
+    if claimed is None:
+        return Next.WORK
+    log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
+    with begun(place, claimed.state, claimed.task, claimed.token) as turn:
+        try:
+            return _work(turn, claimed)
+        except Refused as error:  # somebody else decides about the task now, so nothing more is written
+            log.warning("%s", turn.keeper.lost or error)
+        except (DiskTrouble, InvalidBoard):
+            raise
+        except UnfitRepository as error:
+            question = "Can you put the repository right, so that this can go on?"
+            _given_up(turn, e.Block(reason=printable(str(error)), questions=(question,)))
+        except LizaError as error:  # the agent left a worktree that git cannot work with
+            _given_up(turn, e.Fail(reason=printable(str(error))))
+        return Next.WORK
+
+
+def _claimed(place: Place, head: str) -> Claimed | None:
+    token, taken = secrets.token_hex(16), []
+    by = place.actor(token)
+
+    def make(state: State) -> State:
+        task = coder.pick(state, place.name)
+        if task is None:
+            return state
+        taken.append(task)
+        at, most = place.clock(), state.config.limits.max_coder_iterations
+        claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
+        state = apply(claim, to=task.id, by=by, at=at)(state)
+        return (
+            apply(coder.spent(most), to=task.id, by=by, at=at)(state) if coder.is_spent(task, most) else state
+        )
+
+    state = place.board.update(Change(place.name, "claim", make))
+    task = held_by(state, token)
+    return Claimed(state, task, taken[-1], token) if task else None
+
+
+def _work(turn: Turn, claimed: Claimed) -> Next:
+    worktree = _prepared(turn.place, claimed)
+    asked = _checkpointed(turn, worktree)
+    if isinstance(asked.value, CheckpointAnswer):
+        turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
+        task = turn.state.task(claimed.task.id)
+        asked = turn.ask(Step.IMPLEMENT, known.for_implement(turn.state, task), worktree.path)
+    if turn.keeper.lost:
+        log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
+        return Next.WORK
+    if asked.moved:
+        turn.drifted(asked.moved)
+        return Next.WORK
+    if isinstance(asked.value, Implement):
+        _hand_in(turn, worktree, asked.value)
+        return Next.WORK
+    return _without_answer(turn, worktree, asked)
+
+
+def _prepared(place: Place, claimed: Claimed) -> Worktree:
+    """Return the worktree: as it was left for the same coder, fresh for another, brought up to date."""
+    task, at, trees = claimed.task, place.clock(), place.worktrees
+    base = str(task.base_commit)
+    tip = place.repository.commit_at(branch_of(task.id))
+    is_mine = claimed.before.authors[-1:] == (place.name,)
+    is_current = tip is None or place.repository.contains(tip, base)
+    if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
+        return trees.prepare(task.id, base, at=at)
+    if tip is None or (not is_mine and claimed.before.status is not Status.INTEGRATION_FAILED):
+        return trees.renew(task.id, base, at=at)
+    # What was approved, or begun, is laid over the new base without a commit, with git's marks where
+    # the two do not fit: no commit with marks in it can ever reach the integration branch.
+    over = merge(place.repository, base, tip)
+    worktree = trees.renew(task.id, base, at=at)
+    lay(worktree, over.tree)
+    return worktree
+
+
+def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
+    task = turn.state.task(str(turn.task))
+
+    def unchanged(_: Value | None) -> str | None:
+        before, after = turn.place.trees.before, turn.place.trees.after
+        if before is None or before == after:
+            return None
+        put_back(worktree, task.id, head=before.head, tree=before.tree, at=turn.place.clock())
+        return "the worktree was changed in a step that is read-only; it was put back"
+
+    facts = known.for_checkpoint(turn.state, task)
+    asked = turn.ask(Step.CHECKPOINT, facts, worktree.path, check=unchanged)
+    if asked.value is None and worktree.is_there:
+        unchanged(None)
+    return asked
+
+
+def _hand_in(turn: Turn, worktree: Worktree, answer: Implement) -> None:
+    task = turn.state.task(str(turn.task))
+    head: str | None = None
+    reasons: tuple[str, ...] = ()
+    if answer.status is Outcome.DONE and worktree.is_there:
+        after = turn.place.trees.after
+        message = coder.message_of(task, answer)
+        commit_all(worktree, message, at=turn.place.clock(), tree=after and after.tree)
+    if answer.status is Outcome.DONE:
+        head, reasons = submission(worktree, task.id, str(task.base_commit))
+        reasons += _unresolved(turn, task, head)
+    event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+    turn.record(event, more=lambda state: _told(turn, state, answer, event))
+
+
+def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
+    """Return why a conflict that was given back is not resolved; only then there may be marks of it."""
+    if head is None or not task.conflicted:
+        return ()
+    paths = conflict_marks(turn.place.repository, str(task.base_commit), head)
+    return tuple(f"{task.id}: conflict marks are left in {path}; resolve them" for path in paths)
+
+
+def _told(turn: Turn, state: State, answer: Implement, event: Event) -> State:
+    """Return the board with what the agent says beside its outcome; a hand-over that was used goes."""
+    name, at, task = turn.place.name, turn.place.clock(), turn.task
+    for details in answer.anomalies:
+        state = with_anomaly(state, details, about=task, by=name, at=at)
+    for found in answer.discovered:
+        state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
+    if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:
+        return state.but(handoff={key: value for key, value in state.handoff.items() if key != task})
+    return state
+
+
+def _without_answer(turn: Turn, worktree: Worktree, asked: Asked) -> Next:
+    ending, name, at = asked.reply.ending, str(turn.task), turn.place.clock()
+    is_full = ending is Ending.CONTEXT_FULL
+    if is_full:
+        commit_all(worktree, f"Work in progress on {name}", at=at)
+    elif worktree.is_there:
+        salvage.save(turn.place.repository, name, worktree, at=at)
+
+    def more(state: State) -> State:
+        note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))
+        return state.but(handoff=with_record(state.handoff, note)) if is_full else state
+
+    turn.place.park(asked.reply)
+    turn.record(coder.without_answer(asked.reply, asked.why), more=more)
+    return Next.RESTART if is_full else Next.WORK
+
+
+def _last_words(asked: Asked) -> str:
+    return (
+        asked.reply.text.strip()[-LONGEST_HANDOFF:].strip() or "its context was full before it said anything"
+    )
+
+
+def _given_up(turn: Turn, event: Event) -> None:
+    try:
+        turn.record(event)
+    except Refused as error:
+        log.warning("%s", error)

@@ -1,0 +1,97 @@
+"""The worker processes of one supervisor: started, signalled and reaped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from liza import life
+from liza.errors import DiskTrouble
+from liza.staff import PARENT, Post
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+LONGEST_LOG: Final = 1 << 20  # bytes of a worker's log that a new process writes on after
+_LAST: Final = 4096  # bytes of a log that are looked at for its last line
+
+
+class Crew:
+    """Every worker process that we started; nobody else's."""
+
+    def __init__(self, home: Path, command: Sequence[str], cwd: Path) -> None:
+        self._logs = home / life.WORKERS
+        self._command = command
+        self._cwd = cwd
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._running)
+
+    def start(self, post: Post) -> None:
+        try:
+            self._running[post.name] = self._started(post)
+        except OSError as error:  # no room for a process, or for its log
+            raise DiskTrouble(f"start {post.name}", error) from error
+
+    def _started(self, post: Post) -> subprocess.Popen[bytes]:
+        with self._log(post.name).open("ab") as log:
+            return subprocess.Popen(
+                [*self._command, post.role, post.name],
+                cwd=self._cwd,
+                # By number: a worker that has to ask may find that it is an orphan already.
+                env={**os.environ, PARENT: str(os.getpid())},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C is for us to pass on
+            )
+
+    def last_words(self, name: str) -> str:
+        """Return the last line that the worker *name* wrote before it ended."""
+        try:
+            text = self._path(name).read_bytes()[-_LAST:].decode(errors="replace").strip()
+        except OSError:
+            return ""
+        return text.splitlines()[-1] if text else ""
+
+    def reap(self) -> Iterator[tuple[str, int]]:
+        """Yield the workers that ended since the last time, each with its exit code."""
+        while pid := _ended_child():
+            name = next((name for name, process in self._running.items() if process.pid == pid), None)
+            if name is None:
+                os.waitpid(pid, 0)  # an orphan that we adopted
+            else:
+                yield name, self._running.pop(name).wait()
+
+    def send(self, number: signal.Signals, to: Collection[str]) -> None:
+        for name in to:
+            process = self._running[name]  # not reaped yet, so that its pid is nobody else's
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+                if number is signal.SIGKILL:
+                    os.killpg(process.pid, number)
+
+    def _log(self, name: str) -> Path:
+        path = self._path(name)
+        path.parent.mkdir(exist_ok=True)
+        if path.exists() and path.stat().st_size > LONGEST_LOG:
+            path.unlink()
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+
+def _ended_child() -> int:
+    """Return the pid of a child that ended and is not reaped, or 0; looking does not reap."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return found.si_pid if found else 0

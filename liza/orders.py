@@ -1,0 +1,69 @@
+"""What a worker is told from outside while it works: switches in `.liza/`, and signals."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from liza.switches import FILES, Switch, thrown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from liza.agents.protocol import Stop
+
+
+class Orders:
+    """The switch that counts for one worker. A signal is like ABORT, for this worker only."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._signals = 0
+        self._stop: Stop | None = None
+
+    def switch(self) -> Switch:
+        if self._signals:
+            return Switch.ABORT
+        return thrown([name for name in FILES if (self._home / name).exists()])
+
+    def signalled(self) -> None:
+        """Note a signal: the first asks whatever runs to end, the second ends it; safe in a handler."""
+        self._signals += 1
+        if self._stop is not None:
+            self._tell(self._stop)
+
+    @contextmanager
+    def reaching(self, stop: Stop) -> Iterator[None]:
+        """Let signals reach *stop* at once, without waiting for anybody's next look."""
+        self._stop = stop
+        if self._signals:
+            self._tell(stop)
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    def _tell(self, stop: Stop) -> None:
+        if self._signals > 1:
+            stop.now()
+        else:
+            stop.ask()
+
+    def pause(self, why: str) -> None:
+        """Throw the PAUSE switch for everybody and say in it why; one that is there already stays."""
+        try:
+            with (self._home / Switch.PAUSE.name).open("x") as file:
+                file.write(f"{why}\n")
+        except FileExistsError:
+            return
+
+
+def pass_on(switch: Switch, stop: Stop) -> None:
+    """Tell whatever listens to *stop* what *switch* means for it."""
+    if switch is Switch.ABORT:
+        stop.ask()
+    elif switch is Switch.NORMAL and stop.paused:
+        stop.resume()
+    elif switch in (Switch.PAUSE, Switch.CHECKPOINT) and not stop.paused:
+        stop.pause()

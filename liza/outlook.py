@@ -1,0 +1,109 @@
+"""Who can make progress on a board: the agents, nobody because all is done, or only people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.model import AgentStatus, BreakerStatus, GoalStatus, Role, Status
+from liza.roles import coder, planner, reviewer
+from liza.staff import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from liza.model import State
+
+
+class Wait(NamedTuple):
+    """Something that waits for a person: what, and the command that lets it go on."""
+
+    what: str
+    then: str
+
+    def __str__(self) -> str:
+        return f"{self.what} (`{self.then}`)"
+
+
+def reopened(state: State) -> State:
+    """Return the board with its goal IN_PROGRESS again where it says COMPLETE and people added something."""
+    if state.goal.status is not GoalStatus.COMPLETE:
+        return state
+    opened = state.but(goal=state.goal.but(status=GoalStatus.IN_PROGRESS, completed=None))
+    return state if planner.is_complete(opened) else opened
+
+
+def only_people(state: State, now: datetime) -> tuple[Wait, ...]:
+    """Return what waits for people where nobody else can make progress, else nothing.
+
+    The very functions decide by which the workers pick. Switches are not looked at: a person who threw one
+    is there.
+    """
+    if state.goal.status is not GoalStatus.IN_PROGRESS or planner.is_complete(state):
+        return ()
+    if state.circuit_breaker.status is BreakerStatus.TRIPPED:
+        return tuple(_trips(state))
+    if any(task.lease for task in state.tasks.values()) or _finds_work(state, now):
+        return ()
+    return asks(state) or (_NOTHING,)
+
+
+def asks(state: State) -> tuple[Wait, ...]:
+    """Return all that waits for people, whether or not others can make progress meanwhile."""
+    return (*_trips(state), *_questions(state), *_missing(state))
+
+
+_NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "…"')
+
+
+def _finds_work(state: State, now: datetime) -> bool:
+    """Tell whether a worker that was not stopped would find something to do."""
+    return (
+        (bool(_able(state, Role.PLANNER)) and _planner_finds(state))
+        or any(coder.pick(state, name) for name in coder.present(state))
+        or any(
+            reviewer.resolved(state) or reviewer.pick(state, name, now)
+            for name in _able(state, Role.REVIEWER)
+        )
+    )
+
+
+def _planner_finds(state: State) -> bool:
+    return bool(planner.wake(state) or planner.stuck(state) or planner.read_in_passing(state))
+
+
+def _able(state: State, role: Role) -> list[str]:
+    wanted = [name for name, its in names(state.config.workers).items() if its is role]
+    return [name for name in wanted if name not in _stopped(state)]
+
+
+def _stopped(state: State) -> dict[str, str]:
+    """Return the workers that were stopped because they crashed again and again, with the reason."""
+    agents = (agent for agent in state.agents.values() if agent.status is AgentStatus.STOPPED)
+    return {agent.id: agent.stopped_reason for agent in agents if agent.stopped_reason}
+
+
+def _questions(state: State) -> Iterator[Wait]:
+    if state.goal.questions:
+        yield Wait(f"the plan needs to know: {'; '.join(state.goal.questions)}", 'liza note "…"')
+    for task in state.tasks.values():
+        if task.status is Status.BLOCKED:
+            asked = "; ".join(task.blocked_questions)
+            yield Wait(f"{task.id} is BLOCKED: {asked}", f'liza answer {task.id} "…"')
+        elif task.status is Status.AWAITING_APPROVAL:
+            yield Wait(f"{task.id} awaits approval: {task.approval_question}", f"liza task show {task.id}")
+        elif task.status is Status.APPROVED and task.is_tainted:
+            yield Wait(f"{task.id} passed by force and needs your consent", f"liza task show {task.id}")
+        elif task.status is Status.DRAFT:
+            yield Wait(f"{task.id} is a DRAFT that nobody released", f'liza note "…" --for {task.id}')
+
+
+def _missing(state: State) -> Iterator[Wait]:
+    for name, reason in _stopped(state).items():
+        yield Wait(f"{name} was stopped: {reason}", "liza stop; liza run")
+
+
+def _trips(state: State) -> Iterator[Wait]:
+    for trip in state.circuit_breaker.trips:
+        if trip.resolved_at is None:
+            yield Wait(f"the rule {trip.rule} tripped: {'; '.join(trip.evidence)}", "liza edit")

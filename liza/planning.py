@@ -1,0 +1,122 @@
+"""A planner's turn: look whether there is anything to think about, and ask its agent only then."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from liza import known, life
+from liza.agents.protocol import Ending
+from liza.changes import Change, apply, with_anomaly
+from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
+from liza.model import RetryLoop, SpecAmbiguity
+from liza.record import printable
+from liza.replies import Plan, Replan, Step
+from liza.repo.scratch import scratch
+from liza.reviewing import AGAIN, GIVEN_BACK
+from liza.roles import planner
+from liza.turn import Next, begun
+
+if TYPE_CHECKING:
+    from liza.model import State
+    from liza.replies import Value
+    from liza.roles.planner import Wake
+    from liza.turn import Asked, Place, Turn
+
+LOCK: Final = "planning.lock"
+LONGEST_PATTERN: Final = 300  # characters of why a planner's answer was of no use
+
+log = logging.getLogger(__name__)
+
+
+def turn(place: Place) -> Next:
+    """Think about one thing, if the board has something new to think about."""
+    if _tidied(place):
+        return Next.WORK
+    if planner.wake(place.board.read()) is None:
+        return Next.WAIT
+    try:
+        # Two planners would plan the same twice: a plan has no task to hold a lease on.
+        with life.held(place.home / LOCK, at=place.clock()):
+            return _thought(place)
+    except AlreadyRunning:
+        return Next.WAIT
+
+
+def _tidied(place: Place) -> bool:
+    """Do what takes no thought: block stuck tasks, mark what was read in passing, see that all is done."""
+
+    def make(state: State) -> State:
+        at, by = place.clock(), place.actor()
+        for task, block in planner.stuck(state):
+            state = apply(block, to=task.id, by=by, at=at)(state)
+        state = planner.read(state, planner.read_in_passing(state), by=by, at=at)
+        return planner.completed(state, at)
+
+    before = place.board.read()
+    if make(before) is before:
+        return False
+    place.board.update(Change(place.name, "tidy", make))
+    return True
+
+
+def _thought(place: Place) -> Next:
+    state = place.board.read()
+    wake = planner.wake(state)
+    if wake is None:
+        return Next.WORK
+    log.info("planning, because %s", wake.why)
+    head = place.repository.commit_at(place.integration(state)) or place.repository.head()
+    try:
+        with begun(place, state) as turn, scratch(place.worktrees, str(head)) as path:
+            asked = turn.ask(
+                wake.step, _known(state, wake), path, check=lambda value: _refusal(place, value), again=AGAIN
+            )
+            return _recorded(turn, wake, asked)
+    except (GitFailed, UnfitRepository) as error:
+        place.orders.pause(printable(str(error)))
+        return Next.WAIT
+
+
+def _known(state: State, wake: Wake) -> dict[str, str]:
+    return known.for_plan(state, wake) if wake.step is Step.PLAN else known.for_replan(state, wake)
+
+
+def _refusal(place: Place, value: Value) -> str | None:
+    """Return why a plan that reads well cannot be put on the board as it is now."""
+    if not isinstance(value, Plan | Replan):
+        return None
+    return "; ".join(planner.problems(place.board.read(), value.tasks)) or None
+
+
+def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
+    if asked.moved:
+        turn.drifted(asked.moved)
+        return Next.WORK
+    if asked.value is None and asked.reply.ending in GIVEN_BACK:
+        turn.place.park(asked.reply)
+        return Next.RESTART if asked.reply.ending is Ending.CONTEXT_FULL else Next.WORK
+
+    def make(state: State) -> State:
+        return _after(turn.place, state, wake, asked)
+
+    turn.place.board.update(Change(turn.place.name, f"{wake.step} {wake.task or ''}".strip(), make))
+    log.info("%s: %s", wake.step, asked.why or "recorded")
+    return Next.WORK
+
+
+def _after(place: Place, state: State, wake: Wake, asked: Asked) -> State:
+    at, by, value = place.clock(), place.actor().but(run=asked.run), asked.value
+    if isinstance(value, Plan | Replan) and planner.problems(state, value.tasks):
+        return state  # somebody took one of its ids meanwhile: it is asked again
+    if isinstance(value, Plan):
+        state = planner.planned(state, wake, value, by=by, at=at)
+        for question in value.questions:
+            details = SpecAmbiguity(spec_ref=state.goal.spec_ref or "the goal", question=question)
+            state = with_anomaly(state, details, about=None, by=place.name, at=at)
+        return state
+    if isinstance(value, Replan):
+        return planner.replanned(state, wake, value, by=by, at=at)
+    state = planner.without_answer(state, wake, asked.why, by=by, at=at)
+    loop = RetryLoop(error_pattern=asked.why[:LONGEST_PATTERN], count=2)
+    return with_anomaly(state, loop, about=wake.task, by=place.name, at=at)

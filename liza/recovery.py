@@ -1,0 +1,202 @@
+"""What to put right after a crash: a pure plan from the board, git and the process table.
+
+Doing the plan and planning again gives nothing: an action changes the very facts that it was planned from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from liza.changes import SUPERVISOR, Change, apply
+from liza.events import Merge, Reclaim
+from liza.lifecycle import TERMINAL
+from liza.model import AgentStatus, Status
+from liza.record import with_records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from datetime import datetime
+
+    from liza.model import State, Task
+
+
+SOON: Final = timedelta(seconds=60)  # how long a living worker may take to clear up after a finished task
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A process that should not be there: an orphaned worker, or an agent of a worker that is dead."""
+
+    pid: int
+    started: int  # clock ticks since boot, which tell it from a later process of the same pid
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.what} (pid {self.pid})"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a plan depends on."""
+
+    state: State
+    now: datetime
+    living: frozenset[str] = frozenset()  # workers that may go on: they hold their lock and have a supervisor
+    leftovers: tuple[Leftover, ...] = ()
+    contained: frozenset[str] = frozenset()  # recorded merges that the integration branch contains
+    worktrees: frozenset[str] = frozenset()  # names in the area of worktrees
+
+
+@dataclass(frozen=True)
+class KillLeftover:
+    process: Leftover
+
+    def __str__(self) -> str:
+        return f"end {self.process}, which outlived its parent"
+
+
+@dataclass(frozen=True)
+class FinishMerge:
+    task: str
+    commit: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: write down that it is merged, because {self.commit[:12]} is on the branch"
+
+
+@dataclass(frozen=True)
+class ReclaimTask:
+    task: str
+    holder: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: take it from {self.holder}, because {self.reason}"
+
+
+@dataclass(frozen=True)
+class MarkStopped:
+    agent: str
+
+    def __str__(self) -> str:
+        return f"{self.agent}: write down that it does not run"
+
+
+@dataclass(frozen=True)
+class PruneWorktree:
+    task: str
+    status: Status
+
+    def __str__(self) -> str:
+        return f"{self.task}: save what is in its worktree and remove it, because it is {self.status}"
+
+
+Action = KillLeftover | FinishMerge | ReclaimTask | MarkStopped | PruneWorktree
+
+
+def plain(action: Action) -> dict[str, object]:
+    """Return *action* as JSON values, with its name and its sentence."""
+    return {"action": type(action).__name__, **asdict(action), "says": str(action)}
+
+
+def plan(facts: Facts) -> tuple[Action, ...]:
+    """Return what is to be done, in order: nobody may write to a worktree that is given to somebody else."""
+    return (
+        *(KillLeftover(process) for process in facts.leftovers),
+        *_merges(facts),
+        *_leases(facts),
+        *_agents(facts),
+        *pruned(facts),
+    )
+
+
+def _merges(facts: Facts) -> Iterator[FinishMerge]:
+    for task in facts.state.tasks.values():
+        commit = _landed(task, facts)
+        if commit and (task.lease is None or why_dead(task, facts.living, facts.now)):
+            yield FinishMerge(task.id, commit)
+
+
+def _landed(task: Task, facts: Facts) -> str | None:
+    """Return the recorded merge of *task* that the branch contains, though the board does not say so yet."""
+    if task.status is not Status.APPROVED or task.merging is None or task.is_tainted:
+        return None
+    return task.merging.commit if task.merging.commit in facts.contained else None
+
+
+def _leases(facts: Facts) -> Iterator[ReclaimTask]:
+    for task in facts.state.tasks.values():
+        reason = why_dead(task, facts.living, facts.now)
+        if task.lease and reason and not _landed(task, facts):
+            yield ReclaimTask(task.id, task.lease.holder, reason)
+
+
+def why_dead(task: Task, living: Collection[str], now: datetime) -> str | None:
+    """Return why the lease of *task* is worth nothing, or None where it is, or there is none."""
+    if task.lease is None:
+        return None
+    if task.lease.holder not in living:
+        return f"{task.lease.holder} does not run"
+    if not task.lease.is_live(now):
+        return f"{task.lease.holder} let its lease run out at {task.lease.expires:%H:%M:%SZ}"
+    return None
+
+
+def _agents(facts: Facts) -> Iterator[MarkStopped]:
+    for agent in facts.state.agents.values():
+        if agent.status is not AgentStatus.STOPPED and agent.id not in facts.living:
+            yield MarkStopped(agent.id)
+
+
+def pruned(facts: Facts) -> Iterator[PruneWorktree]:
+    """Yield the worktrees that no task needs any more; a step that may be taken in the middle of a run."""
+    done = {action.task for action in _merges(facts)}
+    for name in sorted(facts.worktrees):
+        status = Status.MERGED if name in done else facts.state.status_of(name)
+        # What the board does not know is not ours: people keep worktrees in such a place, too.
+        if status in TERMINAL and not _is_fresh(name, facts):
+            yield PruneWorktree(name, status)
+
+
+def _is_fresh(name: str, facts: Facts) -> bool:
+    """Tell whether a worker that finished the task *name* may be about to clear its worktree itself."""
+    task = facts.state.tasks.get(name)
+    return bool(facts.living) and task is not None and facts.now - task.history[-1].at < SOON
+
+
+def reclaimed(living: Collection[str], *, at: datetime) -> Change:
+    """Return the change that takes back every task whose holder is dead or silent."""
+
+    def make(state: State) -> State:
+        for task in state.tasks.values():
+            if reason := why_dead(task, living, at):
+                state = apply(Reclaim(reason=reason), to=task.id, by=SUPERVISOR, at=at)(state)
+        return state
+
+    return Change(SUPERVISOR.id, "reclaim", make)
+
+
+def finished(task: str, commit: str, *, at: datetime) -> Change:
+    """Return the change that writes down a merge which happened, unless somebody did so meanwhile."""
+    change = apply(Merge(commit=commit), to=task, by=SUPERVISOR, at=at)
+
+    def make(state: State) -> State:
+        return change(state) if state.status_of(task) is Status.APPROVED else state
+
+    return Change(SUPERVISOR.id, change.what, make)
+
+
+def stopped(agents: Collection[str], *, at: datetime) -> Change:
+    """Return the change that writes down that *agents* do not run; they come back with the next start."""
+
+    def make(state: State) -> State:
+        changed = {
+            name: agent.but(status=AgentStatus.STOPPED, since=at)
+            for name, agent in state.agents.items()
+            if name in agents and agent.status is not AgentStatus.STOPPED
+        }
+        return state.but(agents=with_records(state.agents, changed)) if changed else state
+
+    return Change(SUPERVISOR.id, f"stopped {', '.join(sorted(agents))}", make)

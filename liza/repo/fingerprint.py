@@ -1,0 +1,198 @@
+"""What agents must not touch, before and after: anything that moved is said in a sentence.
+
+Covered: HEAD, every ref, the index with its flags, the tracked and untracked files of the user's checkout,
+and the files that tell git what to do (configuration, hooks, attributes, excludes, alternates, grafts).
+Not covered: ignored files, the inside of submodules beyond their HEAD, and hooks outside of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from liza.errors import GitFailed
+from liza.repo import status
+from liza.repo.repository import BRANCHES, OWN_PATHS, Repository
+
+READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
+READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
+SHOWN: Final = 20  # paths that are named one by one
+ALWAYS_ALLOWED: Final = ("refs/liza/*",)
+
+
+class Part(StrEnum):
+    """What can move."""
+
+    CONFIGURATION = "configuration"
+    HEAD = "HEAD"
+    REFS = "refs"
+    INDEX = "index"
+    FILES = "files"
+
+
+class Moved(NamedTuple):
+    """One thing that is not as it was."""
+
+    part: Part
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The repository at one moment; *looked* is false where the configuration had moved and no git ran."""
+
+    configuration: Mapping[str, str]
+    head: str
+    refs: Mapping[str, str]
+    index: str
+    files: Mapping[str, str]
+    looked: bool = True
+
+
+def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> Fingerprint:
+    """Look at everything now; where the configuration is not as in *since*, at nothing that runs git."""
+    configuration = dict(_configuration(repository))
+    head = _head(repository)
+    if since and since.configuration != configuration:
+        return Fingerprint(configuration, head, {}, "", {}, looked=False)
+    with ThreadPoolExecutor(2) as threads:
+        files = threads.submit(_files, repository)
+        index = threads.submit(_index, repository)
+        refs = _refs(repository)
+        return Fingerprint(configuration, head, refs, index.result(), files.result())
+
+
+def drift(before: Fingerprint, after: Fingerprint, allowed: Iterable[str] = ()) -> list[Moved]:
+    """Return what moved from *before* to *after*; refs that match one of *allowed* may."""
+    moved = [
+        Moved(Part.CONFIGURATION, f"{name} was {how}")
+        for name, how in _changed(before.configuration, after.configuration)
+    ]
+    if not after.looked:
+        return moved
+    patterns = (*ALWAYS_ALLOWED, *allowed)
+    if before.head != after.head:
+        moved.append(Moved(Part.HEAD, f"your checkout went from {before.head} to {after.head}"))
+    moved += _moved_refs(before.refs, after.refs, patterns)
+    if before.index != after.index:
+        moved.append(Moved(Part.INDEX, "the index of your checkout was changed"))
+    return moved + list(_moved_files(before.files, after.files))
+
+
+def _moved_refs(
+    before: Mapping[str, str], after: Mapping[str, str], allowed: Iterable[str]
+) -> Iterator[Moved]:
+    for ref, how in _changed(before, after):
+        if not any(fnmatchcase(ref, pattern) for pattern in allowed):
+            name = f"the branch {ref.removeprefix(BRANCHES)}" if ref.startswith(BRANCHES) else ref
+            was, now = before.get(ref, "nothing")[:12], after.get(ref, "nothing")[:12]
+            yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}")
+
+
+def _moved_files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Moved]:
+    paths = sorted(path for path, _ in _changed(before, after))
+    for path in paths[:SHOWN]:
+        yield Moved(Part.FILES, f"{path} in your checkout was changed")
+    if paths[SHOWN:]:
+        yield Moved(Part.FILES, f"{len(paths) - SHOWN} more files in your checkout were changed")
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name in sorted(before.keys() | after.keys()):
+        if name not in after:
+            yield name, "removed"
+        elif name not in before:
+            yield name, "added"
+        elif before[name] != after[name]:
+            yield name, "changed"
+
+
+def _configuration(repository: Repository) -> Iterator[tuple[str, str]]:
+    """Yield the files that tell git what to do, by name, as far as they exist; no git is run for it."""
+    common, home = repository.common, repository.home
+    hooks = sorted((common / "hooks").glob("*"))
+    shared = (
+        "config",
+        "info/attributes",
+        "info/exclude",
+        "info/grafts",
+        "objects/info/alternates",
+        "shallow",
+    )
+    own = ("config.worktree", "info/sparse-checkout")
+    paths = [*(common / name for name in shared), *(home / name for name in own), *hooks, *_of_the_user()]
+    for path in paths:
+        if os.path.lexists(path):
+            yield str(path), f"{path.lstat().st_mode:o} {_digest(path)}"
+
+
+def _of_the_user() -> list[Path]:
+    """Return where the user's own configuration may be: agents like to put their name there."""
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    if named is not None:
+        return [Path(named)] if named else []
+    home = Path.home()
+    directory = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return [home / ".gitconfig", directory / "git" / "config", directory / "git" / "attributes"]
+
+
+def _head(repository: Repository) -> str:
+    return (repository.home / "HEAD").read_text().strip().removeprefix(f"ref: {BRANCHES}")
+
+
+def _refs(repository: Repository) -> dict[str, str]:
+    # A ref that points at another ref is known by that: what it leads to may move by itself.
+    shape = "%(refname) %(if)%(symref)%(then)%(symref)%(else)%(objectname)%(end)"
+    lines = repository.git("for-each-ref", f"--format={shape}").splitlines()
+    return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def _index(repository: Repository) -> str:
+    # With the flags by which a changed file can be hidden from `git status`.
+    answer = repository.ask_checkout("ls-files", "-v", "--stage", "-z")
+    if answer.code != 0:
+        raise GitFailed("ls-files", answer.said)
+    return blake2b(answer.output, digest_size=16).hexdigest()
+
+
+def _files(repository: Repository) -> dict[str, str]:
+    answer = repository.ask_checkout(*status.WORDS)
+    if answer.code != 0:
+        raise GitFailed("status", answer.said)
+    found = sorted(change for change in status.changes(answer.output) if not _is_ours(change.path))
+    looks = chain(repeat(_digest, READ_FILES), repeat(_times))
+    return {
+        change.path: f"{change.line} {look(repository.root / change.path)}"
+        for change, look in zip(found, looks, strict=False)
+    }
+
+
+def _is_ours(path: str) -> bool:
+    return path.partition("/")[0] in OWN_PATHS
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink():
+        return str(path.readlink())
+    if not path.is_file() or path.stat().st_size > READ_BYTES:
+        return _times(path)
+    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _times(path: Path) -> str:
+    if not os.path.lexists(path):
+        return "absent"
+    facts = path.lstat()
+    # A directory here is a repository of its own: what happens inside is not the user's checkout.
+    return "directory" if path.is_dir() else f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"

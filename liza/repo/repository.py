@@ -1,0 +1,209 @@
+"""The repository as a set of facts, and the one way in which Liza moves a ref.
+
+Nothing here, or above it, writes to the user's checkout, index, HEAD or branches: what is asked of commits
+and refs is asked of the shared git directory, where no checkout is in reach.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from liza.errors import GitFailed, UnfitRepository, UsageError
+from liza.repo.git import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
+
+AREA: Final = ".worktrees"
+BRANCHES: Final = "refs/heads/"
+TASKS: Final = "task"
+IDENTITY: Final = ("Liza", "liza@localhost")  # signs merges and salvage where the user has no name in git
+NEEDED: Final = (2, 38)  # the first that merges trees
+OWN_PATHS: Final = (".liza", AREA)
+
+
+def branch_of(task: str) -> str:
+    """Return the full name of the branch that *task* is worked on."""
+    return f"{BRANCHES}{TASKS}/{task}"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where a repository is: the user's checkout, its git directory, and the one all worktrees share."""
+
+    root: Path
+    home: Path
+    common: Path
+
+    @classmethod
+    def around(cls, start: Path) -> Repository:
+        root = top_level(start)
+        home, common = git(
+            "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", cwd=root
+        ).splitlines()
+        return cls(root, Path(home), Path(common))
+
+    @property
+    def area(self) -> Path:
+        """Where all of Liza's own worktrees are."""
+        return self.root / AREA
+
+    def ask(
+        self,
+        *words: str,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] = NOTHING,
+        cwd: Path | None = None,
+    ) -> Answer:
+        """Run a command that needs objects and refs only: no checkout is in its reach."""
+        return ask(*words, cwd=cwd or self.common, environment={**self._pins, **environment}, stdin=stdin)
+
+    def git(self, *words: str, stdin: bytes = b"", environment: Mapping[str, str] = NOTHING) -> str:
+        """Do as `ask` does, and raise git's sentence where it fails."""
+        return git(*words, cwd=self.common, environment={**self._pins, **environment}, stdin=stdin)
+
+    @property
+    def _pins(self) -> dict[str, str]:
+        return {"GIT_DIR": str(self.common)}
+
+    def commit_at(self, name: str) -> str | None:
+        """Return the commit that the ref or hash *name* stands for, or None where there is none."""
+        answer = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return answer.text if answer.code == 0 else None
+
+    def tree_of(self, name: str) -> str:
+        return self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{tree}}")
+
+    def head(self) -> str | None:
+        """Return the commit that the user's checkout is at; None before the first commit."""
+        answer = self.ask_checkout("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return answer.text if answer.code == 0 else None
+
+    def ask_checkout(self, *words: str) -> Answer:
+        """Run a command that looks at the user's checkout, its index or its HEAD."""
+        pins = {"GIT_DIR": str(self.home), "GIT_WORK_TREE": str(self.root)}
+        return ask(*words, cwd=self.root, environment=pins)
+
+    def contains(self, ref: str, commit: str) -> bool:
+        """Say whether *commit* is reachable from *ref*; what does not exist contains nothing."""
+        answer = self.ask("merge-base", "--is-ancestor", commit, ref)
+        if answer.code > 1 and self.commit_at(ref) and self.commit_at(commit):
+            raise GitFailed("merge-base", answer.said)
+        return answer.code == 0
+
+    def checked_out_at(self, ref: str) -> Path | None:
+        """Return the user's worktree that *ref* is checked out in; Liza's own do not count."""
+        where = self.git("for-each-ref", "--format=%(worktreepath)", ref).strip()
+        if not where or Path(where).is_relative_to(self.area):
+            return None
+        return Path(where)
+
+    @cached_property
+    def signature(self) -> dict[str, str]:
+        """The variables that sign a commit: the user's own name, or Liza's where there is none."""
+        known = self.ask("config", "--get-regexp", r"^user\.(name|email)$").text.lower().splitlines()
+        words = {line.split(" ", 1)[0] for line in known if " " in line}
+        fixed = {"NAME": ("user.name", IDENTITY[0]), "EMAIL": ("user.email", IDENTITY[1])}
+        missing = {part: own for part, (key, own) in fixed.items() if key not in words}
+        names = {f"GIT_{who}_{part}": own for who in ("AUTHOR", "COMMITTER") for part, own in missing.items()}
+        return {name: own for name, own in names.items() if not os.environ.get(name)}
+
+    def move(self, ref: str, *, to: str, expected: str | None, why: str) -> bool:
+        """Point *ref* at *to* if it is still at *expected* (None: absent); say whether it is there now."""
+        # An empty old value asks git to check that the ref does not exist yet.
+        words = ("update-ref", "--no-deref", "--create-reflog", "-m", f"liza: {why}", ref, to, expected or "")
+        return self._updated(ref, words, to)
+
+    def delete(self, ref: str, *, expected: str) -> bool:
+        """Delete *ref* if it is still at *expected*; say whether it is gone."""
+        return self._updated(ref, ("update-ref", "--no-deref", "-d", ref, expected), None)
+
+    def _updated(self, ref: str, words: tuple[str, ...], wanted: str | None) -> bool:
+        self._unlocked(ref)
+        answer = self.ask(*words)
+        if answer.code != 0 and self._unlocked(ref):
+            answer = self.ask(*words)
+        if answer.code == 0:
+            return True
+        if "but expected" in answer.said or "reference already exists" in answer.said:
+            return self.commit_at(ref) == wanted
+        if "unable to resolve reference" in answer.said:
+            return wanted is None
+        raise GitFailed(words[0], answer.said)
+
+    def _unlocked(self, ref: str) -> bool:
+        """Remove the lock that a killed git left on *ref*; say whether there was one."""
+        lock = self.common / f"{ref}.lock"
+        try:
+            age = time.time() - lock.stat().st_mtime
+        except FileNotFoundError:
+            return False
+        if age < LOCK_PATIENCE:
+            return False
+        lock.unlink(missing_ok=True)
+        return True
+
+    def ensure_branch(self, name: str) -> str:
+        """Make sure that the integration branch *name* is there and free to move; return its full name."""
+        ref = BRANCHES + name
+        if version() < NEEDED:
+            raise UnfitRepository(
+                f"git is too old to merge without a checkout; install {NEEDED[0]}.{NEEDED[1]} or newer"
+            )
+        if self.ask("check-ref-format", "--branch", name).code != 0 or name.startswith("-"):
+            raise UsageError(f"{name!r} cannot name a branch; choose another `integration` in the settings")
+        if name.partition("/")[0] in (TASKS, "salvage"):
+            raise UsageError(f"{name!r} is among the names that Liza gives to tasks; choose another")
+        self.require_free(ref)
+        if self.commit_at(ref) is None:
+            self._begin(ref)
+        self._check_room()
+        return ref
+
+    def require_free(self, ref: str) -> None:
+        """Refuse to go on while the user has *ref* checked out: moving it would turn that checkout stale."""
+        where = self.checked_out_at(ref)
+        if where is not None:
+            raise UnfitRepository(
+                f"the branch {ref.removeprefix(BRANCHES)!r} is checked out in {where}, and Liza must be free "
+                f"to move it; switch to another there, as by `git -C {where} switch --detach`"
+            )
+
+    def _begin(self, ref: str) -> None:
+        head = self.head()
+        if head is None:
+            raise UnfitRepository(
+                f"{self.root} has no commit yet; make one, as by "
+                "`git commit --allow-empty -m 'the beginning'`, and try again"
+            )
+        if not self.move(ref, to=head, expected=None, why="the integration branch begins"):
+            raise UnfitRepository(f"{ref} came to be at another commit meanwhile; try again")
+
+    def _check_room(self) -> None:
+        """A branch called `task` would leave no room for `task/<id>`."""
+        for name in (TASKS, "salvage"):
+            if self.commit_at(BRANCHES + name) is not None:
+                raise UnfitRepository(
+                    f"the branch {name!r} stands where Liza puts {name}/<id>; "
+                    f"rename it, as by `git branch -m {name} {name}-old`"
+                )
+
+    def commit_tree(self, tree: str, *, parents: tuple[str, ...], message: str, at: datetime) -> str:
+        """Make a commit, signed by nobody's key and reached by no hook, and return its hash."""
+        moment = f"@{int(at.timestamp())} +0000"
+        dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+        words = [word for parent in parents for word in ("-p", parent)]
+        return self.git(
+            "commit-tree",
+            "--no-gpg-sign",
+            *words,
+            "-F",
+            "-",
+            tree,
+            stdin=encoded(message),
+            environment=self.signature | dates,
+        )

@@ -1,0 +1,254 @@
+"""Nothing is ever the only copy and then deleted: what a worktree holds is saved before it goes.
+
+Saved as a commit under `refs/liza/salvage/<task>/<n>`: changes of tracked files, untracked files, and
+commits that no ref reaches any more (amended, reset, rebased away, made on a detached HEAD). Ignored files
+are not: the project itself says that they can be made again, and secrets live among them. Files too large
+for a repository, and repositories that an agent made inside the worktree, are moved aside on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from liza.errors import NotThere, Refused
+from liza.repo.git import encoded
+from liza.repo.repository import BRANCHES, Repository, branch_of
+from liza.repo.status import Change
+from liza.repo.trailers import Trailer, one_line, shortened, written
+from liza.repo.worktree import Worktree, hashes_in, hashes_of, places
+
+REFS: Final = "refs/liza/salvage/"
+ASIDE: Final = ".salvage"  # below the area of the worktrees
+LARGEST_FILE: Final = 50 << 20  # bytes; one more blob of this size is for ever in the user's repository
+LARGEST_WHOLE: Final = 500 << 20  # bytes of one salvage, for the same reason
+
+
+class Saved(NamedTuple):
+    """One salvage: a commit that holds everything."""
+
+    task: str
+    number: int
+    commit: str
+    at: datetime
+    subject: str
+
+    @property
+    def ref(self) -> str:
+        return f"{REFS}{self.task}/{self.number}"
+
+    @property
+    def branch(self) -> str:
+        return f"salvage/{self.task}-{self.number}"
+
+    def __str__(self) -> str:
+        command = f"liza salvage restore {self.task} {self.number}"
+        return f"{self.subject}; `{command}` makes the branch {self.branch}"
+
+
+class Contents(NamedTuple):
+    """What there is to save: a tree, the commits it must keep, and what is too much for git."""
+
+    tree: str
+    parents: tuple[str, ...]
+    aside: tuple[str, ...]
+    subject: str
+
+
+def save(
+    repository: Repository, task: str, worktree: Worktree | None, *, at: datetime, losing: str | None = None
+) -> Saved | None:
+    """Save what would go with *worktree* and with the ref *losing*; return None where nothing would."""
+    contents = _contents(repository, task, worktree, losing)
+    if contents is None:
+        return None
+    saved = _same(repository, task, contents) or _recorded(repository, task, contents, at)
+    if worktree:
+        _move_aside(worktree, saved, contents.aside)
+    return saved
+
+
+def listed(repository: Repository, task: str | None = None) -> list[Saved]:
+    """Return every salvage, or those of *task*, oldest first."""
+    fields = "%(refname)%00%(objectname)%00%(creatordate:unix)%00%(subject)"
+    output = repository.git("for-each-ref", f"--format={fields}", f"{REFS}{task or ''}")
+    found = (_read(line) for line in output.splitlines())
+    return sorted((saved for saved in found if saved), key=lambda saved: (saved.at, saved.task, saved.number))
+
+
+def restore(repository: Repository, task: str, number: int) -> str:
+    """Make a branch of a salvage and return its name; a branch that is there is never overwritten."""
+    known = listed(repository, task)
+    saved = next((saved for saved in known if saved.number == number), None)
+    if saved is None:
+        numbers = ", ".join(str(saved.number) for saved in known) or "nothing"
+        raise NotThere("salvage", f"{task} {number}", f"of {task} there is {numbers}")
+    if not repository.move(BRANCHES + saved.branch, to=saved.commit, expected=None, why="salvage restored"):
+        raise Refused(
+            f"{task}: the branch {saved.branch} is there already, with other commits; "
+            f"rename it (`git branch -m {saved.branch} <name>`) and try again"
+        )
+    return saved.branch
+
+
+def _read(line: str) -> Saved | None:
+    ref, commit, seconds, subject = line.split("\0")
+    task, _, number = ref.removeprefix(REFS).partition("/")
+    if not number.isdecimal():
+        return None
+    return Saved(task, int(number), commit, datetime.fromtimestamp(int(seconds), UTC), subject)
+
+
+def _contents(
+    repository: Repository, task: str, worktree: Worktree | None, losing: str | None
+) -> Contents | None:
+    head = (worktree and worktree.head()) or repository.commit_at(branch_of(task))
+    lost = unreachable(repository, _candidates(repository, task, worktree), losing)
+    kept: list[Change] = []
+    aside: list[str] = []
+    tree = repository.tree_of(head or lost[0]) if head or lost else ""
+    if worktree and worktree.is_there:
+        tree, kept, aside = _uncommitted(worktree, head)
+    if not (kept or aside or lost):
+        return None
+    parents = tuple(dict.fromkeys([*([head] if head and (kept or aside) else []), *lost]))
+    return Contents(tree, parents, tuple(aside), _subject(task, len(kept), len(aside), len(lost)))
+
+
+def _uncommitted(worktree: Worktree, head: str | None) -> tuple[str, list[Change], list[str]]:
+    """Return the tree that the directory is, the changes in it, and the paths that it does not hold."""
+    with worktree.own_index(head) as index:
+        kept, aside = _sorted_out(worktree.path, worktree.changes(index))
+        tree = worktree.repository.tree_of(head) if head else ""
+        if kept or not head:
+            _stage(worktree, kept, index)
+            tree = worktree.git("write-tree", environment=index)
+    if (worktree.path / ".git").is_dir():
+        aside.append(".git")
+    return tree, kept, aside
+
+
+def _subject(task: str, kept: int, aside: int, lost: int) -> str:
+    counts = {"uncommitted": kept, "lost commits": lost, "moved aside": aside}
+    return shortened(f"Salvage of {task}: {', '.join(f'{n} {what}' for what, n in counts.items() if n)}")
+
+
+def _sorted_out(root: Path, changes: Iterable[Change]) -> tuple[list[Change], list[str]]:
+    """Return which changes go into the commit, and which paths are too much for it."""
+    kept: list[Change] = []
+    aside: list[str] = []
+    whole = 0
+    for change in sorted(changes):
+        path = root / change.path
+        size = 0 if change.is_deletion else path.lstat().st_size
+        # A directory here is another repository, which git would store as a bare link to it.
+        is_repository = not change.is_deletion and path.is_dir() and not path.is_symlink()
+        if is_repository or size > LARGEST_FILE or whole + size > LARGEST_WHOLE:
+            aside.append(change.path)
+        else:
+            kept.append(change)
+            whole += size
+    return kept, aside
+
+
+def _stage(worktree: Worktree, changes: Iterable[Change], index: dict[str, str]) -> None:
+    there = [change.path for change in changes if _has_content(worktree.path, change)]
+    gone = [change.path for change in changes if not _has_content(worktree.path, change)]
+    for path in there:
+        _make_readable(worktree.path / path)
+    # By force, because what was deleted may have a link in its place now, behind which git does not look.
+    for how, paths in (("--force-remove", gone), ("--replace", there)):
+        stdin = b"".join(encoded(path) + b"\0" for path in paths)
+        worktree.git("update-index", "--add", how, "-z", "--stdin", environment=index, stdin=stdin)
+
+
+def _has_content(root: Path, change: Change) -> bool:
+    """Say whether there is something that git can store: of a pipe or a socket there is not."""
+    path = root / change.path
+    return not change.is_deletion and (path.is_symlink() or path.is_file())
+
+
+def _make_readable(path: Path) -> None:
+    if not path.is_symlink() and not os.access(path, os.R_OK):
+        path.chmod(path.stat().st_mode | stat.S_IRUSR)
+
+
+def _candidates(repository: Repository, task: str, worktree: Worktree | None) -> set[str]:
+    """Return every hash that the branch of *task*, its worktree and worktrees made inside that remember."""
+    found = set(hashes_of(repository.common / "logs" / branch_of(task)))
+    tip = repository.commit_at(branch_of(task))
+    if tip:
+        found.add(tip)
+    for admin in [worktree.admin, *foreign(worktree)] if worktree else []:
+        found |= hashes_in(admin)
+    return found
+
+
+def foreign(worktree: Worktree) -> list[Path]:
+    """Return git's directories of the worktrees that an agent added inside its own."""
+    known = places(worktree.repository).items()
+    return [admin for admin, path in known if path != worktree.path and path.is_relative_to(worktree.path)]
+
+
+def unreachable(repository: Repository, hashes: Iterable[str], losing: str | None = None) -> list[str]:
+    """Return the commits among and above *hashes* that no ref but *losing* reaches; only the topmost."""
+    commits = _commits(repository, hashes)
+    if not commits:
+        return []
+    spared = [f"--exclude={losing}"] if losing else []
+    words = ("rev-list", "--parents", "--stdin", "--not", *spared, "--glob=refs/*")
+    rows = [line.split() for line in repository.git(*words, stdin="\n".join(commits).encode()).splitlines()]
+    beneath = {parent for row in rows for parent in row[1:]}
+    return [row[0] for row in rows if row[0] not in beneath]
+
+
+def _commits(repository: Repository, hashes: Iterable[str]) -> list[str]:
+    asked = "".join(f"{name}\n" for name in sorted(hashes)).encode()
+    lines = repository.git("cat-file", "--batch-check", stdin=asked).splitlines()
+    return [line.split()[0] for line in lines if line.split()[1] == "commit"]
+
+
+def _same(repository: Repository, task: str, contents: Contents) -> Saved | None:
+    """Return the latest salvage if it holds just this: a step that is repeated after a crash adds nothing."""
+    known = listed(repository, task)
+    latest = max(known, key=lambda saved: saved.number, default=None)
+    if latest is None:
+        return None
+    tree, *parents = repository.git("show", "--no-patch", "--format=%T %P", latest.commit).split()
+    return latest if (tree, tuple(parents)) == (contents.tree, contents.parents) else None
+
+
+def _recorded(repository: Repository, task: str, contents: Contents, at: datetime) -> Saved:
+    at = at.replace(microsecond=0)  # as git keeps it
+    number = max((saved.number for saved in listed(repository, task)), default=0)
+    while True:
+        number += 1
+        message = _message(task, number, contents)
+        commit = repository.commit_tree(contents.tree, parents=contents.parents, message=message, at=at)
+        saved = Saved(task, number, commit, at, contents.subject)
+        if repository.move(saved.ref, to=commit, expected=None, why="salvage"):
+            return saved
+
+
+def _message(task: str, number: int, contents: Contents) -> str:
+    place = _aside(task, number)
+    moved = "".join(f"{place}/{one_line(path)}\n" for path in contents.aside)
+    body = f"Too much for git, and kept on disk:\n{moved}" if moved else ""
+    return written(contents.subject, body, {Trailer.TASK: task})
+
+
+def _aside(task: str, number: int) -> str:
+    return f"{ASIDE}/{task}-{number}"
+
+
+def _move_aside(worktree: Worktree, saved: Saved, paths: Iterable[str]) -> None:
+    for path in paths:
+        target = worktree.repository.area / _aside(saved.task, saved.number) / path
+        while os.path.lexists(target):
+            target = target.with_name(f"{target.name}~")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (worktree.path / path).rename(target)

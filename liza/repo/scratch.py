@@ -1,0 +1,54 @@
+"""An exact tree on disk for as long as a gate looks at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from liza.repo.locks import taken
+from liza.repo.pool import SCRATCH, Worktrees, lock_of
+from liza.repo.worktree import Worktree
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+@contextmanager
+def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
+    """Give a directory that is exactly the commit or tree *name*, and take it back afterwards."""
+    commit = _commit_for(worktrees, name)
+    with _place(worktrees) as path:
+        left = worktrees.registered(path)
+        if left:  # by a process that was killed
+            worktrees.park(left)
+        worktree: Worktree = worktrees.take(path, commit)
+        try:
+            yield path
+        finally:
+            worktrees.park(worktree)
+
+
+def _commit_for(worktrees: Worktrees, name: str) -> str:
+    """Return the commit *name*, or for a bare tree one that holds just that."""
+    repository = worktrees.repository
+    commit = repository.commit_at(name)
+    if commit:
+        return commit
+    return repository.commit_tree(repository.tree_of(name), parents=(), message="scratch\n", at=_EPOCH)
+
+
+@contextmanager
+def _place(worktrees: Worktrees) -> Iterator[Path]:
+    """Give a path that is ours while we live: the kernel lets go of the lock when we are killed."""
+    worktrees.area.mkdir(exist_ok=True)
+    paths = (worktrees.area / f"{SCRATCH}{number}" for number in count(1))
+    path, descriptor = next((path, held) for path in paths if (held := taken(lock_of(path))) is not None)
+    try:
+        yield path
+    finally:
+        lock_of(path).unlink(missing_ok=True)
+        os.close(descriptor)

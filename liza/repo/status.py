@@ -1,0 +1,50 @@
+"""What `git status` says, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from liza.repo.git import decoded
+
+# Renames are shown as what they are on disk, a file that went and one that came: each path stands alone.
+WORDS: Final = (
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--untracked-files=all",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--no-ahead-behind",
+)
+
+_FIELDS: Final = {"1": 8, "u": 10}  # how many spaces come before the path
+
+
+class Change(NamedTuple):
+    """One path that is not as the commit has it, with the line that git says about it."""
+
+    path: str
+    line: str
+
+    @property
+    def is_untracked(self) -> bool:
+        return self.line.startswith("? ")
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Say whether the directory differs from the index; the second letter of `XY` is about that."""
+        return self.is_untracked or self.line[3] != "."
+
+    @property
+    def is_deletion(self) -> bool:
+        return not self.is_untracked and self.line[3] == "D"
+
+
+def changes(output: bytes) -> Iterator[Change]:
+    """Read what git printed for `WORDS`."""
+    for line in decoded(output).split("\0"):
+        if line[:2] == "? ":
+            yield Change(line[2:], line)
+        elif line[:1] in _FIELDS:
+            yield Change(line.split(" ", _FIELDS[line[0]])[-1], line)

@@ -1,0 +1,274 @@
+"""One of Liza's worktrees, looked at without believing anything that an agent could have written in it.
+
+An agent may replace `.git` in its worktree, point its `commondir` elsewhere, plant a `config.worktree`, or
+set flags in its index that hide changes. So git is told where everything is instead of finding it, and
+what is clean is judged by an index of our own: the one that Liza kept from when it made the checkout.
+A file that was touched since has another ctime there, which cannot be set back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from liza.errors import DiskTrouble, GitFailed
+from liza.repo import status
+from liza.repo.git import NOTHING, Answer, ask, decoded
+from liza.repo.repository import BRANCHES, Repository
+
+KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
+
+# A task's worktree is whole, even where the user's own checkout is sparse.
+_WHOLE: Final = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.sparseCheckout",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "index.sparse",
+    "GIT_CONFIG_VALUE_1": "false",
+}
+_ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
+_LONGEST_LINE: Final = 8192  # bytes; longer than any path
+_LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
+_EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+_HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A checkout of Liza's; *admin* is git's own directory for it, named by its slot in the pool."""
+
+    repository: Repository
+    path: Path
+    admin: Path
+
+    @property
+    def kept(self) -> Path:
+        return self.repository.area / KEPT / self.admin.name
+
+    @property
+    def kept_index(self) -> Path:
+        """The index as it was when Liza had made the checkout."""
+        return self.kept / "index"
+
+    @property
+    def task(self) -> str | None:
+        """The task that the worktree is ready for; empty while it is for none, None where nobody knows."""
+        marker = self.kept / "task"
+        return marker.read_text() if marker.exists() else None
+
+    def mark(self, task: str) -> None:
+        """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
+        write(self.kept / "task", task)
+
+    @property
+    def is_there(self) -> bool:
+        return self.path.is_dir() and not self.path.is_symlink()
+
+    def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
+        """Run git here, and nowhere else, whatever the files in the worktree say."""
+        pins = {"GIT_WORK_TREE": str(self.path)}
+        return ask(*words, cwd=self.path, environment={**self._pinned(), **pins, **environment}, stdin=stdin)
+
+    def _pinned(self) -> dict[str, str]:
+        # Before every command: the one can name programs, the other lead to another repository.
+        remove(self.admin / "config.worktree")
+        pointer, place = self.admin / "commondir", os.path.relpath(self.repository.common, self.admin)
+        if first_line(pointer) != place:
+            write(pointer, f"{place}\n")
+        return {"GIT_DIR": str(self.admin), "GIT_COMMON_DIR": str(self.repository.common), **_WHOLE}
+
+    def git(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
+        answer = self.ask(*words, environment=environment, stdin=stdin)
+        if answer.code != 0:
+            raise GitFailed(words[0], answer.said)
+        return answer.text
+
+    def head(self) -> str | None:
+        words = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        answer = ask(*words, cwd=self.admin, environment=self._pinned())
+        return answer.text if answer.code == 0 else None
+
+    def branch(self) -> str | None:
+        """Return the name of the branch that is checked out; None where HEAD is detached or broken."""
+        answer = ask("symbolic-ref", "--quiet", "HEAD", cwd=self.admin, environment=self._pinned())
+        return answer.text.removeprefix(BRANCHES) if answer.code == 0 else None
+
+    @contextmanager
+    def own_index(self, at: str | None) -> Iterator[dict[str, str]]:
+        """Give an index that no agent has touched, with the tree of *at*; the real one is left alone."""
+        with TemporaryDirectory(prefix="liza-") as directory:
+            index = Path(directory) / "index"
+            if self.kept_index.exists():
+                copy(self.kept_index, index)
+            environment = {"GIT_INDEX_FILE": str(index)}
+            words = ("read-tree", *(("--reset", at) if at else ("--empty",)))
+            if self.ask(*words, environment=environment).code != 0:
+                index.unlink(missing_ok=True)  # it may be damaged; without it, every file is read
+                self.git(*words, environment=environment)
+            yield environment
+
+    def changes(self, environment: Mapping[str, str]) -> list[status.Change]:
+        """Return every path that differs from the index in *environment*, or is untracked and not ignored."""
+        answer = self.ask(*status.WORDS, environment=environment)
+        if answer.code != 0:
+            raise GitFailed("status", answer.said)
+        # The index has been read from a commit, so what is staged against another HEAD says nothing.
+        return [change for change in status.changes(answer.output) if change.is_on_disk]
+
+    def mend(self) -> None:
+        """Put back what ties the directory to git, and clear what a killed or hostile agent left there."""
+        link = self.path / ".git"
+        if link.is_dir() and not link.is_symlink():
+            remove(link)
+        write(link, f"gitdir: {self.admin}\n")
+        self.claim()
+        for lock in self.admin.glob("*.lock"):
+            remove(lock)
+
+    def claim(self) -> None:
+        """Tell git where the directory is."""
+        write(self.admin / "gitdir", f"{self.path / '.git'}\n")
+
+    def strip(self, at: str) -> None:
+        """Leave nothing of git's own state here but a HEAD detached at *at*."""
+        for entry in self.admin.iterdir():
+            if entry.name not in _ADMINISTRATION or not entry.is_file():
+                remove(entry)
+        self.mend()
+        write(self.admin / "HEAD", f"{at}\n")
+        # Git goes on with a reflog that is there, even where the user has switched reflogs off.
+        write(self.admin / "logs" / "HEAD", "")
+
+    def fill(self, at: str) -> None:
+        """Make the directory exactly the tree of *at*, rewriting whatever was touched, removing the rest."""
+        index = self.admin / "index"
+        if self.kept_index.exists():
+            copy(self.kept_index, index)
+        try:
+            self._filled(at)
+        except GitFailed:
+            make_writable(self.path)
+            index.unlink(missing_ok=True)
+            self._filled(at)
+        copy(index, self.kept_index)
+
+    def _filled(self, at: str) -> None:
+        self.git("read-tree", "--reset", "-u", at)
+        self.git("clean", "-ffdxq")
+
+    def reset(self, at: str) -> None:
+        """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
+        self.strip(at)
+        self.fill(at)
+
+    def scour(self) -> None:
+        """Undo what git does not look at: the rights of files and directories, pipes and sockets."""
+        usual = stat.S_IMODE(self.repository.area.stat().st_mode)
+        for path, mode in _unusual(self.path, usual):
+            path.unlink() if mode is None else path.chmod(mode)
+
+
+def places(repository: Repository) -> dict[Path, Path]:
+    """Return where git thinks that every linked worktree is, by git's directory for each."""
+    links = (repository.common / "worktrees").glob("*/gitdir")
+    return {link.parent: Path(place).parent for link in links if (place := first_line(link))}
+
+
+def first_line(path: Path) -> str:
+    """Return what a small file of git's says; nothing where it is none, or went while we looked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us
+    except OSError:
+        return ""
+    with suppress(OSError), os.fdopen(descriptor, "rb") as file:
+        return decoded(file.readline(_LONGEST_LINE)).rstrip("\n")
+    return ""
+
+
+def hashes_in(directory: Path) -> set[str]:
+    """Return every hash in the text files below *directory*."""
+    paths = (Path(parent) / name for parent, _, names in os.walk(directory) for name in names)
+    return {found for path in paths if path.name != "index" for found in hashes_of(path)}
+
+
+def hashes_of(path: Path) -> list[str]:
+    """Return the hashes in one file; none where it is no file of git's making."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_LOG:
+        return []
+    return _HASH.findall(path.read_text(errors="replace"))
+
+
+def write(path: Path, text: str) -> None:
+    """Put *text* at *path* in one step, whatever is there, without following a link."""
+    if path.is_dir() and not path.is_symlink():
+        remove(path)
+    fresh = path.with_name(f"{path.name}.liza-{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh.unlink(missing_ok=True)
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Put a copy of an index at *target* in one step, with its time, by which git knows what to trust."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.liza-{os.getpid()}")
+    shutil.copy2(source, fresh)
+    fresh.replace(target)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole directory, also a read-only one; links are never followed."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    with suppress(OSError):
+        shutil.rmtree(path)
+        return
+    try:
+        make_writable(path)
+        shutil.rmtree(path)
+    except OSError as error:
+        raise DiskTrouble(f"remove {path}", error) from error
+
+
+def _unusual(directory: Path, usual: int) -> Iterator[tuple[Path, int | None]]:
+    """Yield what is not as a fresh checkout has it, with the mode it must get; None for what must go."""
+    waiting = [str(directory)]
+    while waiting:
+        current = waiting.pop()
+        if stat.S_IMODE(os.lstat(current).st_mode) != usual:
+            yield Path(current), usual
+        with os.scandir(current) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not entry.is_symlink():
+                    yield from _unusual_file(entry, usual)
+
+
+def _unusual_file(entry: os.DirEntry[str], usual: int) -> Iterator[tuple[Path, int | None]]:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    wanted = usual if mode & stat.S_IXUSR else usual & ~_EXECUTABLE
+    if not stat.S_ISREG(mode):
+        yield Path(entry.path), None
+    elif stat.S_IMODE(mode) != wanted:
+        yield Path(entry.path), wanted
+
+
+def make_writable(directory: Path) -> None:
+    """Let us list, enter and change every directory below *directory*; links are never followed."""
+    directory.chmod(directory.stat().st_mode | stat.S_IRWXU)
+    for parent, names, _ in os.walk(directory):
+        for name in names:
+            path = Path(parent) / name
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | stat.S_IRWXU)

@@ -1,0 +1,153 @@
+"""The facts that a recovery is planned from, and the doing of the plan; `recovery` decides in between."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from liza import life, recovery
+from liza.agents.sweep import Process, ended, left_behind, seen, table
+from liza.board.file import FileBoard
+from liza.errors import LizaError
+from liza.record import utc_now
+from liza.recovery import Facts, FinishMerge, KillLeftover, Leftover, MarkStopped, PruneWorktree, ReclaimTask
+from liza.repo.pool import Worktrees
+from liza.repo.repository import BRANCHES, Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import datetime
+
+    from liza.recovery import Action
+
+RUNS: Final = "runs"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a run takes place."""
+
+    board: FileBoard
+    repository: Repository
+
+    @property
+    def home(self) -> Path:
+        return self.board.home
+
+    def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> Facts:
+        """Return what is so now; *living* are the workers that have a supervisor."""
+        state = self.board.read()
+        ref = BRANCHES + state.config.integration_branch
+        begun = {
+            task.merging.commit for task in state.tasks.values() if task.merging and not task.merge_commit
+        }
+        return Facts(
+            state=state,
+            now=now,
+            living=living,
+            leftovers=tuple(_leftovers(self.home, living)),
+            contained=frozenset(commit for commit in begun if self.repository.contains(ref, commit)),
+            worktrees=frozenset(Worktrees(self.repository).tasks()),
+        )
+
+    def perform(self, actions: Iterable[Action], facts: Facts) -> list[str]:
+        """Do *actions*, each of which may have been done before; return what could not be ended."""
+        todo = list(actions)
+        survivors = _killed([action.process for action in todo if isinstance(action, KillLeftover)])
+        for merge in (action for action in todo if isinstance(action, FinishMerge)):
+            self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
+        if any(isinstance(action, ReclaimTask) for action in todo):
+            self.board.update(recovery.reclaimed(facts.living, at=facts.now))
+        if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
+            self.board.update(recovery.stopped(gone, at=facts.now))
+        for prune in (action for action in todo if isinstance(action, PruneWorktree)):
+            self.prune(prune.task, facts)
+        return survivors
+
+    def prune(self, task: str, facts: Facts) -> None:
+        worktrees = Worktrees(self.repository)
+        worktrees.release(task, at=facts.now)
+        worktrees.retire_branch(task, into=BRANCHES + facts.state.config.integration_branch)
+
+
+def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
+    """Put right what a crash left in *home*, unless only asked what that would be; return the plan."""
+    scene = Scene(FileBoard(home), Repository.around(home.parent))
+    if dry_run and life.is_held(home / life.SUPERVISOR):
+        return ()  # whoever runs puts things right as it goes
+    if dry_run:
+        return recovery.plan(scene.facts(utc_now()))
+    with life.held(home / life.SUPERVISOR, at=utc_now()):
+        facts = scene.facts(utc_now())
+        actions = recovery.plan(facts)
+        if survivors := scene.perform(actions, facts):
+            raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
+        return actions
+
+
+def is_of(run: str, worker: str) -> bool:
+    """Tell whether the agent run named *run* was begun by *worker*, whose name it starts with."""
+    return run.startswith(worker) and not run[len(worker) : len(worker) + 1].isdigit()
+
+
+def _leftovers(home: Path, living: Collection[str]) -> list[Leftover]:
+    orphans = {process.pid: process for process in orphaned(home, living)}
+    agents = left_behind(home / RUNS, lambda run: not any(is_of(run, name) for name in living))
+    # An orphaned worker comes before its agents: it would start others.
+    return [
+        *(_leftover(process, "the worker") for process in orphans.values()),
+        *(_leftover(process, "the agent's process") for process in agents if process.pid not in orphans),
+    ]
+
+
+def _leftover(process: Process, what: str) -> Leftover:
+    return Leftover(process.pid, process.started, f"{what} {process.name}")
+
+
+def orphaned(home: Path, living: Collection[str] = ()) -> list[Process]:
+    """Return the processes that hold the lock of a worker that is not among *living*."""
+    held = {str(home / life.WORKERS / f"{name}.lock") for name in life.living(home) - set(living)}
+    if not held:
+        return []
+    return [process for process in table().values() if held & _open_files(process.pid)]
+
+
+def _open_files(pid: int) -> set[str]:
+    folder = Path("/proc") / str(pid) / "fd"
+    found: set[str] = set()
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                found.add(os.readlink(folder / name))  # noqa: PTH115 - a string is compared
+    return found
+
+
+def await_end(processes: Iterable[Process], patience: float) -> None:
+    """Return once all of *processes* ended, or after *patience* seconds."""
+    deadline = time.monotonic() + patience
+    with ExitStack() as stack:
+        waiting: list[int] = []
+        for process in processes:
+            with suppress(OSError):  # it ended already
+                waiting.append(os.pidfd_open(process.pid))
+                stack.callback(os.close, waiting[-1])
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            over = select.select(waiting, [], [], left)[0]
+            waiting = [descriptor for descriptor in waiting if descriptor not in over]
+
+
+def _killed(leftovers: list[Leftover]) -> list[str]:
+    def still() -> list[Process]:
+        known = ((leftover, seen(leftover.pid)) for leftover in leftovers)
+        return [
+            now
+            for leftover, now in known
+            if now and now.started == leftover.started and now.state not in "ZX"
+        ]
+
+    return [str(process) for process in ended(still)]

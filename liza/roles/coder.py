@@ -1,0 +1,132 @@
+"""What a coder picks, and what follows from how its agent's run ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from liza import events as e
+from liza.agents.protocol import MEANING, Ending
+from liza.changes import waits_for
+from liza.model import AgentStatus, Role, Status
+from liza.replies import Outcome
+
+if TYPE_CHECKING:
+    from liza.agents.protocol import Reply
+    from liza.model import State, Task
+    from liza.replies import Implement
+
+ENOUGH_FAILURES: Final = (
+    2  # coders that failed a task, or rounds of the only one; the next would fail as well
+)
+MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
+_LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
+
+
+def present(state: State) -> frozenset[str]:
+    """Return the coders that work or will: those of the settings and those that registered.
+
+    One that was stopped because it kept crashing is not among them. One that ended in good order comes back
+    with the next start, and its tasks wait for it.
+    """
+    configured = {f"{Role.CODER}-{number}" for number in range(1, state.config.workers.coder + 1)}
+    coders = [agent for agent in state.agents.values() if agent.role is Role.CODER]
+    gone = {agent.id for agent in coders if agent.status is AgentStatus.STOPPED and agent.crashes}
+    there = {agent.id for agent in coders if agent.status is not AgentStatus.STOPPED}
+    return frozenset((configured | there) - gone)
+
+
+def is_given_up(state: State, task: Task) -> bool:
+    """Tell whether no coder takes *task* again before somebody thought about it."""
+    if len(task.failed_by) >= ENOUGH_FAILURES:
+        return True
+    alone = not present(state) - set(task.failed_by)
+    return alone and bool(task.failed_by) and task.iteration >= ENOUGH_FAILURES
+
+
+def pick(state: State, me: str) -> Task | None:
+    """Return the task that coder *me* takes next: its own rejected ones, failed merges, then what is new."""
+    if any(task.lease and task.lease.holder == me for task in state.tasks.values()):
+        return None
+    others = present(state) - {me}
+    free = [task for task in state.tasks.values() if _may_take(state, task, me, others)]
+    return min(free, key=lambda task: _rank(task, me), default=None)
+
+
+def _may_take(state: State, task: Task, me: str, others: frozenset[str]) -> bool:
+    if task.status not in _ORDER or waits_for(state, task):
+        return False
+    if task.status is Status.INTEGRATION_FAILED and task.integration_failures >= MOST_FAILED_INTEGRATIONS:
+        return False
+    if task.status is not Status.IDLE and task.assigned_to in others:
+        return False
+    return not is_given_up(state, task) and (me not in task.failed_by or not others)
+
+
+_ORDER: Final = {Status.REJECTED: 0, Status.INTEGRATION_FAILED: 1, Status.IDLE: 2}
+
+
+def _rank(task: Task, me: str) -> tuple[object, ...]:
+    return _ORDER[task.status], task.assigned_to != me, -task.priority, task.created
+
+
+def base_for(task: Task, me: str, head: str) -> str:
+    """Return what the work of *me* on *task* is based on: what it was for the same coder, else *head*."""
+    goes_on = task.authors[-1:] == (me,) and task.status is not Status.INTEGRATION_FAILED
+    return task.base_commit if goes_on and task.base_commit else head
+
+
+def is_spent(task: Task, most: int) -> bool:
+    """Tell whether the next round of *task* would be one too many."""
+    return task.attempt == 0 and task.iteration >= most
+
+
+def spent(most: int) -> e.Block:
+    return e.Block(
+        reason=f"Max iterations ({most}) reached without approval",
+        questions=("What should be done differently, or should the task be given up?",),
+    )
+
+
+# What becomes of a coder's task when its agent ended without an answer.
+_WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
+    Ending.DONE: e.Fail,  # it said something, but no answer
+    Ending.TIMEOUT: e.Fail,
+    Ending.SILENT: e.Fail,
+    Ending.SLOW_START: e.Fail,
+    Ending.CRASHED: e.Fail,
+    Ending.EMPTY: e.Fail,
+    Ending.RATE_LIMITED: e.Release,
+    Ending.QUOTA: e.Release,
+    Ending.AUTH: e.Release,
+    Ending.CONTEXT_FULL: e.Release,
+    Ending.STOPPED: e.Release,
+}
+
+
+def without_answer(reply: Reply, why: str) -> e.Event:
+    """Return what happens to a task whose coder's agent gave no answer, because of *why*."""
+    reason = why or reply.why or MEANING[reply.ending]
+    if reply.ending is Ending.NOT_STARTED:
+        return e.Block(
+            reason=reason, questions=("Is the agent set up as it should be (`agents` in the settings)?",)
+        )
+    return _WITHOUT_ANSWER[reply.ending](reason=reason)
+
+
+def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:
+    """Return what follows from an answer, the commit that the branch is at, and why it cannot be taken."""
+    if answer.status is Outcome.BLOCKED:
+        return e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
+    if answer.status is Outcome.NOTHING_TO_DO:
+        return e.FindNothing(summary=answer.summary)
+    if head is None or reasons:
+        return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
+    return e.Submit(commit=head)
+
+
+def message_of(task: Task, answer: Implement) -> str:
+    """Return the message for what the agent left without a commit."""
+    first, _, rest = answer.summary.strip().partition("\n")
+    subject = first if len(first) <= _LONGEST_SUBJECT else f"{first[: _LONGEST_SUBJECT - 1].rstrip()}…"
+    body = answer.summary.strip() if subject != first else rest.strip()
+    return "\n\n".join(part for part in (subject or task.description, body) if part)

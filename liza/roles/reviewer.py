@@ -1,0 +1,120 @@
+"""What a reviewer picks, what its verdict means, and when a failed merge needs a person."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza import events as e
+from liza.lifecycle import name_of
+from liza.model import IntegrationFailure, Status
+from liza.replies import Verdict
+from liza.roles.coder import MOST_FAILED_INTEGRATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from liza.model import Note, State, Task
+    from liza.replies import Review
+
+_SUBMITTED: Final = frozenset({name_of(e.Submit), name_of(e.FindNothing)})
+_APPROVED: Final = frozenset({name_of(e.Approve), name_of(e.RetryMerge)})
+_RESOLVED: Final = re.compile(r"\s*conflict resolved for\s+([\w.-]*\w)", re.IGNORECASE)
+
+
+def pick(state: State, me: str, now: datetime) -> Task | None:
+    """Return what *me* takes next: an approved task that is not merged yet, else the oldest submission."""
+    return to_merge(state, me, now) or to_review(state, me, now)
+
+
+def to_review(state: State, me: str, now: datetime) -> Task | None:
+    return _oldest(state, me, now, _SUBMITTED, lambda task: task.status is Status.READY_FOR_REVIEW)
+
+
+def to_merge(state: State, me: str, now: datetime) -> Task | None:
+    return _oldest(
+        state, me, now, _APPROVED, lambda task: task.status is Status.APPROVED and not task.is_tainted
+    )
+
+
+def _oldest(
+    state: State, me: str, now: datetime, events: frozenset[str], is_wanted: Callable[[Task], bool]
+) -> Task | None:
+    if any(task.lease and task.lease.holder == me for task in state.tasks.values()):
+        return None
+    found = [task for task in state.tasks.values() if is_wanted(task) and _is_free(task, me, now)]
+    return min(found, key=lambda task: _since(task, events), default=None)
+
+
+def _is_free(task: Task, me: str, now: datetime) -> bool:
+    return me not in task.authors and not (task.lease and task.lease.is_live(now))
+
+
+def _since(task: Task, events: frozenset[str]) -> datetime:
+    """Return when one of *events* last happened; long ago where history no longer shows it."""
+    return next((entry.at for entry in reversed(task.history) if entry.event in events), task.created)
+
+
+def concluded(task: Task, review: Review) -> e.Event:
+    """Return what follows from a verdict on *task*."""
+    if review.verdict is Verdict.BLOCK:
+        asked = tuple(item.message for item in review.feedback if item.message.endswith("?"))[:3]
+        return e.Block(
+            reason=review.reason, questions=asked or (f"How should this be settled: {review.reason}",)
+        )
+    if review.verdict is Verdict.REJECT:
+        return e.Reject(reason=review.reason, feedback=review.feedback)
+    if task.nothing_to_do:
+        return e.Confirm(reason=review.reason)
+    return e.Approve(commit=str(task.review_commit))
+
+
+def no_verdict(why: str) -> e.Block:
+    """A missing verdict never becomes a pass: people are asked."""
+    return e.Block(
+        reason=f"the review gave no verdict twice: {why}",
+        questions=("Should it be reviewed again, or is something wrong with the reviewer's agent?",),
+    )
+
+
+def conflicted(task: Task, reason: str, paths: tuple[str, ...]) -> tuple[e.Event, ...]:
+    """Return what follows from a conflict that nobody could resolve without thought.
+
+    Its coder gets it back, unless it came to nothing before on the same paths: then people are asked.
+    """
+    failed = e.FailIntegration(failure=IntegrationFailure(reason=reason, paths=paths))
+    again = set(paths) & set(task.conflicted)
+    if not again or task.integration_failures < MOST_FAILED_INTEGRATIONS - 1:
+        return (failed,)
+    note = f"Conflict resolved for {task.id}"
+    question = f"Can you merge task/{task.id} into the integration branch, and note `{note}`?"
+    reason = f"it conflicts again in {', '.join(sorted(again))}: {reason}"
+    return failed, e.Block(reason=reason, questions=(question,))
+
+
+class Resolved(NamedTuple):
+    """A person says that a conflict is out of the way."""
+
+    note: Note
+    task: Task
+
+
+def resolved(state: State) -> Resolved | None:
+    """Return the oldest note that a person resolved the conflict of a task that still waits for it."""
+    for note in state.human_notes.values():
+        task = state.tasks.get(named_in(note) or "")
+        if note.processed is None and task is not None and is_retriable(task):
+            return Resolved(note, task)
+    return None
+
+
+def named_in(note: Note) -> str | None:
+    """Return the task whose conflict *note* says is resolved."""
+    match = _RESOLVED.match(note.message)
+    return match[1] if match else None
+
+
+def is_retriable(task: Task) -> bool:
+    waits = task.status in {Status.INTEGRATION_FAILED, Status.BLOCKED}
+    return waits and bool(task.approved_by and task.review_commit and task.integration_failure)

@@ -1,0 +1,362 @@
+"""The one process that stays: it keeps workers alive, gives back what the dead held, and obeys switches.
+
+It does I/O and decides nothing: who starts when is `staff`, what to put right is `recovery`, who can make
+progress is `outlook`. It remembers nothing that matters, so it may die at any line and be started again.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import liza
+from liza import life, outlook, recovery, staff
+from liza.agents.kernel import adopt_orphans
+from liza.agents.sweep import swept
+from liza.bell import Bell
+from liza.board.file import FileBoard
+from liza.board.rejected import alert
+from liza.changes import SUPERVISOR, Change
+from liza.crew import Crew
+from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
+from liza.model import GoalStatus
+from liza.project import switches_of
+from liza.record import utc_now
+from liza.repo.pool import Worktrees
+from liza.repo.repository import Repository
+from liza.report.progress import outcome
+from liza.report.summary import checkpoint
+from liza.rescue import RUNS, Scene, await_end, is_of, orphaned
+from liza.roles import planner
+from liza.switches import Switch, thrown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from liza.model import State
+    from liza.report.screen import View
+    from liza.staff import Post
+
+LOOK: Final = 0.5  # seconds between two looks at switches and leases while nothing happens
+LULL: Final = 0.1  # seconds in which many changes of the board wake us once
+GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
+CHECKPOINTS: Final = "checkpoints"
+
+
+class Ending(Enum):
+    """Why a run ends."""
+
+    COMPLETE = auto()
+    ONLY_PEOPLE = auto()
+    ABORT = auto()
+    ASKED = auto()
+
+
+EXIT_CODES: Final = {Ending.COMPLETE: 0, Ending.ONLY_PEOPLE: 3, Ending.ABORT: 4, Ending.ASKED: 4}
+# The part of the grace that workers get before a signal tells them: some see by themselves that it is over.
+PATIENCE: Final = {Ending.COMPLETE: 0.2, Ending.ONLY_PEOPLE: 0.0, Ending.ABORT: 1.0, Ending.ASKED: 0.0}
+
+
+def supervise(
+    home: Path,
+    view: View,
+    *,
+    until_idle: bool = False,
+    worker: Sequence[str] = (),
+    grace: float = GRACE,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Run until the goal is complete or somebody stops it; return the exit code.
+
+    *ready* is called once this is the one supervisor and the project can be worked on.
+    """
+    # Heard from before the lock is: who sees that it is held may send one.
+    with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
+        board = FileBoard(home)
+        state = board.absorb()
+        repository = Repository.around(home.parent)
+        repository.ensure_branch(state.config.integration_branch)
+        ready()
+        crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
+        scene = Scene(board, repository)
+        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+
+
+def worker_command(home: Path) -> list[str]:
+    """Return the words that start a worker, but for its role and name; run beside this very package."""
+    return [sys.executable, "-m", "liza", "-C", str(home.parent), "worker"]
+
+
+class Supervisor:
+    def __init__(
+        self, scene: Scene, crew: Crew, view: View, bell: Bell, *, until_idle: bool, grace: float
+    ) -> None:
+        self._scene = scene
+        self._board = scene.board
+        self._crew = crew
+        self._view = view
+        self._until_idle = until_idle
+        self._grace = grace
+        self._clock = utc_now
+        self._posts: dict[str, Post] = {}
+        self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
+        self._trouble = ""
+        self._told: frozenset[str] = frozenset()
+        self._collected = time.monotonic()
+        self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
+        self._bell = bell
+
+    def run(self) -> int:
+        adopt_orphans()
+        self._recover()
+        threading.Thread(target=self._listen, name="board", daemon=True).start()
+        try:
+            ending = self._watched()
+        except BaseException:
+            self._dismiss(0.0)
+            raise
+        self._dismiss(PATIENCE[ending] * self._grace)
+        self._leave(ending)
+        return EXIT_CODES[ending]
+
+    def _watched(self) -> Ending:
+        while (ending := self._tried()) is None:
+            self._bell.rest(self._pause())
+        return ending
+
+    def _tried(self) -> Ending | None:
+        """Take a turn; a full disk, or a repository that somebody is at, may be better at the next."""
+        try:
+            ending = self._turn()
+        except (DiskTrouble, GitFailed, UnfitRepository) as error:
+            if str(error) != self._trouble:
+                self._alert(f"trouble, tried again until it is over: {error}")
+            self._trouble = str(error)
+            return None
+        self._trouble = ""
+        return ending
+
+    def _turn(self) -> Ending | None:
+        self._gone += self._crew.reap()
+        switches = switches_of(self._scene.home)
+        switch = thrown(switches)
+        if switch is Switch.ABORT or self._bell.asked:
+            return Ending.ABORT if switch is Switch.ABORT else Ending.ASKED
+        while self._gone:
+            self._bury(*self._gone[0])
+            self._gone.pop(0)
+        state = self._reclaim(self._board.read())
+        self._summarise(state, switches)
+        self._view.show(state, switches)
+        if ending := self._outlook(state):
+            return ending
+        if switch is Switch.NORMAL:
+            self._collect()
+            self._man(state)
+        return None
+
+    def _outlook(self, state: State) -> Ending | None:
+        """Tell people what waits for them, and return whether that, or nothing more to do, ends the run."""
+        now = self._clock()
+        if planner.is_complete(state):
+            done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
+            state = self._board.update(done)
+        if state.goal.status is not GoalStatus.IN_PROGRESS:
+            return Ending.COMPLETE
+        waits = [str(wait) for wait in outlook.only_people(state, now)]
+        for wait in waits:
+            if wait not in self._told:
+                self._alert(f"only people can make progress: {wait}")
+        # What was answered is forgotten, so that the same question is told again when it comes again.
+        self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
+        return Ending.ONLY_PEOPLE if waits and self._until_idle else None
+
+    def _bury(self, name: str, code: int) -> None:
+        """Clear up after a worker whose process ended, before anybody else may take what it held."""
+        self._sweep(lambda run: is_of(run, name))
+        if code == InvalidBoard.exit_code:
+            # Who has the board in memory does not see what was done to older lines; this raises if it is so.
+            _check(self._scene.home)
+        code = 0 if name in self._spared else code
+        post = staff.vacated(self._posts[name], code, time.monotonic())
+        now = self._clock()
+        reclaim = recovery.reclaimed(self._crew.names, at=now)
+        if staff.is_crash(code):
+            why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
+            crash = staff.crashed(post, why, at=now)
+            self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
+            self._tell_crash(post, code)
+        else:
+            self._board.update(reclaim)
+        # Last, because all of this is done again where the disk was full.
+        self._posts[name] = post
+        self._spared -= {name}
+
+    def _tell_crash(self, post: Post, code: int) -> None:
+        words = self._crew.last_words(post.name)
+        told = f"{post.name} {staff.told(code)}{f': {words}' if words else ''}"
+        if post.is_stopped:
+            log = f"{life.WORKERS}/{post.name}.log"
+            self._alert(f"{told}; it is not started again in this run, see {log}")
+        else:
+            self._view.say(f"{told}; it is started again")
+
+    def _sweep(self, whose: Callable[[str], bool]) -> None:
+        found = swept(self._scene.home / RUNS, whose)
+        if found.survivors:
+            self._alert(f"these processes could not be ended: {', '.join(found.survivors)}")
+
+    def _reclaim(self, state: State) -> State:
+        """Take back what is held by nobody who lives; a worker started by hand shows its life by its lock."""
+        now = self._clock()
+        holders = {task.lease.holder for task in state.tasks.values() if task.lease}
+        living = self._crew.names
+        if holders - living:
+            living |= life.living(self._scene.home)
+        if any(recovery.why_dead(task, living, now) for task in state.tasks.values()):
+            return self._board.update(recovery.reclaimed(living, at=now))
+        return state
+
+    def _summarise(self, state: State, switches: dict[str, str]) -> None:
+        """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
+        path = self._scene.home / Switch.CHECKPOINT.name
+        if path.name not in switches:
+            return
+        try:
+            thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return  # taken back at this moment
+        summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
+        if not summary.exists():
+            _write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            self._view.say(f"the summary of this checkpoint is in {summary}")
+
+    def _man(self, state: State) -> None:
+        """Have a process at every post that is due, and none at those that are no longer wanted."""
+        now = time.monotonic()
+        self._enlist(state)
+        self._spare(state)
+        for post in [post for post in self._posts.values() if staff.is_due(post, now)]:
+            self._crew.start(post)
+            self._posts[post.name] = staff.filled(post, now)
+
+    def _enlist(self, state: State) -> None:
+        known = self._posts
+        self._posts = staff.staffed(known, state.config.workers)
+        if new := [post for name, post in self._posts.items() if name not in known]:
+            self._board.update(staff.enlisted(new, at=self._clock()))
+        if gone := known.keys() - self._posts.keys():
+            self._board.update(recovery.stopped(gone, at=self._clock()))
+
+    def _spare(self, state: State) -> None:
+        """Ask workers that are too many to end, each once it holds nothing; asked twice, it ends unsaved."""
+        busy = {task.lease.holder for task in state.tasks.values() if task.lease}
+        spare = self._crew.names - staff.names(state.config.workers).keys() - busy - self._spared
+        self._crew.send(signal.SIGTERM, spare)
+        self._spared |= spare
+
+    def _collect(self) -> None:
+        """Clear up what finished tasks left; whoever finished them had a while to do it."""
+        if time.monotonic() - self._collected < recovery.SOON.total_seconds():
+            return
+        facts = self._scene.facts(self._clock(), living=self._crew.names)
+        self._scene.perform(recovery.pruned(facts), facts)
+        self._collected = time.monotonic()
+
+    def _recover(self) -> None:
+        """Put right what the last run left. Its workers see that it is gone, save their work and end."""
+        await_end(orphaned(self._scene.home), self._grace)
+        facts = self._scene.facts(self._clock())
+        for action in (actions := recovery.plan(facts)):
+            self._view.say(str(action))
+        if survivors := self._scene.perform(actions, facts):
+            self._alert(f"these processes could not be ended: {', '.join(survivors)}")
+        state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
+        self._enlist(state)
+
+    def _dismiss(self, patience: float) -> None:
+        """End every worker: by itself within *patience*, then by SIGTERM, then by SIGKILL."""
+        steps = ((None, patience), (signal.SIGTERM, self._grace), (signal.SIGKILL, GRACE))
+        for number, seconds in steps:
+            if number is not None:
+                self._crew.send(number, self._crew.names)
+            deadline = time.monotonic() + seconds
+            while self._crew.names and not self._is_urgent(number) and time.monotonic() < deadline:
+                self._bell.rest(min(LOOK, deadline - time.monotonic()))
+                for _ in self._crew.reap():
+                    pass
+        self._sweep(lambda _: True)
+
+    def _is_urgent(self, number: signal.Signals | None) -> bool:
+        """Tell whether the next step should come at once: a second signal means now."""
+        return self._bell.asked > 1 and number is not signal.SIGKILL
+
+    def _leave(self, ending: Ending) -> None:
+        facts = self._scene.facts(self._clock())
+        self._scene.perform(recovery.plan(facts), facts)
+        if ending is Ending.COMPLETE:
+            Worktrees(self._scene.repository).drain()
+        life.bury(self._scene.home)
+        state = self._board.read()
+        self._view.show(state, switches_of(self._scene.home))
+        self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
+
+    def _alert(self, sentence: str) -> None:
+        with suppress(OSError):  # the disk may be what the alert is about
+            alert(self._scene.home, self._clock(), sentence)
+        self._view.say(sentence)
+
+    def _pause(self) -> float:
+        now = time.monotonic()
+        if self._trouble or thrown(switches_of(self._scene.home)) is not Switch.NORMAL:
+            return LOOK  # nobody is started now, however due
+        dues = (
+            post.due - now for post in self._posts.values() if post.began is None and post.due is not None
+        )
+        return max(0.0, min([LOOK, *dues]))
+
+    def _listen(self) -> None:
+        """Ring when the board changes; a board that cannot be read is for the main thread to meet."""
+        seen = self._board.read().revision
+        with suppress(LizaError):
+            while True:
+                seen = self._board.wait(seen, timeout=60.0).revision
+                self._bell.ring()
+                time.sleep(LULL)
+        self._bell.ring()
+
+
+_FAREWELLS: Final = {
+    Ending.COMPLETE: "Done",
+    Ending.ONLY_PEOPLE: "Only people can make progress",
+    Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
+    Ending.ASKED: "Ended as asked",
+}
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is whole or not there."""
+    draft = path.with_suffix(".draft")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+
+
+def _check(home: Path) -> None:
+    """Raise what is wrong with the board to somebody who opens it."""
+    board = FileBoard(home)
+    try:
+        board.read()
+    finally:
+        board.close()

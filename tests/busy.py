@@ -1,0 +1,79 @@
+"""The habits of `tests.workers` that need a board."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from liza.agents.sweep import MARK
+from liza.board.file import FileBoard
+from liza.changes import apply
+from liza.events import Claim, Confirm, FindNothing, TakeReview
+from liza.model import Actor, GoalStatus, Lease, Role, Status
+from liza.record import utc_now
+from tests.stories import BASE
+from tests.workers import starts
+
+if TYPE_CHECKING:
+    from liza.events import Event
+    from tests.workers import Worker
+
+LONG: Final = timedelta(hours=1)
+
+
+class Desk:
+    """A worker at its board."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.board = FileBoard(worker.home)
+        self.me = Actor(
+            role=Role(worker.role), id=worker.name, token=f"{worker.name} {os.getpid()} {len(worker.name)}"
+        )
+
+    def lease(self, length: timedelta = LONG) -> Lease:
+        return Lease(holder=self.me.id, token=str(self.me.token), expires=utc_now() + length)
+
+    def do(self, event: Event, task: str) -> None:
+        self.board.update(apply(event, to=task, by=self.me, at=utc_now()))
+
+
+def hold(worker: Worker) -> int:
+    """Claim t1 with an agent that outlives its worker, and wait."""
+    desk = Desk(worker)
+    if desk.board.read().task("t1").status is Status.IDLE:
+        desk.do(Claim(lease=desk.lease(), base_commit=BASE), "t1")
+        environment = {"PATH": os.environ["PATH"], MARK: str(worker.home / "runs" / f"{worker.name}-1")}
+        agent = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
+        worker.say(f"agent {agent.pid}")
+    return worker.wait()
+
+
+def dawdle(worker: Worker) -> int:
+    """Claim t1 and let the lease run out."""
+    desk = Desk(worker)
+    if desk.board.read().task("t1").status is Status.IDLE and len(starts(worker.home, worker.name)) == 1:
+        desk.do(Claim(lease=desk.lease(timedelta(seconds=0.5)), base_commit=BASE), "t1")
+    return worker.wait()
+
+
+def look(worker: Worker) -> int:
+    """Read the board when started, as every worker does."""
+    FileBoard(worker.home).read()
+    return worker.wait()
+
+
+def work(worker: Worker) -> int:
+    """Find that there is nothing to do in any task, or confirm it."""
+    desk = Desk(worker)
+    while (state := desk.board.read()).goal.status is GoalStatus.IN_PROGRESS and not worker.over.is_set():
+        for name, task in state.tasks.items():
+            if desk.me.role is Role.CODER and task.status is Status.IDLE:
+                desk.do(Claim(lease=desk.lease(), base_commit=BASE), name)
+                desk.do(FindNothing(summary="it is there"), name)
+            if desk.me.role is Role.REVIEWER and task.status is Status.READY_FOR_REVIEW:
+                desk.do(TakeReview(lease=desk.lease()), name)
+                desk.do(Confirm(reason="so it is"), name)
+        desk.board.wait(state.revision, 0.2)
+    return 0

@@ -1,0 +1,612 @@
+"""Coders and reviewers at work: real git, a real board, real agent processes that follow a script."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from liza.board.file import FileBoard
+from liza.changes import SUPERVISOR, Change, apply
+from liza.config import Gates
+from liza.events import Reclaim, StartMerge
+from liza.model import CheckoutDrift, MergeConflict, Status, Workaround
+from liza.record import utc_now
+from liza.repo import salvage
+from liza.turn import Next
+from tests.office import Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DONE: Final = {"status": "done", "summary": "Change it"}
+
+
+def reject(reason: str = "it is empty") -> dict[str, Any]:
+    feedback = [{"file": "t1.txt", "line": 1, "message": "say more"}]
+    return {"answer": {"verdict": "reject", "reason": reason, "feedback": feedback}}
+
+
+class TestTheWayToMerged:
+    def test_a_task_goes_from_idle_to_merged(self, tmp_path: Path) -> None:
+        """A coder implements, a reviewer approves and merges; the user's checkout is as it was."""
+        office = Office(tmp_path, gates={"test": "test -f t1.txt"})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.merged("t1.txt") == "t1"
+        assert office.events() == [
+            *("added", "claim", "pre_execution_checkpoint", "submit"),
+            *("take_review", "approve", "start_merge", "merge"),
+        ]
+        assert office.user.git("status", "--porcelain") == ""
+        assert not (office.user.directory / "t1.txt").exists()
+
+    def test_a_rejected_task_goes_back_to_its_coder_and_is_mended(self, tmp_path: Path) -> None:
+        """The same coder works on in the same worktree, and its agent is told what the review asked for."""
+        script = {
+            "implement t1 1": {"write": {"t1.txt": ""}, "commit": "begin", "answer": DONE},
+            "implement t1 2": {"run": "test -f t1.txt", "write": {"t1.txt": "more\n"}, "answer": DONE},
+            "review t1 1": reject(),
+        }
+        office = Office(tmp_path, script)
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.iteration, task.review_cycles_total) == (Status.MERGED, 2, 1)
+        assert office.merged("t1.txt") == "more"
+        prompts = sorted(path.read_text() for path in (office.home / "runs").glob("*implement/prompt.md"))
+        assert ["say more" in text for text in prompts].count(True) == 1
+
+    def test_a_task_that_never_passes_comes_to_an_end(self, tmp_path: Path) -> None:
+        """The rounds of a task are limited, and then people are asked."""
+        office = Office(tmp_path, {"review": reject()}, limits={"max_coder_iterations": 2})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        task = office.state.task("t1")
+        assert task.status is Status.BLOCKED
+        assert task.blocked_reason == "Max iterations (2) reached without approval"
+
+    def test_a_run_can_be_played_again(self, tmp_path: Path) -> None:
+        """Every run is recorded with what it changed, so that the same tasks come to the same tree."""
+        script = {
+            "implement t1 1": {
+                "run": "rm src/b.py",
+                "write": {"t1.txt": "1"},
+                "commit": "one",
+                "answer": DONE,
+            },
+            "implement t1 2": {"write": {"t1.txt": "2\n", "new": "\u00e4"}, "answer": DONE},
+            "review t1 1": reject(),
+        }
+        (tmp_path / "first").mkdir()
+        (tmp_path / "again").mkdir()
+        first = Office(tmp_path / "first", script)
+        first.task()
+        first.turns("coder-1", "reviewer-1")
+        recording = [str(first.home / "runs"), "0"]
+
+        again = Office(tmp_path / "again", agents={"default": {"backend": "replay", "command": recording}})
+        again.task()
+        again.turns("coder-1", "reviewer-1")
+
+        assert again.status() is Status.MERGED
+        assert again.user.git("rev-parse", f"{again.ref}^{{tree}}") == first.user.git(
+            "rev-parse", f"{first.ref}^{{tree}}"
+        )
+        assert "one" in again.user.git("log", "--format=%s", again.ref)
+
+    def test_dependants_wait_until_what_they_need_is_merged(self, tmp_path: Path) -> None:
+        """A task begins on a base that has all that it depends on."""
+        office = Office(tmp_path, {"implement t2": {"run": "cat t1.txt > t2.txt", "answer": DONE}})
+        office.task("t1")
+        office.task("t2", depends_on=("t1",), priority=9)
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.merged("t2.txt") == "t1"
+
+    def test_nothing_to_do_is_confirmed_by_a_reviewer(self, tmp_path: Path) -> None:
+        """A claim that nothing is needed merges nothing, and is judged like any work."""
+        answer = {"status": "nothing_to_do", "summary": "it is there"}
+        office = Office(tmp_path, {"implement": {"answer": answer}})
+        office.task()
+        before = office.head()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.NOTHING_TO_DO
+        assert office.head() == before
+
+    def test_what_an_agent_reports_is_on_the_board(self, tmp_path: Path) -> None:
+        """Anomalies and discoveries come with the outcome, in one update."""
+        answer = {
+            **DONE,
+            "anomalies": [{"type": "workaround", "what": "a sleep", "root_cause": "a race"}],
+            "discovered": [{"description": "the parser is slow", "urgency": "immediate"}],
+        }
+        office = Office(tmp_path, {"implement": {"write": {"x": "x"}, "answer": answer}})
+        office.task()
+
+        office.turn("coder-1")
+
+        state = office.state
+        assert state.anomalies["anomaly-1"].details == Workaround(what="a sleep", root_cause="a race")
+        assert state.discovered["discovery-1"].task_id == "t1"
+
+
+class TestWhatAgentsDoWrong:
+    @pytest.mark.parametrize(
+        ("act", "status", "said"),
+        [
+            ({"answer": DONE}, Status.IDLE, "nothing was committed"),
+            ({"print": "I am done!"}, Status.IDLE, "no answer to the implement step"),
+            ({"answer": {"verdict": "approve", "reason": "fine"}}, Status.IDLE, "answer to the review step"),
+            ({"exit": 3}, Status.IDLE, "exit code 3"),
+            ({}, Status.IDLE, "printed nothing"),
+            ({"run": 'rm -rf "$PWD"', "answer": DONE}, Status.IDLE, "is gone"),
+            ({"run": "rm .git; echo x > .git", "answer": DONE}, Status.IDLE, "nothing was committed"),
+            (
+                {"run": "git checkout -q --detach", "write": {"x": "x"}, "answer": DONE},
+                Status.IDLE,
+                "on no branch",
+            ),
+        ],
+    )
+    def test_work_that_is_none_fails_with_a_sentence(
+        self, tmp_path: Path, act: dict[str, Any], status: Status, said: str
+    ) -> None:
+        """Whatever an agent says, the outcome comes from what it did."""
+        office = Office(tmp_path, {"implement": act}, workers={"coder": 2})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.failed_by) == (status, ("coder-1",))
+        assert said in task.history[-1].facts["reason"]
+
+    @pytest.mark.parametrize(
+        ("limit", "said"), [("agent_minutes", "in all"), ("silence_minutes", "no output")]
+    )
+    def test_an_agent_that_hangs_is_ended_and_the_limit_named(
+        self, tmp_path: Path, limit: str, said: str
+    ) -> None:
+        """Nobody waits for ever, and the record says which limit it was."""
+        script = {"implement": {"until": str(tmp_path / "never")}}
+        office = Office(tmp_path, script, limits={limit: 0.015}, workers={"coder": 2})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert task.failed_by == ("coder-1",)
+        assert said in task.history[-1].facts["reason"]
+
+    def test_an_unreadable_answer_is_asked_for_once_more(self, tmp_path: Path) -> None:
+        """The second try sees what was wrong with the first, and counts."""
+        office = Office(
+            tmp_path,
+            {
+                "implement": [
+                    {"write": {"x": "x"}, "print": "```liza\nstatus: perhaps\n```\n"},
+                    {"answer": DONE},
+                ]
+            },
+        )
+        office.task()
+
+        office.turn("coder-1")
+
+        assert office.status() is Status.READY_FOR_REVIEW
+        again = [
+            path
+            for path in (office.home / "runs").glob("*implement/prompt.md")
+            if "perhaps" in path.read_text()
+        ]
+        assert len(again) == 1
+
+    def test_a_checkpoint_that_changes_the_worktree_is_put_back(self, tmp_path: Path) -> None:
+        """Nothing is implemented before it was said what will be; what was done is saved."""
+        early = {
+            "write": {"early.txt": "x"},
+            "run": "rm a.txt",
+            "commit": "early",
+            "answer": {"intent": "do it"},
+        }
+        office = Office(tmp_path, {"checkpoint": [early, {"answer": {"intent": "do it"}}]})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.user.git("ls-tree", "--name-only", office.ref).split() == [
+            ".gitignore",
+            "a.txt",
+            "src",
+            "t1.txt",
+        ]
+        saved = salvage.listed(office.user.repository, "t1")
+        assert len(saved) == 1
+
+    def test_a_command_that_does_not_exist_blocks_the_task(self, tmp_path: Path) -> None:
+        """A wrong setting is for a person: no coder is to blame."""
+        office = Office(tmp_path, agents={"default": {"command": ["no-such-agent"]}})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert task.status is Status.BLOCKED
+        assert "no-such-agent" in str(task.blocked_reason)
+
+    def test_an_agent_that_reaches_into_the_users_checkout_stops_everybody(self, tmp_path: Path) -> None:
+        """Drift is an anomaly with what moved, a PAUSE that says so, and a blocked task."""
+        office = Office(tmp_path)
+        mine = office.user.directory / "a.txt"
+        office.script({"implement": {"run": f"echo x >> {mine}", "write": {"t1.txt": "1"}, "answer": DONE}})
+        office.task()
+
+        office.turn("coder-1")
+
+        assert office.status() is Status.BLOCKED
+        details = office.state.anomalies["anomaly-1"].details
+        assert isinstance(details, CheckoutDrift)
+        assert "a.txt" in details.moved[0]
+        assert "a.txt" in (office.home / "PAUSE").read_text()
+
+    def test_a_task_that_nobody_can_do_is_not_tried_for_ever(self, tmp_path: Path) -> None:
+        """Two coders, or two rounds of the only one, are enough; then somebody has to think."""
+        office = Office(tmp_path, {"implement": {"exit": 1}})
+        office.task()
+
+        office.turns("coder-1")
+        office.turns("planner-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.iteration) == (Status.BLOCKED, 2)
+        assert task.asked is not None
+
+
+class TestIntegration:
+    def both_change_the_same_line(self, tmp_path: Path, mended: dict[str, Any]) -> Office:
+        script = {
+            "implement t1": {"write": {"a.txt": "one\nT1\nthree\n"}, "answer": DONE},
+            "implement t2 1": {"write": {"a.txt": "one\nT2\nthree\n"}, "answer": DONE},
+            "implement t2 2": mended,
+        }
+        office = Office(tmp_path, script)
+        office.task("t1")
+        office.task("t2")
+        office.turn("coder-1")
+        office.turn("coder-1")
+        office.turn("reviewer-1")
+        return office
+
+    def test_a_conflict_goes_back_to_the_coder_who_resolves_it(self, tmp_path: Path) -> None:
+        """The work is laid over the new base with marks, and no commit with marks is ever merged."""
+        command = "grep -q '<<<<<<<' a.txt && printf 'one\\nT1 T2\\nthree\\n' > a.txt"
+        mended = {"run": command, "answer": DONE}
+        office = self.both_change_the_same_line(tmp_path, mended)
+
+        office.turn("reviewer-1")
+        failed = office.state.task("t2")
+        assert (failed.status, failed.integration_failure and failed.integration_failure.paths) == (
+            Status.INTEGRATION_FAILED,
+            ("a.txt",),
+        )
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status("t2") is Status.MERGED
+        assert office.merged("a.txt") == "one\nT1 T2\nthree"
+        assert "<<<<<<<" not in office.user.git("log", "-p", office.ref)
+
+    def test_names_and_output_that_are_no_text_do_no_harm(self, tmp_path: Path) -> None:
+        """Whatever bytes a file, its name or a test's output has, they can be shown and kept."""
+        name = "$(printf 'n\\344me')"
+        script = {
+            "implement t1": {"run": f"printf '\\344\\377\\n' > {name}; printf '\\344' > x", "answer": DONE},
+            "implement t2 1": {"run": f"printf '\\342\\n' > {name}", "answer": DONE},
+            "implement t2 2": {"run": f"printf 'both\\n' > {name}; git checkout -q --detach", "answer": DONE},
+        }
+        noise = "printf '\\033[31mred\\000\\377\\n'; test ! -f x"
+        office = Office(tmp_path, script, gates={"test": noise})
+        office.task("t1")
+        office.task("t2")
+        for who in ("coder-1", "coder-1", "reviewer-1"):
+            office.turn(who)
+        assert office.status("t1") is Status.INTEGRATION_FAILED
+        assert "red" in str(office.state.task("t1").integration_failure)
+
+        office.board.update(self.without_gates())
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status("t1") is Status.MERGED
+        assert FileBoard(office.home).read() == office.state
+
+    def without_gates(self) -> Change:
+        return Change("human", "no gates", lambda state: state.but(config=state.config.but(gates=Gates())))
+
+    def test_marks_of_a_conflict_are_never_handed_in(self, tmp_path: Path) -> None:
+        """A coder that only says that it resolved the conflict has failed."""
+        office = self.both_change_the_same_line(tmp_path, {"answer": DONE})
+        office.turn("reviewer-1")
+
+        office.turn("coder-1")
+
+        task = office.state.task("t2")
+        assert (task.status, task.failed_by) == (Status.IDLE, ("coder-1",))
+        assert "conflict marks are left in a.txt" in task.history[-1].facts["reason"]
+
+    def test_a_conflict_that_stays_one_asks_people_who_resolve_it(self, tmp_path: Path) -> None:
+        """An anomaly, a question, and their note lets the merge be tried again."""
+        office = Office(tmp_path)
+        office.task("t2")
+        script = {"implement t2": {"write": {"a.txt": "one\nT2\nthree\n"}, "answer": DONE}}
+        for number in range(3):
+            office.script(script)
+            office.turn("coder-1")
+            self.people_merge(office, f"one\nP{number}\nthree\n")
+            office.turn("reviewer-1")
+
+        assert office.status("t2") is Status.BLOCKED
+        assert office.state.anomalies["anomaly-1"].details == MergeConflict(paths=("a.txt",))
+
+        self.people_resolve(office)
+        office.note("Conflict resolved for t2")
+        office.turns("reviewer-1")
+        assert office.status("t2") is Status.MERGED
+        assert office.merged("a.txt") == "one\nP2 and T2\nthree"
+
+    def people_merge(self, office: Office, text: str) -> None:
+        blob = office.user.write("../yard/blob", text)
+        name = office.user.git("hash-object", "-w", str(blob))
+        self.commit(office, name, office.head())
+
+    def commit(self, office: Office, blob: str, *parents: str) -> None:
+        index = {"GIT_INDEX_FILE": str(office.yard / "index")}
+        office.user.git("read-tree", parents[0], **index)
+        office.user.git("update-index", "--cacheinfo", f"100644,{blob},a.txt", **index)
+        tree = office.user.git("write-tree", **index)
+        words = [word for parent in parents for word in ("-p", parent)]
+        made = office.user.git("commit-tree", *words, "-m", "by hand", tree)
+        office.user.git("update-ref", office.ref, made)
+
+    def people_resolve(self, office: Office) -> None:
+        blob = office.user.write("../yard/blob", "one\nP2 and T2\nthree\n")
+        name = office.user.git("hash-object", "-w", str(blob))
+        self.commit(office, name, office.head(), "task/t2")
+
+    def test_a_red_gate_leaves_the_branch_where_it_was(self, tmp_path: Path) -> None:
+        """The tree that would be merged is tested first; the coder gets the output."""
+        script = {
+            "implement t1 1": {
+                "run": "for n in 1 2 3; do touch $n; git add -A; git commit -qm $n; done",
+                "answer": DONE,
+            },
+            "implement t1 2": {"write": {"green": ""}, "answer": DONE},
+        }
+        office = Office(tmp_path, script, gates={"test": "ls; echo it is red; test -f green"})
+        office.task()
+        before = office.head()
+
+        office.turn("coder-1")
+        office.turn("reviewer-1")
+
+        task = office.state.task("t1")
+        assert (task.status, office.head()) == (Status.INTEGRATION_FAILED, before)
+        assert "it is red" in str(task.integration_failure)
+        office.turns("coder-1", "reviewer-1")
+        assert office.status() is Status.MERGED
+        assert office.merged("3") == ""
+
+    def moved_but_not_recorded(self, tmp_path: Path) -> Office:
+        """Return an office whose reviewer died right after it moved the ref."""
+        office = Office(tmp_path)
+        office.task()
+        office.turn("coder-1")
+        place = office.place("reviewer-1")
+
+        class Dying:
+            def __getattr__(self, name: str) -> object:
+                return getattr(office.board, name)
+
+            def update(self, change: Any) -> object:  # noqa: ANN401 - as a board's
+                if change.what.startswith("merge "):
+                    raise RuntimeError("power cut")
+                return office.board.update(change)
+
+        place.board = Dying()  # type: ignore[assignment]
+        with pytest.raises(RuntimeError):
+            office.turn("reviewer-1")
+        office.board.update(apply(Reclaim(reason="it died"), to="t1", by=SUPERVISOR, at=utc_now()))
+        return office
+
+    def test_a_reviewer_that_died_after_the_ref_moved_is_made_up_for(self, tmp_path: Path) -> None:
+        """What is on the branch becomes MERGED, and is not merged again."""
+        office = self.moved_but_not_recorded(tmp_path)
+        moved = office.head()
+
+        office.turns("reviewer-2")
+
+        assert (office.status(), office.head()) == (Status.MERGED, moved)
+
+    def test_a_late_reviewers_merge_is_not_made_twice(self, tmp_path: Path) -> None:
+        """The branch is the truth, even where the board says that somebody else began another merge."""
+        office = self.moved_but_not_recorded(tmp_path)
+        moved = office.head()
+        other = office.user.git("commit-tree", "-p", office.user.base, "-m", "x", f"{moved}^{{tree}}")
+        began = StartMerge(onto=office.user.base, commit=other)
+        office.board.update(apply(began, to="t1", by=SUPERVISOR, at=utc_now()))
+
+        office.turns("reviewer-2")
+
+        assert (office.status(), office.head()) == (Status.MERGED, moved)
+        assert office.state.task("t1").merge_commit == moved
+
+
+class TestReviewing:
+    def test_two_reviewers_never_take_one_review(self, tmp_path: Path) -> None:
+        """Whoever takes it has a lease that the other sees."""
+        office = Office(tmp_path, {"review": {"note": str(tmp_path / "note"), "until": str(tmp_path / "go")}})
+        office.task()
+        office.turn("coder-1")
+
+        with office.process("reviewer-1"):
+            state = office.until(lambda state: state.task("t1").lease is not None)
+            assert office.turn("reviewer-2") is Next.WAIT
+            assert state.task("t1").lease is not None
+
+    def test_no_verdict_twice_is_no_pass(self, tmp_path: Path) -> None:
+        """A missing verdict asks people."""
+        office = Office(tmp_path, {"review": {"print": "Looks good to me, I approve!"}})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        task = office.state.task("t1")
+        assert task.status is Status.BLOCKED
+        assert "no verdict twice" in str(task.blocked_reason)
+
+    def test_a_reviewer_that_destroys_its_checkout_gives_no_verdict(self, tmp_path: Path) -> None:
+        """Whatever it says, there is nothing left that it could have judged."""
+        act = {"run": 'rm -rf "$PWD"', "answer": {"verdict": "approve", "reason": "gone is good"}}
+        office = Office(tmp_path, {"review": act})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.BLOCKED
+
+    def test_what_tests_leave_behind_is_no_edit(self, tmp_path: Path) -> None:
+        """A reviewer runs the tests, and those make files."""
+        act = {"write": {"cache/x": "x"}, "answer": {"verdict": "approve", "reason": "green"}}
+        office = Office(tmp_path, {"review": act})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.user.git("ls-tree", "--name-only", office.ref, "cache") == ""
+
+    def test_a_reviewer_that_edits_gives_no_verdict(self, tmp_path: Path) -> None:
+        """A verdict on a tree that the reviewer changed is void."""
+        act = {"write": {"t1.txt": "better"}, "answer": {"verdict": "approve", "reason": "I mended it"}}
+        office = Office(tmp_path, {"review": act})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.BLOCKED
+
+
+class TestWhatIsNobodysFault:
+    def replayed(self, tmp_path: Path, *runs: dict[str, Any]) -> Office:
+        """Return an office whose agents are played from a recording."""
+        recording = tmp_path / "recording.yaml"
+        office = Office(tmp_path, agents={"default": {"backend": "replay", "command": [str(recording), "0"]}})
+        first = {"role": "coder", "step": "checkpoint", "reply": '```liza\n{"intent": "do it"}\n```'}
+        recording.write_text(json.dumps({"runs": [{"task": "t1", **run} for run in (first, *runs)]}))
+        office.task()
+        return office
+
+    def test_a_full_context_hands_over_and_starts_afresh(self, tmp_path: Path) -> None:
+        """What was done is committed, the last words reach the next run, and nobody failed."""
+        run = {"role": "coder", "step": "implement", "files": {"t1.txt": "half\n"}}
+        done = {**run, "files": {"t1.txt": "whole\n"}, "reply": f"```liza\n{json.dumps(DONE)}\n```"}
+        full = {**run, "reply": "I was about to write the rest", "ending": "context_full"}
+        office = self.replayed(tmp_path, full, done)
+
+        assert office.turn("coder-1") is Next.RESTART
+        task = office.state.task("t1")
+        assert (task.status, task.failed_by) == (Status.IDLE, ())
+        assert office.state.handoff["t1"].summary == "I was about to write the rest"
+        assert office.user.git("show", "task/t1:t1.txt") == "half"
+
+        office.turn("coder-1")
+        task = office.state.task("t1")
+        assert (task.status, task.iteration, task.attempt) == (Status.READY_FOR_REVIEW, 1, 2)
+        assert "t1" not in office.state.handoff
+        prompts = [path.read_text() for path in (office.home / "runs").glob("*implement/prompt.md")]
+        assert ["about to write the rest" in text for text in prompts].count(True) == 1
+
+    def test_a_rate_limit_parks_the_worker_without_blame(self, tmp_path: Path) -> None:
+        """The task is free for others at once, and the worker waits for the reset."""
+        limited = {"role": "coder", "step": "implement", "reply": "", "ending": "rate_limited", "why": "429"}
+        office = self.replayed(tmp_path, limited)
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.failed_by, task.history[-1].event) == (Status.IDLE, (), "release")
+        assert office.place("coder-1").is_parked()
+
+
+class TestTheRepository:
+    def test_a_vanished_integration_branch_pauses_everybody(self, tmp_path: Path) -> None:
+        """Nothing is guessed: people put it back, and the work goes on."""
+        office = Office(tmp_path)
+        office.task()
+        office.turn("coder-1")
+        head = office.head()
+        office.user.git("update-ref", "-d", office.ref)
+
+        office.turn("reviewer-1")
+
+        assert office.status() is Status.APPROVED
+        assert "is gone" in (office.home / "PAUSE").read_text()
+        (office.home / "PAUSE").unlink()
+        office.user.git("update-ref", office.ref, head)
+        office.turns("reviewer-1")
+        assert office.status() is Status.MERGED
+
+    def test_a_branch_that_the_user_checked_out_is_not_moved_under_their_feet(self, tmp_path: Path) -> None:
+        """The sentence says what to do; nothing of theirs changes."""
+        office = Office(tmp_path)
+        office.task()
+        office.turn("coder-1")
+        office.user.git("checkout", "--quiet", office.ref.removeprefix("refs/heads/"))
+
+        office.turn("reviewer-1")
+
+        assert office.user.git("status", "--porcelain") == ""
+        assert office.status() is Status.APPROVED
+        assert "checked out" in (office.home / "PAUSE").read_text()
+
+    def test_a_deleted_worktree_is_made_again(self, tmp_path: Path) -> None:
+        """What was committed is on the branch, and the coder goes on from there."""
+        first = {"write": {"t1.txt": "1"}, "commit": "first", "answer": DONE}
+        script = {"review t1 1": reject(), "implement t1 1": first}
+        office = Office(tmp_path, script)
+        office.task()
+        office.turn("coder-1")
+        office.turn("reviewer-1")
+        shutil.rmtree(office.user.worktrees.path_of("t1"))
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert "first" in office.user.git("log", "--format=%s", office.ref)
+
+
+def test_one_of_four_coders_wins(tmp_path: Path) -> None:
+    """A claim is decided under the lock; the others see at once that there is nothing for them."""
+    office = Office(tmp_path, workers={"coder": 4})
+    names = [f"coder-{number}" for number in range(1, 5)]
+    for name in names:
+        office.place(name)
+    for number in range(3):
+        office.task(f"t{number}")
+        with ThreadPoolExecutor(4) as coders:
+            list(coders.map(office.turn, names))
+        assert office.events(f"t{number}").count("claim") == 1
+        assert office.status(f"t{number}") is Status.READY_FOR_REVIEW

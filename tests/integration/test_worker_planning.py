@@ -1,0 +1,175 @@
+"""Planners at work: when they think, what comes of it, and that they never think twice about the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from liza.changes import SUPERVISOR, apply
+from liza.events import Block
+from liza.model import GoalStatus, Status
+from liza.record import utc_now
+from liza.turn import Next
+from tests.office import Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def planned(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a task may have
+    return {"id": name, "description": f"do {name}", "done_when": [f"{name}.txt is there"], **fields}
+
+
+def plan(*tasks: dict[str, Any]) -> dict[str, Any]:
+    return {"answer": {"tasks": list(tasks)}}
+
+
+def runs(office: Office, step: str) -> int:
+    return len(list((office.home / "runs").glob(f"*.{step}")))
+
+
+def blocked(office: Office, name: str = "t1") -> None:
+    event = Block(reason="the colour is not known", questions=("Which colour?",))
+    office.board.update(apply(event, to=name, by=SUPERVISOR, at=utc_now()))
+
+
+class TestPlanning:
+    def test_a_goal_becomes_tasks_and_then_complete(self, tmp_path: Path) -> None:
+        """From nothing but a goal to a merged branch."""
+        office = Office(tmp_path, {"plan": plan(planned("t1"), planned("t2", depends_on=["t1"]))})
+
+        office.turns("planner-1", "coder-1", "reviewer-1")
+
+        assert [office.status(name) for name in ("t1", "t2")] == [Status.MERGED, Status.MERGED]
+        assert office.state.goal.status is GoalStatus.COMPLETE
+        assert runs(office, "plan") == 1
+
+    @pytest.mark.parametrize(
+        ("bad", "why"),
+        [
+            (plan(planned("t1", depends_on=["t2"]), planned("t2", depends_on=["t1"])), "waits for"),
+            (plan(planned("t1"), planned("t1")), "twice"),
+            (plan(planned("../t1")), "not an id"),
+            (plan({"id": "t1", "description": "do it", "done_when": []}), "done_when"),
+            (plan(planned("t1", depends_on=["t9"])), "neither in the plan nor on the board"),
+            (plan(planned("t1", description="Add tests for the parser")), "only adds tests"),
+            (plan(), "exactly one"),
+        ],
+    )
+    def test_a_bad_plan_goes_back_once_with_the_reasons(
+        self, tmp_path: Path, bad: dict[str, Any], why: str
+    ) -> None:
+        """The second plan counts; the agent has seen what was wrong with the first."""
+        office = Office(tmp_path, {"plan": [bad, plan(planned("good"))]})
+
+        office.turns("planner-1")
+
+        assert list(office.state.tasks) == ["good"]
+        assert any(why in path.read_text() for path in (office.home / "runs").glob("*.plan/prompt.md"))
+
+    def test_two_bad_plans_ask_people_and_wait_for_a_note(self, tmp_path: Path) -> None:
+        """Nothing loops: the question is on the board, and only a note starts the planner again."""
+        office = Office(tmp_path, {"plan": [plan(), plan(), plan(planned("t1"))]})
+
+        office.turns("planner-1")
+        assert runs(office, "plan") == 2
+        assert "no usable answer" in office.state.goal.questions[0]
+        assert office.state.anomalies["anomaly-1"].type == "retry_loop"
+
+        office.note("just do t1")
+        office.turns("planner-1")
+        assert list(office.state.tasks) == ["t1"]
+        assert office.state.goal.questions == ()
+        assert office.state.human_notes["note-1"].processed_by == "planner-1"
+
+    def test_questions_instead_of_a_plan_are_told_and_answered(self, tmp_path: Path) -> None:
+        """A goal that is not clear waits for a person, without another run."""
+        office = Office(
+            tmp_path, {"plan": [{"answer": {"questions": ["In which language?"]}}, plan(planned("t1"))]}
+        )
+
+        office.turns("planner-1")
+        office.turns("planner-1")
+        assert (runs(office, "plan"), office.state.goal.questions) == (1, ("In which language?",))
+        office.note("in French")
+        office.turns("planner-1")
+
+        assert list(office.state.tasks) == ["t1"]
+
+
+class TestReplanning:
+    @pytest.mark.parametrize(
+        ("answer", "status", "tasks"),
+        [
+            ({"unblock": {"guidance": "blue"}}, Status.IDLE, ["t1"]),
+            ({"abandon": {"reason": "not needed"}}, Status.ABANDONED, ["t1"]),
+            ({"rescope_reason": "too big", "tasks": [planned("t2")]}, Status.SUPERSEDED, ["t1", "t2"]),
+            ({"questions": ["Which blue?"]}, Status.BLOCKED, ["t1"]),
+        ],
+    )
+    def test_a_blocked_task_is_decided_once(
+        self, tmp_path: Path, answer: dict[str, Any], status: Status, tasks: list[str]
+    ) -> None:
+        """Whatever the planner decides, it does not think about it again on an unchanged board."""
+        office = Office(tmp_path, {"replan": {"answer": answer}})
+        office.task()
+        blocked(office)
+
+        office.turns("planner-1")
+
+        assert (office.status(), list(office.state.tasks)) == (status, tasks)
+        assert runs(office, "replan") == 1
+
+    def test_a_note_lets_the_planner_think_again(self, tmp_path: Path) -> None:
+        """A BLOCKED task that waits for people goes on when they say something about it."""
+        office = Office(
+            tmp_path,
+            {
+                "replan": [
+                    {"answer": {"questions": ["Which blue?"]}},
+                    {"answer": {"unblock": {"guidance": "navy"}}},
+                ]
+            },
+        )
+        office.task()
+        blocked(office)
+        office.turns("planner-1")
+        office.note("navy", about="t1")
+
+        office.turns("planner-1")
+
+        assert (office.status(), office.state.task("t1").guidance) == (Status.IDLE, "navy")
+        assert office.state.human_notes["note-1"].processed
+
+    def test_urgent_work_becomes_a_task_once(self, tmp_path: Path) -> None:
+        """What coders find as urgent is planned, and marked."""
+        found = [{"description": "the door is open", "urgency": "immediate"}]
+        done = {"status": "done", "summary": "Add t1", "discovered": found}
+        office = Office(
+            tmp_path,
+            {"implement t1": {"write": {"t1.txt": "1"}, "answer": done}, "plan": plan(planned("door"))},
+        )
+        office.task()
+        office.turn("coder-1")
+
+        office.turns("planner-1")
+
+        assert office.state.discovered["discovery-1"].became_task == "door"
+        assert runs(office, "plan") == 1
+
+
+def test_two_planners_never_plan_the_same(tmp_path: Path) -> None:
+    """A plan has no task to hold a lease on, so planners take turns."""
+    office = Office(tmp_path)
+    started, go = str(office.yard / "note"), office.yard / "go"
+    office.script({"plan": {"note": started, "until": str(go), **plan(planned("t1"))}})
+
+    with office.process("planner-1"):
+        office.noted()
+        assert office.turn("planner-2") is Next.WAIT
+        go.touch()
+        office.until(lambda state: "t1" in state.tasks)
+
+    assert office.turn("planner-2") is Next.WAIT
+    assert runs(office, "plan") == 1

@@ -1,0 +1,171 @@
+"""Briefs, replies, stopping and the signs of life: the small parts that every backend shares."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from liza.agents.evidence import Stopwatch, written
+from liza.agents.kernel import leash
+from liza.agents.protocol import MEANING, Brief, Ending, Level, Reply, Stop, rest
+from liza.agents.sweep import Process, mark_of, seen, send, table
+from liza.model import Role
+from liza.record import utc_now
+from liza.replies import Step
+
+
+class TestRecords:
+    def test_a_brief_keeps_its_environment_to_itself(self, tmp_path: Path) -> None:
+        """It is neither printed nor written."""
+        brief = Brief(
+            run="coder-1.1",
+            role=Role.CODER,
+            step=Step.IMPLEMENT,
+            prompt="go",
+            cwd=tmp_path,
+            folder=tmp_path,
+            environment={"KEY": "hidden"},
+        )
+
+        assert "hidden" not in repr(brief) + brief.model_dump_json()
+
+    def test_a_brief_names_absolute_places(self, tmp_path: Path) -> None:
+        """An agent must not depend on where Liza was started."""
+        with pytest.raises(ValidationError, match="'here' is relative"):
+            Brief(run="r", role=Role.CODER, step=Step.PLAN, prompt="", cwd=Path("here"), folder=tmp_path)
+
+    def test_a_reply_survives_being_written(self) -> None:
+        """A recording is read back."""
+        reply = Reply(ending=Ending.DONE, text="hi", began=utc_now(), transcript=Path("/x"))
+
+        assert Reply.model_validate_json(reply.model_dump_json()) == reply
+
+    def test_every_ending_has_a_meaning(self) -> None:
+        """The table is whole."""
+        assert set(MEANING) == set(Ending)
+
+
+class TestStop:
+    def test_the_second_word_is_stronger_and_none_is_taken_back(self) -> None:
+        """Asking after ending at once changes nothing."""
+        stop = Stop()
+        stop.now()
+        stop.ask()
+
+        assert stop.level is Level.NOW
+
+    def test_a_signal_handler_may_stop_the_run_that_it_interrupts(self) -> None:
+        """It takes no lock that the interrupted code could hold."""
+        stop = Stop()
+        before = signal.signal(signal.SIGUSR1, lambda *_: stop.ask())
+        try:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            assert rest(stop, 30) is False
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def test_a_rest_counts_no_pause(self) -> None:
+        """A recording that is paused goes on where it was."""
+        stop = Stop()
+        stop.pause()
+        threading.Timer(0.2, stop.resume).start()
+        began = time.monotonic()
+
+        assert rest(stop, 0.1) is True
+        assert time.monotonic() - began >= 0.3
+
+    def test_a_rest_of_no_time_still_obeys(self) -> None:
+        """A recording that is played at once can be stopped."""
+        stop = Stop()
+        assert rest(stop, 0) is True
+        stop.ask()
+        assert rest(stop, 0) is False
+
+    def test_its_descriptor_is_closed_with_it(self) -> None:
+        """A worker makes thousands."""
+        stop = Stop()
+        number = stop.fileno()
+        del stop
+
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+
+
+class TestSigns:
+    def test_a_stopwatch_does_not_count_what_is_frozen(self) -> None:
+        """Nor what is frozen twice."""
+        watch = Stopwatch()
+        watch.freeze()
+        before = watch.elapsed()
+        watch.freeze()
+        assert watch.elapsed() == before
+        watch.thaw()
+        watch.thaw()
+        assert watch.elapsed() >= before
+
+    def test_a_write_anywhere_in_the_tree_is_a_sign(self, tmp_path: Path) -> None:
+        """But not in git's own folder, and not before the moment in question."""
+        (tmp_path / "a" / "b").mkdir(parents=True)
+        (tmp_path / ".git").mkdir()
+        past = time.time() - 100
+        for path in [tmp_path / "a" / "b", tmp_path / "a", tmp_path / ".git"]:
+            os.utime(path, (past, past))
+        since = past + 50
+
+        assert not written(tmp_path, since, lambda: False)
+        (tmp_path / ".git" / "index").touch()
+        os.utime(tmp_path / ".git", (past, past))
+        assert not written(tmp_path, since, lambda: False)
+        (tmp_path / "a" / "b" / "file").touch()
+        assert written(tmp_path, since, lambda: False)
+        assert not written(tmp_path, since, lambda: True)
+
+    def test_a_tree_that_is_not_there_gives_no_sign(self, tmp_path: Path) -> None:
+        """An agent may delete its own worktree."""
+        assert not written(tmp_path / "gone", 0, lambda: False)
+
+
+class TestProcesses:
+    def test_the_table_has_us_in_it(self) -> None:
+        """Read from /proc, whatever the name of the program."""
+        me = table()[os.getpid()]
+
+        assert me == seen(os.getpid())._replace(ticks=me.ticks, state=me.state)  # type: ignore[union-attr]
+        assert (me.parent, me.session) == (os.getppid(), os.getsid(0))
+
+    def test_a_pid_that_is_somebody_elses_by_now_gets_no_signal(self) -> None:
+        """A process is its pid and its start time."""
+        me = table()[os.getpid()]
+
+        assert send(me, signal.SIGCONT) is True
+        assert send(me._replace(started=me.started - 1), signal.SIGKILL) is False
+
+    def test_who_is_gone_is_nobody(self) -> None:
+        """Processes end while they are being looked at."""
+        nobody = Process(2**22 + 1, 0, "x", "R", 1, 1, 1, 0)
+
+        assert seen(nobody.pid) is None
+        assert mark_of(nobody.pid) is None
+        assert send(nobody, signal.SIGKILL) is False
+
+    def test_the_leash_is_found_once(self) -> None:
+        """It costs a process to try."""
+        assert leash() is leash()
+
+    @pytest.mark.parametrize("program", [None, "#!/bin/sh\nexit 1\n"])
+    def test_without_a_program_that_can_hold_it_there_is_no_leash(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None
+    ) -> None:
+        """Not every system has setpriv, and not every setpriv can do this."""
+        if program:
+            (tmp_path / "setpriv").write_text(program)
+            (tmp_path / "setpriv").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+        assert leash.__wrapped__() == ()

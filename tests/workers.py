@@ -1,0 +1,86 @@
+"""A worker that does as it is told: what a supervisor has to cope with, as a program.
+
+`python workers.py HOME HABITS ROLE NAME`, where the file HABITS has JSON: a habit by name or role. The habits
+that need a board are in `tests.busy`, because most workers of most tests only have to be there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from liza import life
+from liza.errors import LizaError
+
+
+class Worker:
+    def __init__(self, home: Path, role: str, name: str) -> None:
+        self.home = home
+        self.role = role
+        self.name = name
+        self.over = threading.Event()
+
+    def wait(self) -> int:
+        """Live until told to end, or nobody is there any more who could tell."""
+        parent = os.getppid()
+        while not self.over.wait(0.05):
+            if (self.home / "ABORT").exists() or os.getppid() != parent:
+                return 0
+        return 0
+
+    def crash(self) -> int:
+        sys.stderr.write("ValueError: the worker is broken\n")
+        return 1
+
+    def again(self) -> int:
+        """Ask to be started again, twice."""
+        return 42 if len(starts(self.home, self.name)) <= 2 else self.wait()
+
+    def deaf(self) -> int:
+        """Hang, and hear neither SIGTERM nor ABORT."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.say("deaf")
+        while True:
+            signal.pause()
+
+    def busy(self, habit: str) -> int:
+        from tests import busy  # noqa: PLC0415 - it is half of the time that a worker takes to start
+
+        return int(getattr(busy, habit)(self))
+
+    def say(self, line: str) -> None:
+        with (self.home / f"{self.name}.said").open("a") as file:
+            file.write(f"{line}\n")
+
+
+def starts(home: Path, name: str) -> list[int]:
+    """Return the pids of the processes that were *name*, in order."""
+    return [int(line.split()[1]) for line in said(home, name) if line.startswith("start ")]
+
+
+def said(home: Path, name: str) -> list[str]:
+    path = home / f"{name}.said"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def main() -> int:
+    worker = Worker(Path(sys.argv[1]), sys.argv[3], sys.argv[4])
+    habits = json.loads(Path(sys.argv[2]).read_text())
+    habit = habits.get(worker.name) or habits.get(worker.role) or "wait"
+    signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
+    (worker.home / life.WORKERS).mkdir(exist_ok=True)
+    with life.held(worker.home / life.WORKERS / f"{worker.name}.lock", at=datetime.now(UTC)):
+        worker.say(f"start {os.getpid()}")
+        try:
+            return int(getattr(worker, habit)()) if hasattr(worker, habit) else worker.busy(habit)
+        except LizaError as error:
+            return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
