@@ -20,7 +20,7 @@ check: $(INSTALLED) ## lint and type-check only
 	@$(BIN)/mypy
 
 demo: $(INSTALLED) ## show Liza at work: no key, no network
-	@$(BIN)/python scripts/demo.py
+	@$(BIN)/python -m liza demo
 
 bench: $(INSTALLED) ## measure the board
 	@$(BIN)/python scripts/bench.py

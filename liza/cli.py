@@ -263,6 +263,23 @@ def _run(args: Namespace) -> int | None:
     return None
 
 
+@command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
+         argument("where", metavar="DIR", nargs="?",
+                  help="an empty directory (a temporary one, if not given)"))  # fmt: skip
+def _demo(args: Namespace) -> int | None:
+    import tempfile
+
+    from liza.demo import played, prepared, told
+
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    board = prepared(where)
+    print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
+    # On a terminal the live view shows the pause by itself.
+    code = played(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(told(board))
+    return code
+
+
 @command("stop", "end the run that is going on here; work is saved")
 def _stop(args: Namespace) -> None:
     from liza.background import stop

@@ -47,6 +47,14 @@ def home_from(start: Path) -> Path:
     raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
 
 
+def integration_from(start: Path) -> str:
+    """Return the name of the integration branch: the board's, or where there is none, the team's."""
+    root = top_level(start)
+    if (root / HOME).is_dir():
+        return FileBoard(home_from(root)).read().config.integration_branch
+    return configured(root, {})[0].integration_branch
+
+
 def switches_of(home: Path) -> dict[str, str]:
     """Return the switches that are thrown, each with what its file says."""
     found: dict[str, str] = {}

@@ -77,7 +77,9 @@ def listed(repository: Repository, task: str | None = None) -> list[Saved]:
     fields = "%(refname)%00%(objectname)%00%(creatordate:unix)%00%(subject)"
     output = repository.git("for-each-ref", f"--format={fields}", f"{REFS}{task or ''}")
     found = (_read(line) for line in output.splitlines())
-    return sorted((saved for saved in found if saved), key=lambda saved: (saved.at, saved.task, saved.number))
+    # git reads the name as a pattern, in which an asterisk stands for every task
+    wanted = (saved for saved in found if saved and task in (None, saved.task))
+    return sorted(wanted, key=lambda saved: (saved.at, saved.task, saved.number))
 
 
 def restore(repository: Repository, task: str, number: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from liza.errors import NotThere
 from liza.repo import trailers
 from liza.repo.merging import Conflict, merge
 from liza.repo.repository import Repository
@@ -45,6 +46,25 @@ class Link(NamedTuple):
     tree: str
     parents: tuple[str, ...]
     trailers: dict[str, str]
+
+
+class Checked(NamedTuple):
+    """What came of checking a part of history."""
+
+    merges: int
+    findings: list[Finding]
+
+
+def checked(repository: Repository, span: str) -> Checked:
+    """Check *span* as git writes one: `SINCE..UNTIL`, or a name alone from its first merge on."""
+    since, _, until = span.rpartition("..")
+    named = {name: repository.commit_at(name) for name in (since, until) if name}
+    if missing := [name for name, commit in named.items() if commit is None]:
+        hint = "name commits or branches of this repository; `liza run` makes the integration branch"
+        raise NotThere("commit", missing[0], hint)
+    start = named.get(since)
+    merges = [link for link in links(repository, until, start) if len(link.parents) == _PARENTS_OF_A_MERGE]
+    return Checked(len(merges), verify(repository, until, since=start))
 
 
 def verify(repository: Repository, ref: str, *, since: str | None = None) -> list[Finding]:

@@ -43,8 +43,16 @@ def status(state: State, switches: Mapping[str, str]) -> str:
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_note_lines(state),
         *_anomaly_lines(state),
+        *_handover_lines(state, counts[Status.MERGED]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _handover_lines(state: State, merged: int) -> Iterator[str]:
+    """The user's own branch is the user's: Liza only says how to take the work over."""
+    if merged:
+        yield f"Merged    {merged} into {state.config.integration_branch}; take them over with"
+        yield f"            git merge {state.config.integration_branch}"
 
 
 def _task_lines(state: State, task: Task) -> Iterator[str]:

@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 # Lowest first. A name stands for liza.<name>: a module, or a package with all that is in it.
 LAYERS: Final = [
     ["__init__", "bell"],
-    ["errors", "prompts", "text"],
+    ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
     ["config"],
     ["model"],
@@ -38,7 +38,7 @@ LAYERS: Final = [
     ["crew", "outlook", "rescue"],
     ["report"],
     ["supervisor"],
-    ["background"],
+    ["background", "demo"],
     ["cli"],
     ["__main__"],
 ]

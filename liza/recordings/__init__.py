@@ -1,0 +1,1 @@
+"""Runs written down for the demo, played back by the replay backend."""
