@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
+import liza.board.watch  # noqa: F401 - a child that gave up its rights or its threads cannot import it any more
 from liza.board import snapshot
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from liza.model import State
 
 
+LONGEST: Final = 60.0  # seconds after which a child stops by itself, whatever became of the test
 NOBODY: Final = 65534  # the user and the group that own nothing
 
 
@@ -218,7 +220,8 @@ def wait_blindly(home: Path, pipe: Connection) -> None:
 
 
 def remove_for_ever(path: Path, stop: Event) -> None:
-    while not stop.is_set():
+    end = time.monotonic() + LONGEST
+    while not stop.is_set() and time.monotonic() < end:
         path.unlink(missing_ok=True)
 
 

@@ -29,7 +29,7 @@ from liza.board.journal import NAME as JOURNAL
 from liza.board.journal import Journal, Mark
 from liza.board.lock import QUEUE, Lock
 from liza.board.protocol import Entry
-from liza.board.rejected import kept_beside
+from liza.board.rejected import kept_beside, wreck_aside
 from liza.board.snapshot import Snapshot
 from liza.board.statefile import NAME as STATE
 from liza.board.statefile import SPARE, StateFile, not_a_file, text_of
@@ -414,7 +414,10 @@ class FileBoard:
             except InvalidBoard as error:
                 if patient and path == self._file.path and _is_young(found):
                     return False
-                self._reject(found.data, error)
+                if self._file.is_wreck(found.there, baton):
+                    wreck_aside(self.home, found.data, self._clock())
+                else:
+                    self._reject(found.data, error)
             self._file.settled(path, found.there, baton)
         self._file.swept(baton)
         return True

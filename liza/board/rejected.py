@@ -48,6 +48,15 @@ def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> t
     return where, Change("liza", "reject an edit", make)
 
 
+def wreck_aside(home: Path, data: bytes, at: datetime) -> None:
+    """Keep what a crash of the machine left of state.yaml; nobody wrote it, so nobody has to answer."""
+    try:
+        where = kept(home, data, at)
+        alert(home, at, f"the machine went down while state.yaml was written; its remains are in {where}")
+    except OSError as trouble:
+        raise DiskTrouble("keep what was left of state.yaml", trouble) from trouble
+
+
 def alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
     line = " ".join(sentence.splitlines())  # a name in the sentence may hold a line break

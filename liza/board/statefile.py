@@ -65,6 +65,11 @@ class StateFile:
         baton.held = {path.name: NEVER for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
         baton.spare = NEVER
 
+    def is_wreck(self, there: Print, baton: Baton) -> bool:
+        """Tell whether this is Liza's own file, half on disk when the machine went down: nobody's edit."""
+        own = {known.inode for known in (baton.state, baton.spare) if known}
+        return there.inode in own and baton.is_from_before_a_crash()
+
     def settled(self, path: Path, there: Print, baton: Baton) -> None:
         """Forget a suspect whose print was *there* when it was dealt with; a later save is another one."""
         if path == self.path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board import snapshot
+from liza.board.baton import boot
 from liza.board.disk import Disk
 from liza.board.file import FileBoard
 from liza.errors import DiskTrouble, JournalDamaged
@@ -361,3 +362,21 @@ def fill(path: Path) -> None:
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(b"\0" * 4096)
+
+
+def test_a_state_file_that_the_machine_left_half_written_pauses_nobody(home: Path) -> None:
+    """A power cut may mix the pages of two revisions: the journal has the truth, and the run goes on."""
+    board = FileBoard(home)
+    board.update(noted("before the cut"))
+    state, lock = home / "state.yaml", home / "state.yaml.lock"
+    text = state.read_bytes()
+    with state.open("r+b") as file:  # the same file, as a crash leaves it, with the time of long ago
+        file.write(text[: len(text) // 2] + b"\0" * (len(text) - len(text) // 2))
+    os.utime(state, (1, 1))
+    lock.write_text(lock.read_text().replace(boot(), "another-boot"))
+    after = FileBoard(home)
+    after.absorb()
+    assert state.read_bytes() == text
+    assert not (home / "PAUSE").exists()
+    assert "the machine went down" in (home / "alerts.log").read_text()
+    assert len(list((home / "rejected").iterdir())) == 1
