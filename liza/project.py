@@ -16,6 +16,7 @@ from liza.model import Goal, State
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
+from liza.repo.repository import BRANCHES
 from liza.switches import FILES
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def home_from(start: Path) -> Path:
 
 
 def integration_from(start: Path) -> str:
-    """Return the name of the integration branch: the board's, or where there is none, the team's."""
+    """Return the full name of the integration branch: the board's, or where there is none, the team's."""
     root = top_level(start)
-    if (root / HOME).is_dir():
-        return FileBoard(home_from(root)).read().config.integration_branch
-    return configured(root, {})[0].integration_branch
+    there = (root / HOME).is_dir()
+    config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
+    return BRANCHES + config.integration_branch
 
 
 def switches_of(home: Path) -> dict[str, str]:

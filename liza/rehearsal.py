@@ -8,20 +8,26 @@ not in the recording, so a rehearsal ends where it would have to ask them.
 from __future__ import annotations
 
 import json
-import threading
+import signal
+import subprocess
+import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from pydantic import ValidationError
 
-from liza.agents.recording import loaded
+import liza
+from liza.agents.protocol import Ending
+from liza.agents.recording import REPLY, loaded
 from liza.board.file import FileBoard
+from liza.board.journal import NAME as JOURNAL
 from liza.changes import HUMAN, add_task
 from liza.config import AgentChoice, Agents, Config, Notify
-from liza.errors import UsageError
+from liza.errors import LizaError, UsageError
 from liza.model import Goal, GoalStatus, State, Status, Task
 from liza.outlook import asks
 from liza.problems import explained
@@ -30,20 +36,21 @@ from liza.record import utc_now
 from liza.repo.clone import cloned
 from liza.repo.git import exclude
 from liza.repo.repository import BRANCHES, Repository
-from liza.supervisor import supervise
-from liza.switches import Switch
+from liza.supervisor import EXIT_CODES
 from liza.turn import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from liza.agents.recording import Recording
+    from liza.agents.recording import Recorded, Recording
     from liza.board.protocol import Entry
-    from liza.report.screen import View
 
 PATIENCE: Final = 120.0  # seconds of Liza's own that any rehearsal gets, beside what the run itself took
-SLOWER: Final = 2  # times longer than the recorded run that a rehearsal may take, for a machine that is busier
+SLOWER: Final = (
+    2  # times longer than the recorded run that a rehearsal may take, for a machine that is busier
+)
 SETTLED: Final = {"agents": "the recorded agents play", "notify": "a rehearsal tells nobody"}
+NOT_PLAYED: Final = frozenset({Ending.CRASHED, Ending.NOT_STARTED})
 DEFINING: Final = (  # what a task is, as opposed to what became of it
     "id",
     "description",
@@ -100,23 +107,41 @@ class Source(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def measured(recording: Recording, entries: Iterable[Entry] | None) -> Measures:
-    """Return what the runs of *recording* took, and what *entries* of the journal say came of them."""
-    costs = [run.usage.usd for run in recording.runs if run.usage.usd is not None]
-    seconds, count = sum(run.seconds for run in recording.runs), len(recording.runs)
+def measured(runs: Sequence[Recorded], entries: Iterable[Entry] | None) -> Measures:
+    """Return what *runs* took, and what *entries* of the journal say came of them."""
+    costs = [run.usage.usd for run in runs if run.usage.usd is not None]
+    seconds, count = sum(run.seconds for run in runs), len(runs)
     usd = sum(costs) if costs else None
     if entries is None:
         return Measures(None, seconds, usd, count, None, None)
     moves = [(entry, event) for entry in entries for event in _events(entry)]
     happened = Counter(event for _, event in moves)
-    begins = [run.began for run in recording.runs if run.began]
+    begins = [run.began for run in runs if run.began]
     wall = (moves[-1][0].at - min(begins)).total_seconds() if moves and begins else None
     return Measures(wall, seconds, usd, count, happened["merge"], happened["reject"])
 
 
+def unplayed(recorded: Sequence[Recorded], rehearsed: Sequence[Recorded]) -> list[str]:
+    """Return a remark where the rehearsal asked for what the recording cannot give: there it is a guess."""
+    known = {run.why for run in recorded}
+    missing = [run for run in rehearsed if run.ending in NOT_PLAYED and run.why not in known]
+    if not missing:
+        return []
+    one = missing[0]
+    what = f"{one.step} {one.task or ''}".strip()
+    return [f"the recording does not fit {len(missing)} of the runs, the first {what}: {_clipped(one.why)}"]
+
+
+def _clipped(text: str, most: int = 160) -> str:
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def _tasks_in(entry: Entry) -> Iterator[Mapping[str, Any]]:
     tasks = entry.put.get("tasks", {})
-    yield from tasks if isinstance(tasks, list) else tasks.values()  # the first entry is a board as people write it
+    yield from (
+        tasks if isinstance(tasks, list) else tasks.values()
+    )  # the first entry is a board as people write it
 
 
 def _events(entry: Entry) -> Iterator[str]:
@@ -183,52 +208,65 @@ def _table(recorded: Measures, rehearsed: Measures) -> Iterator[str]:
 
 
 _ROWS: Final = {
-    "wall_seconds": ("wall time, s", ".1f"),
-    "agent_seconds": ("agent time, s", ".1f"),
-    "usd": ("cost, USD", ".2f"),
+    "wall_seconds": ("wall time, s", "z.1f"),
+    "agent_seconds": ("agent time, s", "z.1f"),
+    "usd": ("cost, USD", "z.2f"),
     "runs": ("runs", "d"),
     "merges": ("merges", "d"),
     "rejections": ("rejections", "d"),
 }
 
 
-def rehearse(path: Path, start: Path, changes: Iterable[str], *, pace: float, view: View) -> Rehearsed:
-    """Play the recording at *path* in a clone of the repository around *start*; return what differs."""
+def rehearse(
+    path: Path, start: Path, changes: Iterable[str], *, pace: float, screen: TextIO | None = None
+) -> Rehearsed:
+    """Play the recording at *path* in a clone of the repository around *start*; return what differs.
+
+    *screen* is where to show it as it goes.
+    """
+    if not 0 <= pace < inf:
+        raise UsageError(f"--pace {pace} is no pace; 0 is at once, 1 as long as it took, 0.5 half as long")
     path = path.resolve()
     recording, repository = loaded(path), Repository.around(start)
     source = _source(path, recording, repository)
     config = changed(source.state.config, changes)
     played = AgentChoice(backend="replay", command=(str(path), format(pace, "f")))
     config = config.but(agents=Agents(default=played), notify=Notify())
-    recorded = measured(recording, source.entries)
+    recorded = measured(recording.runs, source.entries)
     limit = PATIENCE + SLOWER * (recorded.wall_seconds or 0.0) + pace * recorded.agent_seconds
-    with TemporaryDirectory(prefix="liza-rehearsal-") as folder:
+    # A gate may leave what cannot be removed, as a read-only cache: no reason to lose the result.
+    with TemporaryDirectory(prefix="liza-rehearsal-", ignore_cleanup_errors=True) as folder:
         root = Path(folder).resolve() / repository.root.name
         home = _staged(cloned(repository, root, at=source.base), source.state, config)
-        with _bounded(home, limit):
-            code = supervise(home, view, until_idle=True)
-        rehearsed, left = _outcome(home)
-    return Rehearsed(code, recorded, rehearsed, (*source.remarks, *_remarks(pace), *left))
+        run = _ran(root, limit, screen)
+        runs, entries, left = _outcome(home)
+    if run.is_late:
+        left.append(f"it was ended: it took longer than {limit:.0f} s")
+    remarks = (*source.remarks, *_remarks(pace), *unplayed(recording.runs, runs), *left)
+    return Rehearsed(run.code, recorded, measured(runs, entries), remarks)
 
 
 def _source(path: Path, recording: Recording, repository: Repository) -> Source:
     """Return the board beside a folder of runs as it was at the first of them, or what stands in for it."""
-    if path.is_dir() and (path.parent / "journal.jsonl").exists():
-        board = FileBoard(path.parent)
-        entries = tuple(board.entries())
-        first = min(run.began for run in recording.runs if run.began)
-        state = board.at(max(first, entries[0].at))[0]
-        board.close()
-        return _based(repository, state, entries)
+    if path.is_dir() and (path.parent / JOURNAL).exists():
+        with closing(FileBoard(path.parent)) as board:
+            entries = tuple(board.entries())
+            first = min(run.began for run in recording.runs if run.began)
+            return _based(repository, board.at(max(first, entries[0].at))[0], entries)
     home = repository.root / HOME
     if home.is_dir():
-        state = FileBoard(home).read()
-        state = state.but(tasks={}, human_notes={})
+        with closing(FileBoard(home)) as board:
+            state = _without_plan(board.read())
         return _based(repository, state, None, f"goal and settings are those of {home}")
     said = recording.about.strip() or f"Rehearse {path.name}"
     config = configured(repository.root, {})[0]
     state = State(revision=1, goal=Goal(description=said, created=utc_now()), config=config)
     return _based(repository, state, None, "there is no board, so the settings are those of `liza init`")
+
+
+def _without_plan(state: State) -> State:
+    """Return the board without what a planner added: it does so again."""
+    return state.but(tasks={task.id: task for task in state.tasks.values() if task.created_by == HUMAN.id})
 
 
 def _based(repository: Repository, state: State, entries: tuple[Entry, ...] | None, *remarks: str) -> Source:
@@ -240,42 +278,74 @@ def _based(repository: Repository, state: State, entries: tuple[Entry, ...] | No
     if head is None:
         raise UsageError(f"{repository.root} has no commit to rehearse at; make one")
     answer = repository.ask("merge-base", integration, head)
-    base, what = (answer.text, "where the integration branch left HEAD") if answer.code == 0 else (head, "HEAD")
-    return Source(state, base, entries, (*remarks, f"no base commit is recorded; it began at {base[:12]}, {what}"))
+    base, what = (
+        (answer.text, "where the integration branch left HEAD") if answer.code == 0 else (head, "HEAD")
+    )
+    return Source(
+        state, base, entries, (*remarks, f"no base commit is known; it began at {base[:12]}, {what}")
+    )
 
 
 def _staged(clone: Repository, before: State, config: Config) -> Path:
     exclude(clone.root, IGNORED)
     state, tasks = beginning(before, config)
-    board = FileBoard.create(clone.root / HOME, state)
-    for task in tasks:
-        board.update(add_task(task, by=HUMAN, at=utc_now()))
-    board.close()
-    return board.home
+    with closing(FileBoard.create(clone.root / HOME, state)) as board:
+        for task in tasks:
+            board.update(add_task(task, by=HUMAN, at=utc_now()))
+        return board.home
+
+
+class _Run(NamedTuple):
+    """How the supervisor of a rehearsal ended."""
+
+    code: int
+    is_late: bool
+
+
+def _ran(root: Path, seconds: float, screen: TextIO | None) -> _Run:
+    """Run to the end, or for *seconds*; in another process, because a supervisor lets go when it ends."""
+    words = [sys.executable, "-m", "liza", "-C", str(root), "run", "--until-idle"]
+    beside = Path(liza.__file__).parents[1]
+    with (root.parent / "log").open("w+b") as log:
+        # A group of its own, so that Ctrl-C reaches it once, through us: a second one would mean now.
+        run = subprocess.Popen(words, cwd=beside, stdout=screen or log, stderr=log, process_group=0)
+        with _passed_on(run):
+            done = _waited(run, seconds)
+        if done.code not in EXIT_CODES.values():
+            log.seek(0)
+            raise LizaError(f"the rehearsal did not run: {log.read().decode(errors='replace').strip()}")
+    return done
+
+
+def _waited(run: subprocess.Popen[bytes], seconds: float) -> _Run:
+    try:
+        return _Run(run.wait(seconds), is_late=False)
+    except subprocess.TimeoutExpired:
+        run.terminate()
+        return _Run(run.wait(), is_late=True)
 
 
 @contextmanager
-def _bounded(home: Path, seconds: float) -> Iterator[None]:
-    """End the run in *home* as ABORT does, should it take longer than *seconds*."""
-    abort = home / Switch.ABORT.name
-    timer = threading.Timer(seconds, abort.write_text, [f"the rehearsal took longer than {seconds:.0f} s\n"])
-    timer.daemon = True
-    timer.start()
+def _passed_on(run: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Let *run* hear of signals that ask us to end, and clear up after it."""
+    before = {
+        number: signal.signal(number, lambda *_: run.terminate())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _outcome(home: Path) -> tuple[Measures, list[str]]:
-    board = FileBoard(home)
-    entries = tuple(board.entries())
-    state = board.read()
-    board.close()
-    left = [f"it ended early: {wait.what}" for wait in asks(state)]
-    if (home / Switch.ABORT.name).exists():
-        left.append(f"it was ended: {(home / Switch.ABORT.name).read_text().strip()}")
-    return measured(loaded(home / RUNS), entries), left
+def _outcome(home: Path) -> tuple[tuple[Recorded, ...], tuple[Entry, ...], list[str]]:
+    """Return what ran in *home*, what the journal says of it, and what was left to people."""
+    with closing(FileBoard(home)) as board:
+        entries, state = tuple(board.entries()), board.read()
+    runs = loaded(home / RUNS).runs if any((home / RUNS).glob(f"*/{REPLY}")) else ()
+    left = [f"it ended early: {_clipped(wait.what)}" for wait in asks(state)]
+    return runs, entries, left
 
 
 def _remarks(pace: float) -> Iterator[str]:

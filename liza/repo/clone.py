@@ -14,7 +14,9 @@ def cloned(repository: Repository, root: Path, *, at: str) -> Repository:
     It has none of the refs: what Liza calls its branches there must be free. It writes its own objects.
     """
     kind = repository.git("rev-parse", "--show-object-format")
-    git("init", "--quiet", f"--object-format={kind}", "--initial-branch=rehearsal", str(root), cwd=root.parent)
+    git(
+        "init", "--quiet", f"--object-format={kind}", "--initial-branch=rehearsal", str(root), cwd=root.parent
+    )
     clone = Repository.around(root)
     objects = repository.common / "objects"
     (clone.common / "objects" / "info" / "alternates").write_bytes(encoded(f"{objects}\n"))

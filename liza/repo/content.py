@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from liza.agents.recording import Patch
 from liza.errors import LizaError
@@ -124,7 +126,8 @@ class Trees:
     def apply(self, cwd: Path, patch: Patch) -> None:
         worktree = self._at(cwd)
         if patch.diff:
-            worktree.git("apply", "--binary", "--whitespace=nowarn", "-", stdin=patch.diff)
+            diff = _relabelled(patch.diff, cwd)
+            worktree.git("apply", "--binary", "--whitespace=nowarn", "-", stdin=diff)
         if patch.message is not None:
             commit_all(worktree, patch.message, at=utc_now())
 
@@ -139,6 +142,23 @@ def _since(worktree: Worktree, head: str, now: str) -> list[str]:
     if now == head or not worktree.repository.contains(now, head):
         return []
     return worktree.git("rev-list", "--reverse", "--first-parent", f"{head}..{now}").split()
+
+
+def _relabelled(diff: bytes, cwd: Path) -> bytes:
+    """Return *diff* with the commits in git's conflict marks as *cwd* has them: they are new each time."""
+    if not _MARK.search(diff):
+        return diff
+    files = (cwd / os.fsdecode(name) for name in _OLD.findall(diff))
+    here = dict(_LABEL.findall(b"\n".join(path.read_bytes() for path in files if path.is_file())))
+    for label, commit in here.items():
+        diff = re.sub(rb"^([ -]" + label + b")" + _HASH, rb"\g<1>" + commit, diff, flags=re.MULTILINE)
+    return diff
+
+
+_HASH: Final = rb"([0-9a-f]{40,64})$"
+_LABEL: Final = re.compile(rb"^(<{7} |>{7} )" + _HASH, re.MULTILINE)
+_MARK: Final = re.compile(rb"^[ -](?:<{7}|>{7}) " + _HASH, re.MULTILINE)
+_OLD: Final = re.compile(rb"^--- a/(.+?)\t?$", re.MULTILINE)
 
 
 def _diff(worktree: Worktree, before: str, after: str) -> bytes:

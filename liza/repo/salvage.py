@@ -45,6 +45,15 @@ class Saved(NamedTuple):
     def branch(self) -> str:
         return f"salvage/{self.task}-{self.number}"
 
+    def plain(self) -> dict[str, str | int]:
+        """Return it as JSON values."""
+        return {
+            **self._asdict(),
+            "at": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
+            "ref": self.ref,
+            "branch": self.branch,
+        }
+
     def __str__(self) -> str:
         command = f"liza salvage restore {self.task} {self.number}"
         return f"{self.subject}; `{command}` makes the branch {self.branch}"

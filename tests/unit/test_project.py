@@ -38,7 +38,7 @@ LAYERS: Final = [
     ["crew", "outlook", "rescue"],
     ["report"],
     ["supervisor"],
-    ["background", "demo"],
+    ["background", "demo", "rehearsal"],
     ["cli"],
     ["__main__"],
 ]
