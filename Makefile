@@ -22,11 +22,11 @@ check: $(INSTALLED) ## lint and type-check only
 demo: $(INSTALLED) ## show Liza at work: no key, no network
 	@$(BIN)/python -m liza demo
 
-bench: $(INSTALLED) ## measure the board
+bench: $(INSTALLED) ## measure the board and the daemon
 	@$(BIN)/python scripts/bench.py
 
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
-	@$(BIN)/python -m pytest -q -m torture
+	@$(BIN)/python -m pytest -q -s -m torture
 
 specs: $(INSTALLED) ## render the tables in specs/ from the code
 	@$(BIN)/python -m liza.report.tables specs

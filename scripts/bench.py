@@ -1,4 +1,4 @@
-"""Measure the board beside its rivals, in one run on one machine."""
+"""Measure the board beside its rivals, and the daemon against the ideal, in one run on one machine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import platform
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
 
-from scripts.benchmark import costs, speed
+from scripts.benchmark import costs, daemon, speed
 from scripts.benchmark.aims import aims_table
-from scripts.benchmark.plan import FULL, QUICK, Plan
+from scripts.benchmark.plan import DAEMON, FULL, QUICK, QUICK_DAEMON, DaemonPlan, Plan
 from scripts.benchmark.rivals import ENGINES
 from scripts.benchmark.tables import Table
 
 ROOT = Path(__file__).resolve().parent.parent
+PARTS = BOARD, DAEMON_PART = "board", "daemon"
 
 
 def main() -> None:
@@ -28,36 +30,37 @@ def main() -> None:
     # The processes that are started find the code as this one does.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     began = time.monotonic()
+    board, run = (QUICK, QUICK_DAEMON) if options.quick else (FULL, DAEMON)
+    tables: list[Table] = []
+    print(machine())
     with TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as place:
-        tables = measure(QUICK if options.quick else FULL, Path(place))
+        for part in PARTS if options.only is None else (options.only,):
+            for table in measure(part, board, run, Path(place)):
+                print(f"\n{table.text()}", flush=True)
+                tables.append(table)
     print(f"\nTook {time.monotonic() - began:.0f} s.")
     if options.json:
         found = {"machine": machine(), "tables": [table.plain() for table in tables]}
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def measure(plan: Plan, place: Path) -> list[Table]:
-    """Measure all that *plan* names, and print each table as soon as it is known."""
-    print(machine())
+def measure(part: str, board: Plan, run: DaemonPlan, place: Path) -> Iterator[Table]:
+    """Yield each table of *part* as soon as it is known."""
+    return board_tables(board, place) if part == BOARD else daemon.tables(run, place)
+
+
+def board_tables(plan: Plan, place: Path) -> Iterator[Table]:
     for row in ENGINES.values():
         print(f"  {row.name:8} {row.missing() or row.says}")
-    tables: list[Table] = []
-
-    def show(*more: Table) -> None:
-        for table in more:
-            print(f"\n{table.text()}", flush=True)
-        tables.extend(more)
-
     alone = speed.run_alone(plan, place)
-    show(*speed.alone_tables(alone))
+    yield from speed.alone_tables(alone)
     crowded = speed.run_crowded(plan, place, alone)
-    show(speed.crowded_table(crowded, plan.crowded))
+    yield speed.crowded_table(crowded, plan.crowded)
     in_history = speed.run_in_history(plan, place)
-    show(speed.history_table(in_history))
+    yield speed.history_table(in_history)
     for cost in (costs.bytes_table, costs.opening_table, costs.watch_table, costs.shell_table):
-        show(cost(plan, place))
-    show(aims_table(alone, crowded, in_history))
-    return tables
+        yield cost(plan, place)
+    yield aims_table(alone, crowded, in_history)
 
 
 def machine() -> str:
@@ -80,7 +83,10 @@ def file_system(path: Path) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small boards and short races, under 30 seconds")
+    parser.add_argument(
+        "--quick", action="store_true", help="small boards, short races and runs, about a minute"
+    )
+    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables to FILE as well")
     return parser.parse_args()
 

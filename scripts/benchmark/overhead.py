@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.config import Workers
-from liza.model import State, Status, Task
+from liza.events import Block, Event, FailIntegration, Merge, Reclaim, Reject, Release, Submit, TakeReview
+from liza.lifecycle import ADDED, name_of
+from liza.model import Status, Task
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, start_cost, task
 from scripts.benchmark.race import quantile
@@ -20,11 +22,16 @@ from scripts.benchmark.speed import MS, progress
 from scripts.benchmark.tables import Table
 
 CHAIN: Final = 3  # tasks of which each waits for the one before it
+FIRST: Final = 2  # the priority of the chain, above that of the others
 PATIENCE: Final = 30.0  # seconds that a run may take beyond the longest that is expected
 LONGEST: Final = 6.0  # times the ideal that is still waited for
 POLLS: Final = (1.0, 30.0)  # seconds between two looks of a worker that polls
 STARTS: Final = 20  # starts of the agent of which the median is taken
-REVIEWED: Final = frozenset({"merge", "reject", "fail_integration", "release", "expire", "block"})
+SUBMITTED: Final = name_of(Submit)
+TAKEN: Final = name_of(TakeReview)
+# What ends the work of a reviewer on a task.
+_ENDS: Final[tuple[type[Event], ...]] = (Merge, Reject, FailIntegration, Release, Reclaim, Block)
+REVIEWED: Final = frozenset(map(name_of, _ENDS))
 
 
 class Case(NamedTuple):
@@ -44,13 +51,20 @@ class Case(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A run that merged everything: seconds from the first claim to the last merge, and of the command."""
+    """A run that merged everything: seconds before the first claim, from it to the last merge, and after."""
 
+    start: float
     work: float
-    whole: float
+    end: float
     handed_over: list[float]  # seconds from a submission to the review, where a reviewer was free
 
+    @property
+    def whole(self) -> float:
+        return self.start + self.work + self.end
 
+
+History = list[tuple[float, str]]  # when, and the event
+Histories = dict[str, History]  # by task
 Runs = dict[Case, Done | str]  # a string says why there is no measurement
 
 
@@ -71,65 +85,72 @@ def _run(case: Case, place: Path) -> Done | str:
     coders, reviewers = case.team
     project = Project(place, Workers(planner=1, coder=coders, reviewer=reviewers), case.step)
     project.add(*_tasks(case))
-    begun = time.monotonic()
+    begun = time.time()
     with project.running() as run:
         try:
             code = run.wait(PATIENCE + LONGEST * case.ideal)
         except subprocess.TimeoutExpired:
             return f"not done in {LONGEST:g} times the ideal: {project.last_words()}"
-    whole = time.monotonic() - begun
+    ended = time.time()
     state = project.state()
     if code or any(each.status is not Status.MERGED for each in state.tasks.values()):
         return f"failed with exit code {code}: {project.last_words()}"
-    moments = [entry.at for each in state.tasks.values() for entry in each.history if entry.event != "add"]
-    work = (max(moments) - min(moments)).total_seconds()
-    return Done(work, whole, sorted(_handed_over(state, reviewers)))
+    histories = project.histories()
+    moments = [at for each in histories.values() for at, event in each if event != ADDED]
+    first, last = min(moments), max(moments)
+    if last - first < case.ideal:
+        return f"measured wrongly: {last - first:.2f} s is less than the agents alone take"
+    return Done(first - begun, last - first, ended - last, sorted(_handed_over(histories, reviewers)))
 
 
 def _tasks(case: Case) -> Iterator[Task]:
     """Yield the chain first, as the ideal schedule has it: what others wait for is begun at once."""
     names = [None, *(f"chain-{number}" for number in range(CHAIN))]
     for before, name in pairwise(names):
-        yield task(str(name), after=before, priority=0)
+        yield task(str(name), after=before, priority=FIRST)
     for number in range(case.tasks):
         yield task(f"task-{number}")
 
 
-def _handed_over(state: State, reviewers: int) -> Iterator[float]:
-    """Yield how long each submission waited, unless every reviewer was busy, which no wake-up can help."""
-    busy = [span for each in state.tasks.values() for span in _spans(each, "take_review", REVIEWED)]
-    for each in state.tasks.values():
-        for submitted, taken in _spans(each, "submit", frozenset({"take_review"})):
-            if sum(begun <= submitted < ended for begun, ended in busy) < reviewers:
+def _handed_over(histories: Histories, reviewers: int) -> Iterator[float]:
+    """Yield how long each submission waited, unless every reviewer had work, which no wake-up can help."""
+    busy = [span for each in histories.values() for span in _spans(each, SUBMITTED, REVIEWED)]
+    for each in histories.values():
+        for submitted, taken in _spans(each, SUBMITTED, frozenset({TAKEN})):
+            if sum(begun < submitted < ended for begun, ended in busy) < reviewers:
                 yield taken - submitted
 
 
-def _spans(of: Task, first: str, last: frozenset[str]) -> Iterator[tuple[float, float]]:
+def _spans(
+    history: list[tuple[float, str]], first: str, last: frozenset[str]
+) -> Iterator[tuple[float, float]]:
     begun: float | None = None
-    for entry in of.history:
-        if entry.event == first:
-            begun = entry.at.timestamp()
-        elif entry.event in last and begun is not None:
-            yield begun, entry.at.timestamp()
+    for at, event in history:
+        if event == first:
+            begun = at
+        elif event in last and begun is not None:
+            yield begun, at
             begun = None
 
 
 def overhead_table(found: Runs, place: Path) -> Table:
+    ours = ("work s", "% of ideal", "start s", "end s", "% with both")
     table = Table(
-        f"6. Orchestration: a chain of {CHAIN} and tasks that wait for nothing, against the ideal schedule",
-        ("step s", "tasks", "coders", "reviewers", "ideal s", "work s", "% of ideal", "command s", "its %"),
+        f"9. Orchestration: a chain of {CHAIN} and tasks that wait for nothing, against the ideal schedule",
+        ("step s", "tasks", "coders", "reviewers", "ideal s", *ours),
     )
     for case, done in found.items():
         known = (case.step, case.tasks + CHAIN, *case.team, case.ideal)
         if isinstance(done, str):
             table.notes.append(f"{case.step:g} s a step, coders: {case.coders}: {done}")
-            table.add(*known, None, None, None, None)
+            table.add(*known, *[None] * len(ours))
         else:
-            table.add(*known, done.work, percent(case, done.work), done.whole, percent(case, done.whole))
+            shares = percent(case, done.work), percent(case, done.whole)
+            table.add(*known, done.work, shares[0], done.start, done.end, shares[1])
+    alone = start_cost(place, STARTS)
     table.notes += [
-        "work: from the first claim to the last merge; command: `liza run` from its start to its end",
-        f"the agent alone takes {start_cost(place, STARTS) * MS:.1f} ms for a step of 0 s, which the ideal "
-        "leaves out",
+        "work: from the first claim to the last merge; start and end: the rest of `liza run`",
+        f"not in the ideal: the agent itself takes {alone * MS:.1f} ms for a step of 0 s",
     ]
     return table
 
@@ -140,7 +161,7 @@ def percent(case: Case, took: float) -> float:
 
 def latency_table(found: Runs) -> Table:
     table = Table(
-        "7. From the write of one worker (submit) to the start of the next (take_review)",
+        "10. From the write of one worker (submit) to the start of the next (take_review)",
         ("how", "coders", "step s", "hand-overs", "p50 ms", "p99 ms"),
     )
     for case, done in found.items():

@@ -49,3 +49,41 @@ QUICK: Final = Plan(
     shell_sizes=(10,),
     shell_runs=3,
 )
+
+
+class DaemonPlan(NamedTuple):
+    seconds: float  # after which nothing more is begun
+    steps: tuple[tuple[float, int], ...]  # seconds that an agent takes, and tasks that wait for nothing
+    coders: tuple[int, ...]
+    aborts: int  # rounds that end in ABORT
+    pauses: int  # in each of them
+    files: tuple[int, ...]  # in the repositories
+    merges: int
+    worktrees: int  # rounds, of which the first makes them and the others use them again
+    rest: float  # seconds that an idle run is watched
+
+
+# Rows are left out when the time is used up; those that run by then may take it to six minutes.
+DAEMON: Final = DaemonPlan(
+    seconds=330.0,
+    steps=((0.2, 40), (1.0, 8)),
+    coders=(1, 2, 4, 8),
+    aborts=6,
+    pauses=4,
+    files=(100, 5_000, 50_000),
+    merges=20,
+    worktrees=4,
+    rest=30.0,
+)
+
+QUICK_DAEMON: Final = DaemonPlan(
+    seconds=60.0,
+    steps=((0.2, 4),),
+    coders=(1, 2),
+    aborts=1,
+    pauses=2,
+    files=(100, 1_000),
+    merges=5,
+    worktrees=2,
+    rest=3.0,
+)

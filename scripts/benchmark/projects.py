@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +71,17 @@ class Project:
     def state(self) -> State:
         with closing(FileBoard(self.home)) as board:
             return board.read()
+
+    def histories(self) -> dict[str, list[tuple[float, str]]]:
+        """Return when what happened to each task, from the journal: the board keeps only the last of it."""
+        found: dict[str, set[tuple[float, str]]] = {}
+        with closing(FileBoard(self.home)) as board:
+            for entry in board.entries():
+                for name, fields in entry.put.get("tasks", {}).items():
+                    for item in fields.get("history", ()):
+                        at = datetime.fromisoformat(str(item["at"])).timestamp()
+                        found.setdefault(name, set()).add((at, item["event"]))
+        return {name: sorted(events) for name, events in found.items()}
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -50,8 +51,10 @@ def run_stops(plan: DaemonPlan, place: Path, deadline: float) -> Stops:
             progress(f"switches, round {number + 1} of {plan.aborts}")
             try:
                 _round(project, plan.pauses, stops)
-            except TimeoutError as error:
+            except (TimeoutError, subprocess.TimeoutExpired) as error:
                 stops.trouble.append(f"round {number + 1}: {error}: {project.last_words()}")
+            for switch in (Switch.PAUSE, Switch.ABORT):
+                (project.home / switch.name).unlink(missing_ok=True)
     return stops
 
 
@@ -74,7 +77,6 @@ def _round(project: Project, pauses: int, stops: Stops) -> None:
             stops.aborted.append(_last(ends, begun))
         run.wait(PATIENCE)
         stops.ended.append(time.monotonic() - begun)
-    abort.unlink()
 
 
 def _agents(project: Project) -> list[Process]:
