@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -123,11 +123,22 @@ class Yard:
             process.join()
         for pid in [
             *self.pids(),
+            *started_for(self.home),  # one that was killed before it could say its number
             *(process.pid for process in left_behind(self.home / "runs", lambda _: True)),
         ]:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         self.board.close()
+
+
+def started_for(home: Path) -> list[int]:
+    """Return the processes whose command line names *home*."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if os.fsencode(home) in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
 
 
 def is_alive(pid: int) -> bool:
