@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -159,16 +157,6 @@ def _test_command(root: Path) -> Detection | None:
     return None
 
 
-def _agent(_: Path) -> Detection | None:
-    for name in _CLIS:
-        if shutil.which(name):
-            return "agents", "default", {"backend": name}, f"{name} is on the PATH"
-    for key in _KEYS:
-        if os.environ.get(key):
-            return "agents", "default", {"backend": "litellm"}, f"{key} is set"
-    return None
-
-
 def _has_target(makefile: Path) -> bool:
     return any(line.startswith("test:") for line in makefile.read_text(errors="replace").splitlines())
 
@@ -197,18 +185,18 @@ _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
     ("Cargo.toml", _always, "cargo test"),
     ("go.mod", _always, "go test ./..."),
 )
-_CLIS: Final = ("claude", "codex", "gemini", "opencode", "aider", "qwen", "goose", "crush")
-_KEYS: Final = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
-_DETECTORS: Final = (_test_command, _agent)
+_DETECTORS: Final = (_test_command,)
+_NO_AGENT: Final = f"put one into agents.default.command of {TEAM_FILE}"
 
 
 def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> list[Choice]:
     why = {(section, key): reason for section, key, _, reason in found if key not in team.get(section, {})}
     said = f"in {TEAM_FILE}" if team else "none was found"
-    backend = config.agents.default.backend
+    agent = config.agents.default
+    backend = agent.backend or ("command" if agent.command else None)
     return [
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
-        Choice("agent", backend or "none", why.get(("agents", "default"), said)),
+        Choice("agent", backend or "none", said if backend else _NO_AGENT),
     ]
