@@ -255,9 +255,9 @@ def _board_diff(args: Namespace) -> None:
          argument("--until-idle", action="store_true",
                   help="end with 3 when only people can make progress"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
-    from liza.background import LOG, detach
     from liza.report.screen import Steady
-    from liza.supervisor import supervise
+    from liza.supervision.background import LOG, detach
+    from liza.supervision.supervisor import supervise
 
     home, view, idle = _home(args), Steady(sys.stdout), args.until_idle
     if not args.detach:
@@ -286,7 +286,7 @@ def _demo(args: Namespace) -> int | None:
 
 @command("stop", "end the run that is going on here; work is saved")
 def _stop(args: Namespace) -> None:
-    from liza.background import stop
+    from liza.supervision.background import stop
 
     print(f"Stopped {stop(_home(args))}.")
 
@@ -304,8 +304,8 @@ def _watch(args: Namespace) -> None:
 @command("recover", "put right what a crash left; `liza run` does it at its start", AS_JSON,
          argument("--dry-run", action="store_true", help="only print what would be done"))  # fmt: skip
 def _recover(args: Namespace) -> None:
-    from liza.recovery import plain
-    from liza.rescue import recovered
+    from liza.roles.recovery import plain
+    from liza.supervision.rescue import recovered
 
     actions = recovered(_home(args), dry_run=args.dry_run)
     if args.json:
@@ -376,7 +376,7 @@ def _replay(args: Namespace) -> int | None:
          argument("name", metavar="NAME", help="such as coder-1"))  # fmt: skip
 def _worker(args: Namespace) -> int | None:
     from liza.model import Role
-    from liza.worker import main as work
+    from liza.work.worker import main as work
 
     return work(_home(args), Role(args.role), args.name)
 

@@ -29,15 +29,15 @@ from liza.changes import HUMAN, add_task
 from liza.config import AgentChoice, Agents, Config, Notify
 from liza.errors import LizaError, UsageError
 from liza.model import Goal, GoalStatus, State, Status, Task
-from liza.outlook import asks
 from liza.problems import explained
 from liza.project import HOME, IGNORED, configured
 from liza.record import utc_now
 from liza.repo.clone import cloned
 from liza.repo.git import exclude
 from liza.repo.repository import BRANCHES, Repository
-from liza.supervisor import EXIT_CODES
-from liza.turn import RUNS
+from liza.roles.outlook import asks
+from liza.supervision.supervisor import EXIT_CODES
+from liza.work.turn import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -17,11 +17,11 @@ from liza.changes import HUMAN, Change, add_note, add_task
 from liza.config import Config
 from liza.invariants import violations
 from liza.model import Goal, Role, State, Status, Task
-from liza.orders import Orders
 from liza.record import utc_now
 from liza.repo.content import snapshot
-from liza.turn import Next, Place
-from liza.worker import TURNS, arrived
+from liza.work.orders import Orders
+from liza.work.turn import Next, Place
+from liza.work.worker import TURNS, arrived
 from tests import player
 from tests.repos import Home
 
@@ -128,7 +128,7 @@ class Office:
         role = name.partition("-")[0]
         code = (
             "import sys; from pathlib import Path; "
-            "from liza.model import Role; from liza.worker import main; "
+            "from liza.model import Role; from liza.work.worker import main; "
             "sys.exit(main(Path(sys.argv[1]), Role(sys.argv[2]), sys.argv[3]))"
         )
         worker = subprocess.Popen(

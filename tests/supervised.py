@@ -17,7 +17,7 @@ from liza.board.file import FileBoard
 from liza.config import Config, Workers
 from liza.errors import LizaError
 from liza.report.screen import Lines
-from liza.supervisor import supervise
+from liza.supervision.supervisor import supervise
 from tests.boards import PROCESSES
 from tests.stories import board as story
 from tests.stories import new_task

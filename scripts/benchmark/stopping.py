@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from liza.agents.sweep import Process, left_behind, seen
 from liza.config import Workers
-from liza.rescue import RUNS
+from liza.supervision.rescue import RUNS
 from liza.switches import Switch
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, task

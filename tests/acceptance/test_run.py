@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-import liza.background
-import liza.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
+import liza.supervision.background
+import liza.supervision.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza import life
 from liza.board.file import FileBoard
 from liza.changes import HUMAN, apply

@@ -16,7 +16,7 @@ from liza.events import Reclaim, StartMerge
 from liza.model import CheckoutDrift, MergeConflict, Status, Workaround
 from liza.record import utc_now
 from liza.repo import salvage
-from liza.turn import Next
+from liza.work.turn import Next
 from tests.office import Office
 
 if TYPE_CHECKING:

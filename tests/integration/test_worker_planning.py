@@ -10,7 +10,7 @@ from liza.changes import SUPERVISOR, apply
 from liza.events import Block
 from liza.model import GoalStatus, Status
 from liza.record import utc_now
-from liza.turn import Next
+from liza.work.turn import Next
 from tests.office import Office
 
 if TYPE_CHECKING:

@@ -117,7 +117,7 @@ class TestSwitches:
         )
         worker = (
             "import sys; from pathlib import Path; "
-            "from liza.model import Role; from liza.worker import main; "
+            "from liza.model import Role; from liza.work.worker import main; "
             "sys.exit(main(Path(sys.argv[1]), Role.CODER, 'coder-1'))"
         )
         parent = subprocess.Popen(

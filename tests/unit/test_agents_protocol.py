@@ -74,8 +74,8 @@ class TestStop:
         """A recording that is paused goes on where it was."""
         stop = Stop()
         stop.pause()
-        threading.Timer(0.2, stop.resume).start()
         began = time.monotonic()
+        threading.Timer(0.2, stop.resume).start()
 
         assert rest(stop, 0.1) is True
         assert time.monotonic() - began >= 0.3

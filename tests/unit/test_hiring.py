@@ -9,9 +9,9 @@ import pytest
 
 from liza.agents.protocol import Brief, Ending, Stop
 from liza.config import AgentChoice, Agents
-from liza.hiring import chosen, hired
 from liza.model import Role
 from liza.replies import Step
+from liza.work.hiring import chosen, hired
 
 if TYPE_CHECKING:
     from liza.agents.recording import Patch

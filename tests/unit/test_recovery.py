@@ -9,7 +9,7 @@ import pytest
 from liza.invariants import violations
 from liza.model import Agent, AgentStatus, Role, Status
 from liza.record import keyed
-from liza.recovery import (
+from liza.roles.recovery import (
     Facts,
     FinishMerge,
     KillLeftover,

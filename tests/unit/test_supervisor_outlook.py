@@ -24,8 +24,8 @@ from liza.model import (
     Trip,
     Urgency,
 )
-from liza.outlook import asks, only_people, reopened
 from liza.record import keyed
+from liza.roles.outlook import asks, only_people, reopened
 from liza.roles.planner import is_complete
 from tests.stories import (
     FORCE_PASS,

@@ -8,7 +8,7 @@ import pytest
 
 from liza.config import Workers
 from liza.model import AgentStatus, Role
-from liza.staff import (
+from liza.roles.staff import (
     AGAIN,
     FIRST_DELAY,
     KILLED,

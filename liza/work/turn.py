@@ -21,8 +21,6 @@ from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
 from liza.errors import LizaError
 from liza.events import Block
-from liza.hiring import chosen, hired
-from liza.keeper import Held, Keeper
 from liza.lifecycle import name_of
 from liza.model import Actor, CheckoutDrift, Lease, Role, State, Task
 from liza.record import printable, utc_now
@@ -31,6 +29,8 @@ from liza.repo.content import Trees
 from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASKS, Repository
+from liza.work.hiring import chosen, hired
+from liza.work.keeper import Held, Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
     from liza.events import Event
-    from liza.orders import Orders
+    from liza.work.orders import Orders
 
     More = Callable[[State], State]
 

@@ -10,20 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza import life, recovery
+from liza import life
 from liza.agents.sweep import Process, ended, left_behind, seen, table
 from liza.board.file import FileBoard
 from liza.errors import LizaError
 from liza.record import utc_now
-from liza.recovery import Facts, FinishMerge, KillLeftover, Leftover, MarkStopped, PruneWorktree, ReclaimTask
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.roles import recovery
+from liza.roles.recovery import (
+    Facts,
+    FinishMerge,
+    KillLeftover,
+    Leftover,
+    MarkStopped,
+    PruneWorktree,
+    ReclaimTask,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
-    from liza.recovery import Action
+    from liza.roles.recovery import Action
 
 RUNS: Final = "runs"
 

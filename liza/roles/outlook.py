@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.model import AgentStatus, BreakerStatus, GoalStatus, Role, Status
 from liza.roles import coder, planner, reviewer
-from liza.staff import names
+from liza.roles.staff import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza import life, outlook, recovery, staff
+from liza import life
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
-from liza.crew import Crew
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
 from liza.model import GoalStatus
 from liza.project import switches_of
@@ -33,8 +32,9 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
-from liza.rescue import RUNS, Scene, await_end, is_of, orphaned
-from liza.roles import planner
+from liza.roles import outlook, planner, recovery, staff
+from liza.supervision.crew import Crew
+from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.switches import Switch, thrown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from liza.model import State
     from liza.report.screen import View
-    from liza.staff import Post
+    from liza.roles.staff import Post
 
 LOOK: Final = 0.5  # seconds between two looks at switches and leases while nothing happens
 LULL: Final = 0.1  # seconds in which many changes of the board wake us once

@@ -23,13 +23,13 @@ from liza.repo.scratch import scratch
 from liza.repo.trailers import Trailer
 from liza.repo.verify import Link, links
 from liza.roles import reviewer
-from liza.turn import RUNS, SLACK
+from liza.work.turn import RUNS, SLACK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.model import State, Task
-    from liza.turn import Turn
+    from liza.work.turn import Turn
 
 MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
 TAIL: Final = 2000  # characters of a red gate's output that the coder is shown

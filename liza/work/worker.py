@@ -8,19 +8,20 @@ import signal
 import time
 from typing import TYPE_CHECKING, Final
 
-from liza import coding, life, planning, reviewing
+from liza import life
 from liza.agents.kernel import adopt_orphans, die_with
 from liza.board.file import FileBoard
 from liza.changes import Change, apply
 from liza.errors import UsageError
 from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, GoalStatus, Role
-from liza.orders import Orders
 from liza.record import with_record
 from liza.repo.repository import Repository
-from liza.staff import AGAIN, PARENT
+from liza.roles.staff import AGAIN, PARENT
 from liza.switches import Switch
-from liza.turn import Next, Place
+from liza.work import coding, planning, reviewing
+from liza.work.orders import Orders
+from liza.work.turn import Next, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

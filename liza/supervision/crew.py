@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.errors import DiskTrouble
-from liza.staff import PARENT, Post
+from liza.roles.staff import PARENT, Post
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -7,23 +7,23 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from liza import events as e
-from liza import known
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
 from liza.errors import GitFailed, Refused, UnfitRepository
-from liza.integration import integrate, unfit
 from liza.model import Status
 from liza.record import with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
 from liza.repo.scratch import scratch
 from liza.roles import reviewer
-from liza.turn import Next, begun, held_by
+from liza.work import known
+from liza.work.integration import integrate, unfit
+from liza.work.turn import Next, begun, held_by
 
 if TYPE_CHECKING:
     from liza.model import State, Task
     from liza.replies import Value
-    from liza.turn import Asked, Place, Turn
+    from liza.work.turn import Asked, Place, Turn
 
 # After these a second try may give what the first did not; all others say when to come back.
 AGAIN: Final = frozenset(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from liza.changes import apply
 from liza.errors import LizaError, Refused
 from liza.events import Renew
-from liza.orders import pass_on
+from liza.work.orders import pass_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Stop
     from liza.board.protocol import Board
     from liza.model import Actor
-    from liza.orders import Orders
+    from liza.work.orders import Orders
 
 LOOK: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
 SHARE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from liza import known, life
+from liza import life
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply, with_anomaly
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
@@ -13,15 +13,16 @@ from liza.model import RetryLoop, SpecAmbiguity
 from liza.record import printable
 from liza.replies import Plan, Replan, Step
 from liza.repo.scratch import scratch
-from liza.reviewing import AGAIN, GIVEN_BACK
 from liza.roles import planner
-from liza.turn import Next, begun
+from liza.work import known
+from liza.work.reviewing import AGAIN, GIVEN_BACK
+from liza.work.turn import Next, begun
 
 if TYPE_CHECKING:
     from liza.model import State
     from liza.replies import Value
     from liza.roles.planner import Wake
-    from liza.turn import Asked, Place, Turn
+    from liza.work.turn import Asked, Place, Turn
 
 LOCK: Final = "planning.lock"
 LONGEST_PATTERN: Final = 300  # characters of why a planner's answer was of no use

@@ -7,7 +7,6 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
-from liza import known
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply, with_anomaly, with_discovery
 from liza.errors import DiskTrouble, InvalidBoard, LizaError, Refused, UnfitRepository
@@ -20,14 +19,15 @@ from liza.repo.merging import merge
 from liza.repo.repository import branch_of
 from liza.repo.submission import submission
 from liza.roles import coder
-from liza.turn import Next, begun, held_by
+from liza.work import known
+from liza.work.turn import Next, begun, held_by
 
 if TYPE_CHECKING:
     from liza.events import Event
     from liza.model import State, Task
     from liza.replies import Value
     from liza.repo.worktree import Worktree
-    from liza.turn import Asked, Place, Turn
+    from liza.work.turn import Asked, Place, Turn
 
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 GONE: Final = (

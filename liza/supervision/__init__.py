@@ -1,0 +1,1 @@
+"""The process that stays: it keeps workers alive and clears up behind them."""
