@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from liza.anomalies import Anomaly
 from liza.errors import Forbidden, NotThere, Refused, UsageError
 from liza.events import Claim, Retry, Supersede, TakeReview
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
-from liza.model import Actor, Anomaly, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
+from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
 from liza.record import with_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
+    from liza.anomalies import Details
     from liza.events import Event
-    from liza.model import Details, State, Task, Urgency
+    from liza.model import State, Task, Urgency
 
 HUMAN: Final = Actor(role=Role.HUMAN, id="human")
 SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, TypeAdapter, field_validator
 
-from liza.model import Checkpoint, Feedback, IntegrationFailure, Lease, Merging, Taint, Task
+from liza.model import Checkpoint, IntegrationFailure, Lease, Merging, Taint, Task
 from liza.record import Commit, Id, Line, Record, Time
+from liza.verdicts import Decision, Feedback, Outcome, Verdict
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,8 +34,9 @@ NO_REVIEW: Final[Changes] = {
 NO_BLOCK: Final[Changes] = {"blocked_reason": None, "blocked_questions": (), "asked": None}
 # Another chance is a real one: whoever failed may try again, and old conflicts do not count.
 CLEAN_SLATE: Final[Changes] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
+LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
 LET_GO: Final[Changes] = {"lease": None, "assigned_to": None}
-FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0}
+FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0, "decisions": ()}
 
 
 class Event(Record):
@@ -81,6 +83,8 @@ class Claim(Event):
             "iteration": task.iteration + (task.attempt == 0) if again else 1,
             "attempt": task.attempt + 1 if again else 1,
             "review_cycles_current": task.review_cycles_current if again else 0,
+            "verdicts": (),
+            "decisions": task.decisions if again else (),
         }
 
     def facts(self) -> dict[str, Any]:
@@ -102,14 +106,51 @@ class WriteCheckpoint(Event):
 
 
 class Submit(Event):
+    """Hand in what every gate of the coder's side has passed."""
+
     verb = "submit"
     commit: Commit
+    verdicts: tuple[Verdict, ...] = ()
+    phase: Line | None = None  # the phase that this decides, where the workflow counts it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
 
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+        return {
+            "review_commit": self.commit,
+            "submitted_run": by.run,
+            "lease": None,
+            "guidance": None,
+            "verdicts": self.verdicts,
+            "decisions": _decided(task, self.phase, Outcome.PASS, None, at),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return {"commit": self.commit, **_said(self.verdicts)}
+
+
+class Revise(Event):
+    """A gate of the coder's side sends the work back before anybody reviews it."""
+
+    verb = "send back"
+    reason: Line
+    feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
+    verdicts: tuple[Verdict, ...] = ()
+    phase: Line | None = None
+
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"review_commit": self.commit, "submitted_run": by.run, "lease": None, "guidance": None}
+        return {
+            "rejection_reason": self.reason,
+            "rejection_feedback": self.feedback,
+            "verdicts": self.verdicts,
+            "decisions": _decided(task, self.phase, Outcome.REVISE, self.reason, at),
+            "lease": None,
+            "attempt": 0,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return {"reason": self.reason, **_said(self.verdicts)}
 
 
 class FindNothing(Event):
@@ -190,20 +231,32 @@ class TakeReview(Event):
 class Approve(Event):
     verb = "approve"
     commit: Commit
+    verdicts: tuple[Verdict, ...] = ()  # of the reviewer's side, beside what was submitted with it
+    phase: Line | None = None
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if self.commit != task.review_commit:
             return f"the verdict is on {self.commit[:12]}, but {str(task.review_commit)[:12]} was submitted"
         return _carries_no_change(task) or _is_own_work(task, by)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"approved_by": by.id, "approval_question": None}
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+        return {
+            "approved_by": by.id,
+            "approval_question": None,
+            "verdicts": _joined(task, self.verdicts),
+            "decisions": _decided(task, self.phase, Outcome.PASS, None, at),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return {"commit": self.commit, **_said(self.verdicts)}
 
 
 class Reject(Event):
     verb = "reject"
     reason: Line
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
+    verdicts: tuple[Verdict, ...] = ()
+    phase: Line | None = None
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return _is_own_work(task, by)
@@ -217,7 +270,13 @@ class Reject(Event):
             "attempt": 0,
             "review_cycles_current": task.review_cycles_current + 1,
             "review_cycles_total": task.review_cycles_total + 1,
+            "verdicts": _joined(task, self.verdicts),
+            "decisions": _decided(task, self.phase, Outcome.REVISE, self.reason, at),
         }
+
+    def facts(self) -> dict[str, Any]:
+        points = [item.plain() for item in self.feedback]
+        return {"reason": self.reason, "feedback": points, **_said(self.verdicts)}
 
 
 class Confirm(Event):
@@ -305,6 +364,8 @@ class Merge(Event):
 class FailIntegration(Event):
     verb = "fail the integration of"
     failure: IntegrationFailure
+    verdicts: tuple[Verdict, ...] = ()
+    phase: Line | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
         return {
@@ -314,10 +375,12 @@ class FailIntegration(Event):
             "lease": None,
             "merging": None,
             "attempt": 0,
+            "verdicts": _joined(task, self.verdicts),
+            "decisions": _decided(task, self.phase, Outcome.REVISE, self.failure.reason, at),
         }
 
     def facts(self) -> dict[str, Any]:
-        return self.failure.plain()
+        return self.failure.plain() | _said(self.verdicts)
 
 
 class RetryMerge(Event):
@@ -485,6 +548,26 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 _AMENDED: Final = {name: _adapter(name) for name in AMENDABLE}
+
+
+def _decided(
+    task: Task, phase: str | None, outcome: Outcome, reason: str | None, at: datetime
+) -> tuple[Decision, ...]:
+    if phase is None:
+        return task.decisions
+    said = reason[:LONGEST_REASON].rstrip() if reason else None
+    return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said))
+
+
+def _joined(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return the task's verdicts with newer ones of the same gates in place of the old."""
+    newer = {verdict.gate for verdict in verdicts}
+    return (*(verdict for verdict in task.verdicts if verdict.gate not in newer), *verdicts)
+
+
+def _said(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
+    """Return which gate said what, for history; the evidence is on the board while it counts."""
+    return {"gates": {one.gate: str(one.outcome) for one in verdicts}} if verdicts else {}
 
 
 def _let_go(task: Task) -> Changes:

@@ -54,6 +54,7 @@ TABLE: Final[tuple[Row, ...]] = (
     _row(e.Renew, [S.WORKING], None, C, held=True),
     _row(e.Renew, _WITH_REVIEWER, None, R, held=True),
     _row(e.Submit, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
+    _row(e.Revise, [S.WORKING], S.REJECTED, C, held=True),
     _row(e.FindNothing, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
     _row(e.Release, [S.WORKING], S.IDLE, C, H, held=True),
     _row(e.Release, _WITH_REVIEWER, None, R, H, held=True),

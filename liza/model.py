@@ -8,11 +8,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer
 
+from liza.anomalies import Anomaly
 from liza.config import Config
 from liza.errors import NotThere
 from liza.record import Commit, Id, Keyed, Line, Record, Time, with_record
+from liza.verdicts import Decision, Feedback, Verdict
 
 VERSION: Final = 1
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
@@ -110,19 +112,6 @@ class Checkpoint(Record):
     files_to_modify: tuple[Line, ...] = ()
 
 
-class Severity(StrEnum):
-    BLOCKER = "blocker"
-    CONCERN = "concern"
-
-
-class Feedback(Record):
-    message: Line
-    file: str | None = None
-    line: Annotated[int, Field(ge=1)] | None = None
-    severity: Severity = Severity.BLOCKER
-    suggestion: str | None = None
-
-
 class IntegrationFailure(Record):
     reason: Line
     paths: tuple[str, ...] = ()
@@ -197,6 +186,9 @@ class Task(Record):
     merging: Merging | None = None
     merge_commit: Commit | None = None
     taints: tuple[Taint, ...] = ()
+
+    verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
+    decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
 
     rejection_reason: Line | None = None
     rejection_feedback: tuple[Feedback, ...] = ()
@@ -287,151 +279,6 @@ class Note(Record):
     about: Id | None = Field(default=None, alias="for")
     processed: Time | None = None
     processed_by: Id | None = None
-
-
-class RetryLoop(Record):
-    type: Literal["retry_loop"] = "retry_loop"
-    error_pattern: Line
-    count: Annotated[int, Field(ge=1)]
-
-
-class TradeOff(Record):
-    type: Literal["trade_off"] = "trade_off"
-    what: Line
-    why: Line
-    debt: bool = False
-
-
-class DebtCreated(Record):
-    type: Literal["debt_created"] = "debt_created"
-    what: Line
-    why: Line
-
-
-class AssumptionViolated(Record):
-    type: Literal["assumption_violated"] = "assumption_violated"
-    assumption: Line
-    reality: Line
-
-
-class Workaround(Record):
-    type: Literal["workaround"] = "workaround"
-    what: Line
-    root_cause: Line
-
-
-class SpecAmbiguity(Record):
-    type: Literal["spec_ambiguity"] = "spec_ambiguity"
-    spec_ref: Line
-    question: Line
-
-
-class SpecGap(Record):
-    type: Literal["spec_gap"] = "spec_gap"
-    spec_ref: Line
-    missing: Line
-
-
-class SpecChanged(Record):
-    type: Literal["spec_changed"] = "spec_changed"
-    spec_ref: Line
-    change: Line
-
-
-class ExternalBlocker(Record):
-    type: Literal["external_blocker"] = "external_blocker"
-    service: Line
-    symptom: Line
-
-
-class ScopeDeviation(Record):
-    type: Literal["scope_deviation"] = "scope_deviation"
-    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
-    why: Line
-
-
-class HypothesisExhaustion(Record):
-    type: Literal["hypothesis_exhaustion"] = "hypothesis_exhaustion"
-    tried: Annotated[tuple[Line, ...], Field(min_length=1)]
-
-
-class ReviewDeadlock(Record):
-    type: Literal["review_deadlock"] = "review_deadlock"
-    reason: Line
-    cycles: Annotated[int, Field(ge=1)]
-
-
-class MergeConflict(Record):
-    type: Literal["merge_conflict"] = "merge_conflict"
-    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
-
-
-class CheckoutDrift(Record):
-    type: Literal["checkout_drift"] = "checkout_drift"
-    moved: Annotated[tuple[Line, ...], Field(min_length=1)]
-
-
-class CrashLoop(Record):
-    type: Literal["crash_loop"] = "crash_loop"
-    agent: Id
-    crashes: Annotated[int, Field(ge=1)]
-
-
-class RejectedEdit(Record):
-    type: Literal["edit_rejected"] = "edit_rejected"
-    file: Line
-    problems: Annotated[tuple[Line, ...], Field(min_length=1)]
-
-
-Details = Annotated[
-    RetryLoop
-    | TradeOff
-    | DebtCreated
-    | AssumptionViolated
-    | Workaround
-    | SpecAmbiguity
-    | SpecGap
-    | SpecChanged
-    | ExternalBlocker
-    | ScopeDeviation
-    | HypothesisExhaustion
-    | ReviewDeadlock
-    | MergeConflict
-    | CheckoutDrift
-    | CrashLoop
-    | RejectedEdit,
-    Field(discriminator="type"),
-]
-
-
-class Anomaly(Record):
-    """Something that should not have happened, with details of its own type."""
-
-    id: Id
-    type: Line
-    task_id: Id | None = None
-    logged_by: Id
-    timestamp: Time
-    details: Details
-    processed: Time | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _type_is_said_once(cls, value: object) -> object:
-        """Let the file say `type` beside `details`, as the contract does, and check that they agree."""
-        if not isinstance(value, Mapping):
-            return value
-        details = value.get("details")
-        if not isinstance(details, Mapping):
-            return {"type": getattr(details, "type", None), **value}
-        return {**value, "details": {"type": value.get("type"), **details}}
-
-    @model_validator(mode="after")
-    def _type_is_that_of_the_details(self) -> Self:
-        if self.type != self.details.type:
-            message = f"type is {self.type!r}, but the details are of {self.details.type!r}"
-            raise ValueError(message)
-        return self
 
 
 class Urgency(StrEnum):

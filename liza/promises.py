@@ -44,6 +44,11 @@ _HAS_WORK: Final = Promise(
         and (task.review_commit == task.base_commit) == (task.nothing_to_do is not None)
     ),
 )
+_ANY_WORK_IS_MORE: Final = Promise(
+    "has no review_commit that is its base, unless it says there is nothing to do",
+    "review_commit",
+    lambda task: task.review_commit is None or _HAS_WORK.holds(task),
+)
 _HAS_APPROVER: Final = Promise(
     "has an approved_by who is none of its authors",
     "approved_by",
@@ -98,7 +103,14 @@ PROMISES: Final[dict[Status, tuple[Promise, ...]]] = {
     Status.IDLE: (_NOT_HELD, _NOT_MERGED),
     Status.WORKING: (_HELD_BY_ITS_CODER, _HAS_AUTHOR, _HAS_BASE, _IS_COUNTED, _NOT_MERGED),
     Status.READY_FOR_REVIEW: (*_SUBMITTED, _HELD_BY_NO_AUTHOR),
-    Status.REJECTED: (*_SUBMITTED, _NOT_HELD, _SAYS_WHY_REJECTED),
+    Status.REJECTED: (
+        _HAS_AUTHOR,
+        _HAS_BASE,
+        _ANY_WORK_IS_MORE,
+        _NOT_MERGED,
+        _NOT_HELD,
+        _SAYS_WHY_REJECTED,
+    ),
     Status.APPROVED: (*_SUBMITTED, _HELD_BY_NO_AUTHOR, _HAS_APPROVER),
     Status.AWAITING_APPROVAL: (*_SUBMITTED, _NOT_HELD, _ASKS),
     Status.BLOCKED: (_NOT_HELD, _SAYS_WHY_BLOCKED, _NOT_MERGED),

@@ -16,30 +16,25 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from liza.model import (
+from liza.anomalies import (
     AssumptionViolated,
-    Checkpoint,
     DebtCreated,
     ExternalBlocker,
-    Feedback,
     HypothesisExhaustion,
-    Kind,
     RetryLoop,
-    Role,
-    Scope,
     ScopeDeviation,
     SpecAmbiguity,
     SpecChanged,
     SpecGap,
     TradeOff,
-    Urgency,
-    Validation,
     Workaround,
 )
+from liza.model import Checkpoint, Kind, Role, Scope, Urgency, Validation
 from liza.problems import explained
 from liza.record import Id, Line, Record
 from liza.text.emit import UNFIT
 from liza.text.parse import BadYaml, parse
+from liza.verdicts import Feedback
 
 TAG: Final = "liza"
 MOST_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
@@ -264,7 +259,7 @@ class Implement(Record):
         return self
 
 
-class Verdict(StrEnum):
+class Ruling(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
     BLOCK = "block"
@@ -285,7 +280,7 @@ class PriorFeedback(Record):
 
 
 class Review(Record):
-    verdict: Verdict
+    verdict: Ruling
     reason: Line
     feedback: tuple[Feedback, ...] = ()
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
@@ -293,7 +288,7 @@ class Review(Record):
 
     @model_validator(mode="after")
     def _a_rejection_can_be_acted_on(self) -> Self:
-        if self.verdict is Verdict.REJECT and not self.feedback:
+        if self.verdict is Ruling.REJECT and not self.feedback:
             raise ValueError("a rejection needs feedback: at least one message that the coder can act on")
         return self
 

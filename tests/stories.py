@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from liza import events as e
 from liza.changes import HUMAN, SUPERVISOR, started
 from liza.lifecycle import advance
-from liza.model import (
-    Actor,
-    Checkpoint,
-    Feedback,
-    Goal,
-    IntegrationFailure,
-    Lease,
-    Role,
-    State,
-    Status,
-    Task,
-)
+from liza.model import Actor, Checkpoint, Goal, IntegrationFailure, Lease, Role, State, Status, Task
 from liza.record import keyed
+from liza.verdicts import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,6 +165,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.WriteCheckpoint: lambda _: e.WriteCheckpoint(checkpoint=Checkpoint(intent="add a greeting")),
     e.Renew: lambda _: e.Renew(expires=NOW + 2 * HOUR),
     e.Submit: lambda _: e.Submit(commit=WORK),
+    e.Revise: lambda _: e.Revise(reason="no tests", feedback=(Feedback(message="add a test"),)),
     e.FindNothing: lambda _: FIND_NOTHING[0],
     e.Release: lambda _: e.Release(reason="out of context"),
     e.Reclaim: lambda _: e.Reclaim(reason="coder-1 died"),

@@ -19,22 +19,12 @@ from liza.changes import HUMAN, apply, next_id, started
 from liza.config import Config
 from liza.errors import InvalidBoard, Refused, Violation
 from liza.lifecycle import TABLE
-from liza.model import (
-    KEYED_SECTIONS,
-    VERSION,
-    CircuitBreaker,
-    Feedback,
-    Goal,
-    Note,
-    Role,
-    Sprint,
-    State,
-    Task,
-)
+from liza.model import KEYED_SECTIONS, VERSION, CircuitBreaker, Goal, Note, Role, Sprint, State, Task
 from liza.problems import explained, line_of
 from liza.record import with_record
 from liza.text.parse import BadYaml, Parsed, parse
 from liza.text.split import Block, split, unclosed
+from liza.verdicts import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from liza.anomalies import Anomaly, RejectedEdit
 from liza.board.disk import Disk
 from liza.changes import Change, next_id
 from liza.errors import DiskTrouble
-from liza.model import Anomaly, RejectedEdit
 from liza.record import with_record
 from liza.switches import Switch
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from liza import model
+from liza.anomalies import Details
 from liza.board.edits import EDITABLE
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
 from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
 from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
-from liza.model import Details, Role, State, Status
+from liza.model import Role, State, Status
 from liza.promises import PROMISES
 from liza.record import Record
 from liza.switches import MEANING as SWITCH_MEANING

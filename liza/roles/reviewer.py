@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza.lifecycle import name_of
 from liza.model import IntegrationFailure, Status
-from liza.replies import Verdict
+from liza.replies import Ruling
 from liza.roles.coder import MOST_FAILED_INTEGRATIONS
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def _since(task: Task, events: frozenset[str]) -> datetime:
 
 def concluded(task: Task, review: Review) -> e.Event:
     """Return what follows from a verdict on *task*."""
-    if review.verdict is Verdict.BLOCK:
+    if review.verdict is Ruling.BLOCK:
         asked = tuple(item.message for item in review.feedback if item.message.endswith("?"))[:3]
         return e.Block(
             reason=review.reason, questions=asked or (f"How should this be settled: {review.reason}",)
         )
-    if review.verdict is Verdict.REJECT:
+    if review.verdict is Ruling.REJECT:
         return e.Reject(reason=review.reason, feedback=review.feedback)
     if task.nothing_to_do:
         return e.Confirm(reason=review.reason)

@@ -9,8 +9,9 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from liza.anomalies import Anomaly, CrashLoop
 from liza.changes import SUPERVISOR, Change, next_id
-from liza.model import Agent, AgentStatus, Anomaly, CrashLoop, Role
+from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record, with_records
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from liza import events as e
 from liza.agents import process
 from liza.agents.environment import allowed
 from liza.agents.protocol import Ending, Limits
+from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
 from liza.errors import LizaError, UnfitRepository
-from liza.model import IntegrationFailure, MergeConflict
+from liza.model import IntegrationFailure
 from liza.record import printable
 from liza.repo.merging import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
 from liza.repo.scratch import scratch

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.protocol import Ending
+from liza.anomalies import RetryLoop, SpecAmbiguity
 from liza.changes import Change, apply, with_anomaly
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
-from liza.model import RetryLoop, SpecAmbiguity
 from liza.record import printable
 from liza.replies import Plan, Replan, Step
 from liza.repo.scratch import scratch

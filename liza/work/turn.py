@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import prompting
 from liza.agents.protocol import MEANING, Brief, Ending, Limits, Reply, Stop
 from liza.agents.recording import Recorder
+from liza.anomalies import CheckoutDrift
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
 from liza.errors import LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
-from liza.model import Actor, CheckoutDrift, Lease, Role, State, Task
+from liza.model import Actor, Lease, Role, State, Task
 from liza.record import printable, utc_now
 from liza.replies import Answer, Step, Value, answer
 from liza.repo.content import Trees

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from liza.anomalies import CheckoutDrift, MergeConflict, Workaround
 from liza.board.file import FileBoard
 from liza.changes import SUPERVISOR, Change, apply
 from liza.config import Gates
 from liza.events import Reclaim, StartMerge
-from liza.model import CheckoutDrift, MergeConflict, Status, Workaround
+from liza.model import Status
 from liza.record import utc_now
 from liza.repo import salvage
 from liza.work.turn import Next

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from liza import events as e
+from liza.anomalies import Anomaly, RetryLoop
 from liza.board.delta import step_between
 from liza.changes import HUMAN
 from liza.errors import Violation
@@ -15,7 +16,6 @@ from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS, Step, of_task, step
 from liza.lifecycle import TERMINAL
 from liza.model import (
     KEYED_SECTIONS,
-    Anomaly,
     BreakerStatus,
     CircuitBreaker,
     Discovery,
@@ -24,7 +24,6 @@ from liza.model import (
     Handoff,
     HistoryEntry,
     Note,
-    RetryLoop,
     Role,
     Sprint,
     State,
@@ -625,6 +624,9 @@ def breaking(task: Task) -> Mapping[str, list[dict[str, Any]]]:
             {"review_commit": None},
             {"review_commit": WORK if task.nothing_to_do else BASE},
             {"nothing_to_do": None if task.nothing_to_do else "nothing"},
+        ],
+        "has no review_commit that is its base, unless it says there is nothing to do": [
+            {"review_commit": WORK if task.nothing_to_do else BASE}
         ],
         "has an approved_by who is none of its authors": [{"approved_by": None}, {"approved_by": "coder-1"}],
         "has a rejection_reason and rejection_feedback": [

@@ -9,25 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from liza.anomalies import Anomaly, Details, MergeConflict, RetryLoop, TradeOff
 from liza.config import Budget, Config, Limits
 from liza.errors import NotThere
 from liza.model import (
     KEYED_SECTIONS,
     PLAIN_SECTIONS,
     SHOWN_EVENTS,
-    Anomaly,
-    Details,
     Goal,
     Lease,
-    MergeConflict,
     Note,
-    RetryLoop,
     Scope,
     Sprint,
     State,
     Status,
     Task,
-    TradeOff,
 )
 from liza.record import LONGEST_ID, Commit, Id, Record, Time, keyed, safe_id, utc_now
 from tests.stories import BASE, NOW, SECOND, WORK, board, new_task, task_in

@@ -20,7 +20,7 @@ LAYERS: Final = [
     ["__init__", "bell"],
     ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
-    ["config"],
+    ["anomalies", "config", "verdicts"],
     ["model"],
     ["events", "promises"],
     ["lifecycle"],

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.model import Checkpoint, Kind, Role, Severity, TradeOff, Urgency
+from liza.anomalies import TradeOff
+from liza.model import Checkpoint, Kind, Role, Urgency
 from liza.replies import (
     ANOMALIES,
     KINDS,
@@ -23,12 +24,13 @@ from liza.replies import (
     Progress,
     Replan,
     Review,
+    Ruling,
     Step,
     Unreadable,
-    Verdict,
     answer,
     blocks,
 )
+from liza.verdicts import Severity
 
 
 def fenced(body: str, fence: str = "```") -> str:
@@ -77,7 +79,7 @@ class TestFinding:
         """An agent may say what it likes before it answers."""
         assert value_of(
             f"I looked at it.\n\n```python\nx = 1\n```\n\n{APPROVED}\nBye.", Step.REVIEW
-        ) == Review(verdict=Verdict.APPROVE, reason="it greets")
+        ) == Review(verdict=Ruling.APPROVE, reason="it greets")
 
     def test_the_last_block_counts_and_a_different_one_before_it_is_reported(self) -> None:
         """Whoever changes their mind has changed it."""
@@ -85,7 +87,7 @@ class TestFinding:
 
         assert isinstance(found, Answer)
         assert isinstance(found.value, Review)
-        assert found.value.verdict is Verdict.REJECT
+        assert found.value.verdict is Ruling.REJECT
         assert found.remarks == (
             "an earlier answer to the review step in the same reply said something else; the last one counts",
         )

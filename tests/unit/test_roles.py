@@ -13,20 +13,11 @@ import liza.roles
 from liza import events as e
 from liza.agents.protocol import Ending, Reply
 from liza.changes import HUMAN, add_note
-from liza.model import (
-    Agent,
-    AgentStatus,
-    Discovery,
-    Feedback,
-    GoalStatus,
-    IntegrationFailure,
-    Role,
-    Status,
-    Urgency,
-)
+from liza.model import Agent, AgentStatus, Discovery, GoalStatus, IntegrationFailure, Role, Status, Urgency
 from liza.record import keyed
-from liza.replies import Implement, Outcome, Plan, Planned, Review, Step, Verdict
+from liza.replies import Implement, Outcome, Plan, Planned, Review, Ruling, Step
 from liza.roles import coder, planner, reviewer
+from liza.verdicts import Feedback
 from tests import stories as s
 
 if TYPE_CHECKING:
@@ -188,8 +179,8 @@ class TestReviewerPicks:
 
 
 class TestReviewerConcludes:
-    @pytest.mark.parametrize("verdict", list(Verdict))
-    def test_every_verdict_has_its_event(self, verdict: Verdict) -> None:
+    @pytest.mark.parametrize("verdict", list(Ruling))
+    def test_every_verdict_has_its_event(self, verdict: Ruling) -> None:
         """A verdict names the commit that it judged."""
         review = Review(verdict=verdict, reason="so", feedback=(Feedback(message="Is it blue?"),))
         event = reviewer.concluded(s.task_in(Status.READY_FOR_REVIEW), review)
@@ -197,9 +188,9 @@ class TestReviewerConcludes:
         assert (
             event
             == {
-                Verdict.APPROVE: e.Approve(commit=s.WORK),
-                Verdict.REJECT: e.Reject(reason="so", feedback=review.feedback),
-                Verdict.BLOCK: e.Block(reason="so", questions=("Is it blue?",)),
+                Ruling.APPROVE: e.Approve(commit=s.WORK),
+                Ruling.REJECT: e.Reject(reason="so", feedback=review.feedback),
+                Ruling.BLOCK: e.Block(reason="so", questions=("Is it blue?",)),
             }[verdict]
         )
 

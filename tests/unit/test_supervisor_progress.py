@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
+from liza.anomalies import Anomaly, CrashLoop
 from liza.changes import HUMAN, add_note
-from liza.model import Agent, AgentStatus, Anomaly, CrashLoop, Goal, GoalStatus, Role, Status
+from liza.model import Agent, AgentStatus, Goal, GoalStatus, Role, Status
 from liza.record import keyed
 from liza.report.progress import ago, latest, lines, news, outcome
 from liza.report.screen import Lines, Live
