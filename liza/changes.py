@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from liza.anomalies import Anomaly
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.events import Claim, Retry, Supersede, TakeReview
+from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
 from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
 from liza.record import with_record
+from liza.verdicts import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -184,3 +185,26 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
         return unblocked.but(human_notes=with_record(unblocked.human_notes, note))
 
     return Change(by.id, f"answer {task}", make)
+
+
+def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change by which a person says yes to what *task* asks: its approval, its forced pass."""
+
+    def make(state: State) -> State:
+        found = state.task(task)
+        if found.status is Status.AWAITING_APPROVAL:
+            yes = Confirm(reason=reason) if found.nothing_to_do else Approve(commit=str(found.review_commit))
+            state = apply(yes, to=task, by=by, at=at)(state)
+        elif not found.is_tainted:
+            message = f"{task}: it asks for no consent, because it is {found.status}; `liza explain {task}`"
+            raise Refused(message)
+        if state.task(task).is_tainted:
+            state = apply(AcceptTaint(reason=reason), to=task, by=by, at=at)(state)
+        return state
+
+    return Change(by.id, f"accept {task}", make)
+
+
+def refused(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change by which a person says no to what *task* asks; it goes back with *reason*."""
+    return apply(Reject(reason=reason, feedback=(Feedback(message=reason),)), to=task, by=by, at=at)

@@ -203,6 +203,48 @@ def _task_retry(args: Namespace) -> None:
     _update(args, change, f"{args.task} is IDLE again.")
 
 
+@command("task ready", "release a DRAFT to the coders", AS_JSON, TASK)
+def _task_ready(args: Namespace) -> None:
+    from liza.changes import HUMAN, apply
+    from liza.events import Ready
+    from liza.record import utc_now
+
+    _update(
+        args, apply(Ready(), to=args.task, by=HUMAN, at=utc_now()), f"Released {args.task} to the coders."
+    )
+
+
+@command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
+         argument("--reason", default="accepted by hand", metavar="R"))  # fmt: skip
+def _task_accept(args: Namespace) -> None:
+    from liza.changes import HUMAN, accepted
+    from liza.record import utc_now
+
+    change = accepted(args.task, _said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    _update(args, change, f"Accepted {args.task}.")
+
+
+@command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
+         argument("--reason", required=True, metavar="R", help="what is wrong with it"))  # fmt: skip
+def _task_reject(args: Namespace) -> None:
+    from liza.changes import HUMAN, refused
+    from liza.record import utc_now
+
+    change = refused(args.task, _said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    _update(args, change, f"Rejected {args.task}.")
+
+
+@command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
+         argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run"))  # fmt: skip
+def _explain(args: Namespace) -> None:
+    from liza.record import utc_now
+    from liza.report.explain import explained, setting_of
+
+    board, now = _board(args), utc_now()
+    found = explained(args.subject, setting_of(board.home, board.absorb()), now)
+    print(json.dumps(found.plain()) if args.json else found.told(now))
+
+
 @command("log", "show every change of the board", AS_JSON,
          argument("-f", "--follow", action="store_true", help="go on as changes come"),
          argument("-n", "--last", type=int, metavar="N", help="only the last N"),

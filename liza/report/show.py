@@ -95,7 +95,11 @@ def whole_task(entries: Iterable[Entry], name: str) -> dict[str, Any] | None:
     """Return a task with all of its history, live or archived, as the journal tells it."""
     task: dict[str, Any] | None = None
     for entry in entries:
-        fields = entry.put.get("tasks", {}).get(name)
+        put = entry.put.get("tasks", {})
+        # The first entry is a whole board, as the file has it; all others say what changed, by id.
+        fields = (
+            next((one for one in put if one["id"] == name), None) if isinstance(put, list) else put.get(name)
+        )
         if fields is None:
             continue
         past = task.pop("history") if task else []

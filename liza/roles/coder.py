@@ -9,6 +9,7 @@ from liza.agents.protocol import MEANING, Ending
 from liza.changes import waits_for
 from liza.model import AgentStatus, Role, Status
 from liza.replies import Outcome
+from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
 
 if TYPE_CHECKING:
     from liza.agents.protocol import Reply
@@ -45,22 +46,79 @@ def is_given_up(state: State, task: Task) -> bool:
 
 def pick(state: State, me: str) -> Task | None:
     """Return the task that coder *me* takes next: its own rejected ones, failed merges, then what is new."""
-    if any(task.lease and task.lease.holder == me for task in state.tasks.values()):
+    if is_at_work(state, me):
         return None
-    others = present(state) - {me}
-    free = [task for task in state.tasks.values() if _may_take(state, task, me, others)]
+    free = [task for task in state.tasks.values() if allows(CONDITIONS, Look(state, task, me, task.created))]
     return min(free, key=lambda task: _rank(task, me), default=None)
 
 
-def _may_take(state: State, task: Task, me: str, others: frozenset[str]) -> bool:
-    if task.status not in _ORDER or waits_for(state, task):
-        return False
-    if task.status is Status.INTEGRATION_FAILED and task.integration_failures >= MOST_FAILED_INTEGRATIONS:
-        return False
-    if task.status is not Status.IDLE and task.assigned_to in others:
-        return False
-    return not is_given_up(state, task) and (me not in task.failed_by or not others)
+def _others(look: Look) -> frozenset[str]:
+    return present(look.state) - {look.me}
 
+
+def _is_open(look: Look) -> bool:
+    return look.task.status in _ORDER
+
+
+def _not_for_coders(look: Look) -> Hindrance:
+    return Hindrance(f"{look.task.status} is not for coders", "nobody", f"liza task show {look.task.id}")
+
+
+def _waits(look: Look) -> Hindrance:
+    waiting = waits_for(look.state, look.task)
+    named = ", ".join(f"{name} ({look.state.status_of(name) or 'not on the board'})" for name in waiting)
+    return Hindrance(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
+
+
+def _may_merge(look: Look) -> bool:
+    failures = look.task.integration_failures
+    return look.task.status is not Status.INTEGRATION_FAILED or failures < MOST_FAILED_INTEGRATIONS
+
+
+def _merges_no_more(look: Look) -> Hindrance:
+    times = f"it failed to merge {look.task.integration_failures} times, so somebody has to think about it"
+    return Hindrance(times, "the planner", f'liza note "…" --for {look.task.id}')
+
+
+def _is_not_anothers(look: Look) -> bool:
+    return look.task.status is Status.IDLE or look.task.assigned_to not in _others(look)
+
+
+def _is_anothers(look: Look) -> Hindrance:
+    other = str(look.task.assigned_to)
+    return Hindrance(f"{other} takes it up again itself", other, f"liza explain {other}")
+
+
+def _is_given_up(look: Look) -> Hindrance:
+    failed = " and ".join(look.task.failed_by)
+    return Hindrance(
+        f"{failed} could not do it, so the planner looks at it first",
+        "the planner",
+        f'liza note "…" --for {look.task.id}',
+    )
+
+
+def _is_not_my_failure(look: Look) -> bool:
+    return look.me not in look.task.failed_by or not _others(look)
+
+
+def _is_my_failure(look: Look) -> Hindrance:
+    return Hindrance(
+        f"{look.me} could not do it, so another coder takes it",
+        "another coder",
+        f"liza task show {look.task.id}",
+    )
+
+
+CONDITIONS: Final = (
+    Condition(_is_open, _not_for_coders),
+    Condition(lambda look: not waits_for(look.state, look.task), _waits),
+    Condition(_may_merge, _merges_no_more),
+    Condition(lambda look: not is_given_up(look.state, look.task), _is_given_up),
+    Condition(_is_not_anothers, _is_anothers),
+    Condition(_is_not_my_failure, _is_my_failure),
+    FREE,
+)
 
 _ORDER: Final = {Status.REJECTED: 0, Status.INTEGRATION_FAILED: 1, Status.IDLE: 2}
 

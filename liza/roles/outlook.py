@@ -59,11 +59,10 @@ _NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "
 def _finds_work(state: State, now: datetime) -> bool:
     """Tell whether a worker that was not stopped would find something to do."""
     return (
-        (bool(_able(state, Role.PLANNER)) and _planner_finds(state))
+        (bool(able(state, Role.PLANNER)) and _planner_finds(state))
         or any(coder.pick(state, name) for name in coder.present(state))
         or any(
-            reviewer.resolved(state) or reviewer.pick(state, name, now)
-            for name in _able(state, Role.REVIEWER)
+            reviewer.resolved(state) or reviewer.pick(state, name, now) for name in able(state, Role.REVIEWER)
         )
     )
 
@@ -72,7 +71,8 @@ def _planner_finds(state: State) -> bool:
     return bool(planner.wake(state) or planner.stuck(state) or planner.read_in_passing(state))
 
 
-def _able(state: State, role: Role) -> list[str]:
+def able(state: State, role: Role) -> list[str]:
+    """Return the workers of *role* that the settings want and nobody stopped."""
     wanted = [name for name, its in names(state.config.workers).items() if its is role]
     return [name for name in wanted if name not in _stopped(state)]
 
@@ -91,11 +91,11 @@ def _questions(state: State) -> Iterator[Wait]:
             asked = "; ".join(task.blocked_questions)
             yield Wait(f"{task.id} is BLOCKED: {asked}", f'liza answer {task.id} "…"')
         elif task.status is Status.AWAITING_APPROVAL:
-            yield Wait(f"{task.id} awaits approval: {task.approval_question}", f"liza task show {task.id}")
+            yield Wait(f"{task.id} awaits approval: {task.approval_question}", f"liza task accept {task.id}")
         elif task.status is Status.APPROVED and task.is_tainted:
-            yield Wait(f"{task.id} passed by force and needs your consent", f"liza task show {task.id}")
+            yield Wait(f"{task.id} passed by force and needs your consent", f"liza task accept {task.id}")
         elif task.status is Status.DRAFT:
-            yield Wait(f"{task.id} is a DRAFT that nobody released", f'liza note "…" --for {task.id}')
+            yield Wait(f"{task.id} is a DRAFT that nobody released", f"liza task ready {task.id}")
 
 
 def _missing(state: State) -> Iterator[Wait]:

@@ -10,9 +10,9 @@ from liza.lifecycle import name_of
 from liza.model import IntegrationFailure, Status
 from liza.replies import Ruling
 from liza.roles.coder import MOST_FAILED_INTEGRATIONS
+from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from liza.model import Note, State, Task
@@ -29,26 +29,66 @@ def pick(state: State, me: str, now: datetime) -> Task | None:
 
 
 def to_review(state: State, me: str, now: datetime) -> Task | None:
-    return _oldest(state, me, now, _SUBMITTED, lambda task: task.status is Status.READY_FOR_REVIEW)
+    return _oldest(state, me, now, _SUBMITTED, TO_REVIEW)
 
 
 def to_merge(state: State, me: str, now: datetime) -> Task | None:
-    return _oldest(
-        state, me, now, _APPROVED, lambda task: task.status is Status.APPROVED and not task.is_tainted
-    )
+    return _oldest(state, me, now, _APPROVED, TO_MERGE)
 
 
 def _oldest(
-    state: State, me: str, now: datetime, events: frozenset[str], is_wanted: Callable[[Task], bool]
+    state: State, me: str, now: datetime, events: frozenset[str], conditions: tuple[Condition, ...]
 ) -> Task | None:
-    if any(task.lease and task.lease.holder == me for task in state.tasks.values()):
+    if is_at_work(state, me):
         return None
-    found = [task for task in state.tasks.values() if is_wanted(task) and _is_free(task, me, now)]
+    found = [task for task in state.tasks.values() if allows(conditions, Look(state, task, me, now))]
     return min(found, key=lambda task: _since(task, events), default=None)
 
 
-def _is_free(task: Task, me: str, now: datetime) -> bool:
-    return me not in task.authors and not (task.lease and task.lease.is_live(now))
+def _not_for_reviewers(look: Look) -> Hindrance:
+    return Hindrance(f"{look.task.status} is not for reviewers", "nobody", f"liza task show {look.task.id}")
+
+
+def _is_held(look: Look) -> bool:
+    return look.task.lease is not None and look.task.lease.is_live(look.now)
+
+
+def _held(look: Look) -> Hindrance:
+    holder = look.task.lease.holder if look.task.lease else "nobody"
+    return Hindrance(f"{holder} is at it", holder, f"liza explain {holder}")
+
+
+def _own_work(look: Look) -> Hindrance:
+    return Hindrance(
+        f"{look.me} wrote it, and nobody judges their own work",
+        "another reviewer",
+        f"liza task show {look.task.id}",
+    )
+
+
+def _forced(look: Look) -> Hindrance:
+    return Hindrance(
+        "it passed by force, and merges only once a person accepts that",
+        "you",
+        f"liza task accept {look.task.id}",
+    )
+
+
+_NOT_OWN: Final = Condition(lambda look: look.me not in look.task.authors, _own_work)
+_NOT_HELD: Final = Condition(lambda look: not _is_held(look), _held)
+TO_REVIEW: Final = (
+    Condition(lambda look: look.task.status is Status.READY_FOR_REVIEW, _not_for_reviewers),
+    _NOT_HELD,
+    _NOT_OWN,
+    FREE,
+)
+TO_MERGE: Final = (
+    Condition(lambda look: look.task.status is Status.APPROVED, _not_for_reviewers),
+    Condition(lambda look: not look.task.is_tainted, _forced),
+    _NOT_HELD,
+    _NOT_OWN,
+    FREE,
+)
 
 
 def _since(task: Task, events: frozenset[str]) -> datetime:

@@ -23,9 +23,13 @@ class Orders:
         self._stop: Stop | None = None
 
     def switch(self) -> Switch:
+        return thrown(self.thrown())
+
+    def thrown(self) -> dict[str, str]:
+        """Return the switches that are thrown; what their files say matters to people only."""
         if self._signals:
-            return Switch.ABORT
-        return thrown([name for name in FILES if (self._home / name).exists()])
+            return {Switch.ABORT.name: ""}
+        return {name: "" for name in FILES if (self._home / name).exists()}
 
     def signalled(self) -> None:
         """Note a signal: the first asks whatever runs to end, the second ends it; safe in a handler."""

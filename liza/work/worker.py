@@ -14,9 +14,10 @@ from liza.board.file import FileBoard
 from liza.changes import Change, apply
 from liza.errors import UsageError
 from liza.events import Release, Renew
-from liza.model import Agent, AgentStatus, GoalStatus, Role
+from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
 from liza.repo.repository import Repository
+from liza.roles.admission import Setting, hindered
 from liza.roles.staff import AGAIN, PARENT
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
@@ -73,10 +74,10 @@ def serve(place: Place) -> int:
 def _turns(place: Place) -> int:
     while True:
         state = place.board.read()
-        switch = place.orders.switch()
-        if switch is Switch.ABORT or state.goal.status is not GoalStatus.IN_PROGRESS:
+        found = hindered(Setting(state, place.orders.thrown()))
+        if found and found[0].ends:
             return COMPLETE
-        if switch is not Switch.NORMAL or place.is_parked():
+        if found or place.is_parked():
             place.board.wait(state.revision, LOOK)
             continue
         after = TURNS[place.role](place)

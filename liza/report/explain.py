@@ -1,0 +1,209 @@
+"""Why a task, a worker or the run does not go on: the first condition that does not hold, and what to do.
+
+It asks the very objects by which workers decide, so it cannot say anything that they do not do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza import life
+from liza.errors import NotThere
+from liza.lifecycle import TERMINAL
+from liza.model import MEANING, AgentStatus, Role, Status
+from liza.project import switches_of
+from liza.report.progress import ago
+from liza.roles import coder, outlook, planner, reviewer
+from liza.roles.admission import Setting, hindered
+from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
+from liza.roles.staff import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.model import State, Task
+    from liza.roles.conditions import Condition
+
+RUN: Final = "run"
+
+
+class Explanation(NamedTuple):
+    """Why *subject* is where it is; *who* can change it, and by which command."""
+
+    subject: str
+    status: str
+    what: str
+    who: str
+    command: str
+    since: datetime | None = None
+
+    def plain(self) -> dict[str, Any]:
+        moment = self.since and f"{self.since:%Y-%m-%dT%H:%M:%SZ}"
+        return {**self._asdict(), "since": moment}
+
+    def told(self, now: datetime) -> str:
+        lines = [f"{self.subject} is {self.status}: {self.what}."]
+        if self.since is not None:
+            lines.append(f"  since  {self.since:%Y-%m-%d %H:%M:%SZ} ({ago(now - self.since)})")
+        return "\n".join([*lines, f"  who    {self.who}", f"  then   {self.command}"])
+
+
+def setting_of(home: Path, state: State) -> Setting:
+    """Return the run of the board in *home*, as it is from outside."""
+    return Setting(state, switches_of(home), life.is_held(home / life.SUPERVISOR))
+
+
+def explained(subject: str, setting: Setting, now: datetime) -> Explanation:
+    """Return why the task, the worker or the run called *subject* does not go on."""
+    state = setting.state
+    if subject in state.tasks:
+        return _of_task(state.tasks[subject], setting, now)
+    if subject in state.archived:
+        status = state.archived[subject]
+        done = Hindrance(MEANING[status], "nobody; it is final", f"liza task show {subject}")
+        return _explanation(subject, status, done)
+    if subject in (workers := names(state.config.workers) | {a.id: a.role for a in state.agents.values()}):
+        return _of_worker(subject, workers[subject], setting, now)
+    if subject == RUN:
+        return _of_run(setting, now)
+    known = f"tasks are listed by `liza status`; workers are {', '.join(workers)}; or say `run`"
+    raise NotThere("task or worker", subject, known)
+
+
+def _explanation(subject: str, status: str, found: Hindrance, began: datetime | None = None) -> Explanation:
+    return Explanation(subject, status, found.what, found.who, found.command, found.since or began)
+
+
+def _of_task(task: Task, setting: Setting, now: datetime) -> Explanation:
+    """Tell what people have to do, what the task itself lacks, what stops everybody, then who is next."""
+    found = _settled(task, setting.state) or _held(task, now)
+    if found is None:
+        conditions, role, verb = _TAKERS[task.status](task)
+        place, lacking = _nearest(task, setting.state, conditions, role, verb, now)
+        halted = hindered(setting)
+        # What only concerns the workers comes last: while all stand still, nobody is busy.
+        found = lacking if place < len(conditions) - 1 or halted is None else halted[1]
+    return _explanation(task.id, task.status, found, since(task))
+
+
+def _settled(task: Task, state: State) -> Hindrance | None:
+    """Return what keeps *task* where no worker takes tasks from."""
+    if task.status in TERMINAL:
+        return Hindrance(MEANING[task.status], "nobody; it is final", f"liza task show {task.id}")
+    if task.status is Status.BLOCKED:
+        return _blocked(task, state)
+    if task.status is Status.AWAITING_APPROVAL:
+        return Hindrance(f"it asks you: {task.approval_question}", "you", f"liza task accept {task.id}")
+    if task.status is Status.DRAFT:
+        return Hindrance("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
+    return None
+
+
+def _blocked(task: Task, state: State) -> Hindrance:
+    questions = " ".join(task.blocked_questions)
+    command = f'liza answer {task.id} "…"'
+    woken = planner.wake(state)
+    if task.asked is None or (woken is not None and woken.task == task.id):
+        return Hindrance(f"{task.blocked_reason}; the planner looks at it next", "the planner", command)
+    return Hindrance(f"{task.blocked_reason}; it asks: {questions}", "you", command, task.asked)
+
+
+def _held(task: Task, now: datetime) -> Hindrance | None:
+    lease = task.lease
+    if lease is None:
+        return None
+    until = f"until {lease.expires:%H:%M:%SZ}, and longer while its agent lives"
+    if lease.is_live(now):
+        return Hindrance(f"{lease.holder} holds it {until}", lease.holder, f"liza task release {task.id}")
+    gone = f"the lease of {lease.holder} ended at {lease.expires:%H:%M:%SZ} and is taken back next"
+    return Hindrance(gone, "the supervisor", f"liza task release {task.id}")
+
+
+Takers = tuple["tuple[Condition, ...]", Role, str]
+
+
+def _for_coders(_: Task) -> Takers:
+    return coder.CONDITIONS, Role.CODER, "take it"
+
+
+def _for_reviewers(_: Task) -> Takers:
+    return reviewer.TO_REVIEW, Role.REVIEWER, "review it"
+
+
+def _for_mergers(_: Task) -> Takers:
+    return reviewer.TO_MERGE, Role.REVIEWER, "merge it"
+
+
+_TAKERS: Final[dict[Status, Callable[[Task], Takers]]] = {
+    Status.IDLE: _for_coders,
+    Status.REJECTED: _for_coders,
+    Status.INTEGRATION_FAILED: _for_coders,
+    Status.WORKING: _for_coders,
+    Status.READY_FOR_REVIEW: _for_reviewers,
+    Status.APPROVED: _for_mergers,
+}
+
+
+def _nearest(
+    task: Task, state: State, conditions: tuple[Condition, ...], role: Role, verb: str, now: datetime
+) -> tuple[int, Hindrance]:
+    """Return what the worker that comes closest to taking *task* still lacks."""
+    takers = _able(state, role)
+    found = {name: first_hindrance(conditions, Look(state, task, name, now)) for name in takers}
+    ready = [name for name, lacking in found.items() if lacking is None]
+    if ready:
+        command = f"liza task show {task.id}"
+        return len(conditions), Hindrance(f"{' or '.join(ready)} will {verb} next", ready[0], command)
+    if not takers:
+        return 0, Hindrance(f"every {role} was stopped", "you", "liza stop; liza run")
+    lacking = [hindrance for hindrance in found.values() if hindrance is not None]
+    return max(lacking, key=lambda one: one[0])
+
+
+def _able(state: State, role: Role) -> list[str]:
+    if role is Role.CODER:
+        return sorted(coder.present(state))
+    return outlook.able(state, role)
+
+
+def _of_worker(name: str, role: Role, setting: Setting, now: datetime) -> Explanation:
+    state = setting.state
+    agent = state.agents.get(name)
+    began = agent.since if agent else None
+    if agent and agent.status is AgentStatus.STOPPED and agent.stopped_reason:
+        stopped = Hindrance(f"it was stopped: {agent.stopped_reason}", "you", "liza stop; liza run")
+        return _explanation(name, agent.status, stopped, began)
+    if task := held_by(state, name):
+        work = Hindrance(f"it works on {task.id}", name, f"liza task show {task.id}")
+        return _explanation(name, "at work", work, since(task))
+    if halted := hindered(setting):
+        return _explanation(name, "waiting", halted[1], began)
+    found = _next_for(name, role, state, now)
+    return _explanation(name, "waiting", found, began)
+
+
+def _next_for(name: str, role: Role, state: State, now: datetime) -> Hindrance:
+    if role is Role.PLANNER:
+        wake = planner.wake(state)
+        what = f"it plans next: {wake.why}" if wake else "nothing on the board is new to it"
+        return Hindrance(what, name if wake else "you", "liza status" if wake else 'liza note "…"')
+    task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
+    if task is not None:
+        return Hindrance(f"it takes {task.id} next", name, f"liza task show {task.id}")
+    return Hindrance(
+        "no task is for it now", "whoever works on the tasks that others wait for", "liza status"
+    )
+
+
+def _of_run(setting: Setting, now: datetime) -> Explanation:
+    state = setting.state
+    if halted := hindered(setting):
+        return _explanation(RUN, "not going on", halted[1])
+    if waits := outlook.only_people(state, now):
+        more = f", and {len(waits) - 1} more" if len(waits) > 1 else ""
+        return _explanation(RUN, "waiting for you", Hindrance(f"{waits[0].what}{more}", "you", waits[0].then))
+    held = [f"{task.lease.holder} on {task.id}" for task in state.tasks.values() if task.lease]
+    what = f"{', '.join(held)}" if held else "somebody takes the next task at once"
+    return _explanation(RUN, "going on", Hindrance(what, "the workers", "liza watch"))
