@@ -52,6 +52,7 @@ class Limits(Record):
     max_rejections: AtLeastOne = 3
     max_same_reason: AtLeastOne = 2
     assumption_budget: Count = 5
+    max_plan_tasks: AtLeastOne = 50
     agent_minutes: Minutes = 30
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60

@@ -21,7 +21,16 @@ Act = dict[str, Any]
 
 
 def by_default(step: str, task: str) -> Act:
-    plan = {"tasks": [{"id": "t1", "description": "do t1", "done_when": ["t1.txt is there"]}]}
+    plan = {
+        "tasks": [
+            {
+                "id": "t1",
+                "description": "do t1",
+                "done_when": ["t1.txt is there"],
+                "scope": {"in": ["t1.txt"]},
+            }
+        ]
+    }
     acts: dict[str, Act] = {
         "plan": {"answer": plan},
         "replan": {"answer": {"questions": ["What now?"]}},

@@ -19,6 +19,7 @@ def plan() -> dict[str, object]:
             "id": name,
             "description": f"write {name}.txt",
             "done_when": [f"{name}.txt is there"],
+            "scope": {"in": [f"{name}.txt"]},
             "kind": "docs",
             "depends_on": [NAMES[0]] if name == NAMES[-1] else [],
         }

@@ -156,21 +156,6 @@ def completed(state: State, at: datetime) -> State:
     return state.but(goal=state.goal.but(status=GoalStatus.COMPLETE, completed=at))
 
 
-def problems(state: State, tasks: tuple[Planned, ...]) -> list[str]:
-    """Return why *tasks* cannot be put on the board; what a plan shows by itself is checked before."""
-    known = {name.casefold() for section in (state.tasks, state.archived) for name in section}
-    mine = {task.id for task in tasks}
-    found = [f"the id {task.id} is taken; choose another" for task in tasks if task.id.casefold() in known]
-    for task in tasks:
-        for name in task.depends_on:
-            status = state.status_of(name)
-            if name not in mine and status is None:
-                found.append(f"{task.id} depends on {name}, which is neither in the plan nor on the board")
-            elif name not in mine and status in TERMINAL - SUCCEEDED:
-                found.append(f"{task.id} depends on {name}, which is {status} and will never be done")
-    return found
-
-
 def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
     state = _with_tasks(state, plan.tasks, by, at)

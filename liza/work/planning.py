@@ -13,12 +13,14 @@ from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
 from liza.record import printable
 from liza.replies import Plan, Replan, Step
 from liza.repo.scratch import scratch
-from liza.roles import planner
+from liza.roles import planner, plans
 from liza.work import known
 from liza.work.reviewing import AGAIN, GIVEN_BACK
 from liza.work.turn import Next, begun
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from liza.model import State
     from liza.replies import Value
     from liza.roles.planner import Wake
@@ -70,9 +72,7 @@ def _thought(place: Place) -> Next:
     head = place.repository.commit_at(place.integration(state)) or place.repository.head()
     try:
         with begun(place, state) as turn, scratch(place.worktrees, str(head)) as path:
-            asked = turn.ask(
-                wake.step, _known(state, wake), path, check=lambda value: _refusal(place, value), again=AGAIN
-            )
+            asked = turn.ask(wake.step, _known(state, wake), path, check=_Check(place, path), again=AGAIN)
             return _recorded(turn, wake, asked)
     except (GitFailed, UnfitRepository) as error:
         place.orders.pause(printable(str(error)))
@@ -83,11 +83,33 @@ def _known(state: State, wake: Wake) -> dict[str, str]:
     return known.for_plan(state, wake) if wake.step is Step.PLAN else known.for_replan(state, wake)
 
 
-def _refusal(place: Place, value: Value) -> str | None:
-    """Return why a plan that reads well cannot be put on the board as it is now."""
-    if not isinstance(value, Plan | Replan):
-        return None
-    return "; ".join(planner.problems(place.board.read(), value.tasks)) or None
+class _Check:
+    """Says why a plan that reads well is not taken; what is only doubtful goes back once."""
+
+    def __init__(self, place: Place, checkout: Path) -> None:
+        self._place = place
+        self._checkout = checkout
+        self._doubted = False
+
+    def __call__(self, value: Value) -> str | None:
+        if not isinstance(value, Plan | Replan):
+            return None
+        found = plans.problems(ground(self._place.board.read(), self._place, self._checkout), value.tasks)
+        if not self._doubted:
+            found += plans.doubts(value.tasks)
+            self._doubted = True
+        return "; ".join(found) or None
+
+
+def ground(state: State, place: Place, checkout: Path | None = None) -> plans.Ground:
+    """Return what plans are held against: a spec may be on the branch, or not committed yet."""
+    roots = [root.resolve() for root in (checkout, place.repository.root) if root is not None]
+
+    def has_file(path: str) -> bool:
+        found = ((root / path).resolve() for root in roots)
+        return any(one.is_file() and one.is_relative_to(root) for one, root in zip(found, roots, strict=True))
+
+    return plans.Ground(state, has_file)
 
 
 def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
@@ -108,7 +130,7 @@ def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
 
 def _after(place: Place, state: State, wake: Wake, asked: Asked) -> State:
     at, by, value = place.clock(), place.actor().but(run=asked.run), asked.value
-    if isinstance(value, Plan | Replan) and planner.problems(state, value.tasks):
+    if isinstance(value, Plan | Replan) and plans.problems(ground(state, place), value.tasks):
         return state  # somebody took one of its ids meanwhile: it is asked again
     if isinstance(value, Plan):
         state = planner.planned(state, wake, value, by=by, at=at)

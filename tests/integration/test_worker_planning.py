@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def planned(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a task may have
-    return {"id": name, "description": f"do {name}", "done_when": [f"{name}.txt is there"], **fields}
+    return {
+        "id": name,
+        "description": f"do {name}",
+        "done_when": [f"{name}.txt is there"],
+        "scope": {"in": [f"{name}.txt"]},
+        **fields,
+    }
 
 
 def plan(*tasks: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +61,13 @@ class TestPlanning:
             (plan(planned("t1", depends_on=["t9"])), "neither in the plan nor on the board"),
             (plan(planned("t1", description="Add tests for the parser")), "only adds tests"),
             (plan(), "exactly one"),
+            (plan(planned("t1", done_when=["it works very well"])), "no test can show"),
+            (plan(planned("t1", spec_ref="specs/none.md#part")), "names no file"),
+            (plan(planned("t1", spec_ref="../outside.md")), "names no file"),
+            (plan(planned("t1", scope={"in": ["../../home"]})), "leads out of the repository"),
+            (plan(planned("t1", scope={"in": ["a"], "out": ["a"]})), "both in and out"),
+            (plan(*(planned(f"t{number}") for number in range(500))), "500 tasks is more than 50"),
+            (plan(planned("t1", scope={})), "no path that may be touched"),
         ],
     )
     def test_a_bad_plan_goes_back_once_with_the_reasons(
@@ -67,6 +80,25 @@ class TestPlanning:
 
         assert list(office.state.tasks) == ["good"]
         assert any(why in path.read_text() for path in (office.home / "runs").glob("*.plan/prompt.md"))
+
+    def test_a_plan_without_scope_is_doubted_once_and_then_taken(self, tmp_path: Path) -> None:
+        """What an agent announces in its checkpoint bounds such a task."""
+        office = Office(tmp_path, {"plan": plan(planned("t1", scope={}))})
+
+        office.turns("planner-1")
+
+        assert list(office.state.tasks) == ["t1"]
+        assert runs(office, "plan") == 2
+
+    def test_a_spec_that_is_not_committed_yet_exists(self, tmp_path: Path) -> None:
+        """People write the spec and start; it need not be on the integration branch."""
+        office = Office(tmp_path, {"plan": plan(planned("t1", spec_ref="new.md#part one"))})
+        (office.home.parent / "new.md").write_text("# part one\n")
+
+        office.turns("planner-1")
+
+        assert office.state.task("t1").spec_ref == "new.md#part one"
+        assert runs(office, "plan") == 1
 
     def test_two_bad_plans_ask_people_and_wait_for_a_note(self, tmp_path: Path) -> None:
         """Nothing loops: the question is on the board, and only a note starts the planner again."""

@@ -16,7 +16,7 @@ from liza.changes import HUMAN, add_note
 from liza.model import Agent, AgentStatus, Discovery, GoalStatus, IntegrationFailure, Role, Status, Urgency
 from liza.record import keyed
 from liza.replies import Implement, Outcome, Plan, Planned, Review, Ruling, Step
-from liza.roles import coder, planner, reviewer
+from liza.roles import coder, planner, plans, reviewer
 from liza.verdicts import Feedback
 from tests import stories as s
 
@@ -317,9 +317,28 @@ class TestThePlan:
         """Ids are new, also apart from case, and dependencies can come true."""
         state = s.board(s.new_task("t1"), s.task_in(Status.ABANDONED, name="dead"))
 
-        found = planner.problems(state, tasks)
+        found = plans.problems(plans.Ground(state, lambda _: True), tasks)
 
         assert (problem is None and not found) or (problem is not None and problem in found[0])
+
+    @pytest.mark.parametrize(
+        ("line", "is_falsifiable"),
+        [
+            ("it works", False),
+            ("everything is done properly and well", False),
+            ("The code is clean and of high quality.", False),
+            ("meets all requirements", False),
+            ("greets", True),
+            ("t1.txt is there", True),
+            ("`make test` works", True),
+            ("add(1, 2) is 3", True),
+            ("refuses an empty name", True),
+            ("es gibt eine Begrüßung", True),
+        ],
+    )
+    def test_says_what_could_turn_out_to_be_false(self, line: str, *, is_falsifiable: bool) -> None:
+        """A criterion that no test can fail is none."""
+        assert plans.is_falsifiable(line) is is_falsifiable
 
     def test_is_put_on_the_board_whole(self) -> None:
         """All of its tasks come at once, ready for coders."""
