@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from liza.replies import Step
 
 NONE: Final = "(none)"
+BOOTSTRAP: Final = "bootstrap"  # who is asked, about what, and where: the same for every step
 
 
 def _number(text: str) -> str:
@@ -42,7 +43,7 @@ _OURS: Final = {"anomalies": ", ".join(ANOMALIES)}
 
 def fields(step: Step) -> frozenset[str]:
     """Return what has to be known to prompt for *step*."""
-    return frozenset(_template(step).get_identifiers()) - _OURS.keys()
+    return frozenset(_template(step).get_identifiers()) - _OURS.keys() | {BOOTSTRAP}
 
 
 def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
@@ -52,7 +53,7 @@ def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
         message = f"the prompt for {step} lacks {sorted(missing)} and has no place for {sorted(unknown)}"
         raise ValueError(message)
     values = {name: _safe(name, text, nonce) for name, text in known.items()}
-    house = _template("house").substitute(nonce=nonce)
+    house = _template("house").substitute(nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
     return f"{house}\n{_template(step).substitute(_OURS | values)}"
 
 

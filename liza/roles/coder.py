@@ -20,6 +20,7 @@ ENOUGH_FAILURES: Final = (
     2  # coders that failed a task, or rounds of the only one; the next would fail as well
 )
 MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
+NOT_STARTED: Final = "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
 _LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
 
 
@@ -165,9 +166,7 @@ def without_answer(reply: Reply, why: str) -> e.Event:
     """Return what happens to a task whose coder's agent gave no answer, because of *why*."""
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is Ending.NOT_STARTED:
-        return e.Block(
-            reason=reason, questions=("Is the agent set up as it should be (`agents` in the settings)?",)
-        )
+        return e.Block(reason=reason, questions=(NOT_STARTED,))
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
 

@@ -30,6 +30,7 @@ from liza.repo.content import Trees
 from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASKS, Repository
+from liza.work.bootstrap import Bootstrap
 from liza.work.hiring import chosen, hired
 from liza.work.keeper import Held, Keeper
 
@@ -178,7 +179,11 @@ class Turn:
         again: frozenset[Ending] = frozenset({Ending.DONE}),
     ) -> Asked:
         """Ask the agent, and where there is no answer that *check* takes, once more with the reason."""
-        facts = {name: printable(text) for name, text in known.items()}
+        begin = self._bootstrap(step, cwd)
+        if missing := begin.missing():
+            return self._unbegun(missing)
+        told = {**known, prompting.BOOTSTRAP: begin.text()}
+        facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
         self.place.trees.begin()
         asked = self._unkilled(step, prompt, cwd, check)
@@ -187,6 +192,16 @@ class Turn:
         log.info("%s: asked once more, because %s", self.task or step, asked.why)
         better = prompting.asked_again(prompt, asked.why, nonce=secrets.token_hex(8))
         return self._unkilled(step, better, cwd, check)
+
+    def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
+        task, root = self.state.tasks.get(self.task or ""), self.place.repository.root
+        return Bootstrap.of(self.place.role, step, self.state, task, root, cwd)
+
+    def _unbegun(self, missing: tuple[str, ...]) -> Asked:
+        """Start no agent that would have to guess; say what it would lack."""
+        why = f"the bootstrap is not complete: {'; '.join(missing)}"
+        log.warning("%s: %s", self.task or self.place.role, why)
+        return Asked(Reply(ending=Ending.NOT_STARTED, why=why, began=self.place.clock()), "", None, why)
 
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
