@@ -12,10 +12,13 @@ import re
 import sys
 from collections import defaultdict
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from liza import model
+from liza.agents.protocol import MEANING as ENDING_MEANING
+from liza.agents.protocol import Ending
 from liza.anomalies import Details
 from liza.board.edits import EDITABLE
 from liza.config import Config
@@ -25,6 +28,7 @@ from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERM
 from liza.model import Role, State, Status
 from liza.promises import PROMISES
 from liza.record import Record
+from liza.replies import KINDS, ROLES, Step
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
 
@@ -225,6 +229,23 @@ def invariants() -> str:
     return table(["of", "what holds"], ([kind, inspect.getdoc(check) or ""] for kind, check in checks))
 
 
+def answers() -> str:
+    """Return what each step is asked for, and by which keys it may answer."""
+    return table(
+        ["step", "role", "answer"], ([f"`{step}`", ROLES[step], _fields_of(KINDS[step])] for step in Step)
+    )
+
+
+def house() -> str:
+    """Return the words that stand before every prompt."""
+    text = files("liza.prompts").joinpath("house.md").read_text(encoding="utf-8")
+    return "".join(f"> {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def endings() -> str:
+    return table(["ending", "meaning"], ([f"`{ending}`", ENDING_MEANING[ending]] for ending in Ending))
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "lifecycle": lifecycle_rows,
     "statuses": statuses,
@@ -238,6 +259,9 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "config": config_keys,
     "switches": switches,
     "exit-codes": exit_codes,
+    "answers": answers,
+    "house": house,
+    "endings": endings,
 }
 
 
