@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza.lifecycle import name_of
 from liza.model import IntegrationFailure, Status
-from liza.replies import Ruling
+from liza.replies import Progress, Ruling
 from liza.roles.coder import MOST_FAILED_INTEGRATIONS
 from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
+from liza.verdicts import Feedback, Severity
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -105,9 +106,35 @@ def concluded(task: Task, review: Review) -> e.Event:
         )
     if review.verdict is Ruling.REJECT:
         return e.Reject(reason=review.reason, feedback=review.feedback)
+    if left := left_open(review):
+        return e.Reject(reason=f"approved, although points are open: {left[0].message}", feedback=left)
     if task.nothing_to_do:
         return e.Confirm(reason=review.reason)
     return e.Approve(commit=str(task.review_commit))
+
+
+def left_open(review: Review) -> tuple[Feedback, ...]:
+    """Return what the review itself says must still be mended; to approve that is a contradiction."""
+    # A remark beside an approval that says nothing of its weight is a remark.
+    weighed = (item for item in review.feedback if "severity" in item.model_fields_set)
+    blockers = tuple(item for item in weighed if item.severity is Severity.BLOCKER)
+    earlier = (prior for prior in review.prior_feedback if prior.status is Progress.OPEN)
+    return (*blockers, *(Feedback(message=prior.message) for prior in earlier))
+
+
+def unsaid(task: Task, review: Review) -> str | None:
+    """Return what an approval should have said about the review before; it is asked for once.
+
+    A rejection is never asked for again: whoever was about to reject might approve the second time.
+    """
+    if review.verdict is not Ruling.APPROVE or not task.review_cycles_current or not task.rejection_feedback:
+        return None
+    if len(review.prior_feedback) >= len(task.rejection_feedback):
+        return None
+    return (
+        f"prior_feedback says what became of {len(review.prior_feedback)} of "
+        f"{len(task.rejection_feedback)} points of the review before; say it of each"
+    )
 
 
 def no_verdict(why: str) -> e.Block:

@@ -117,16 +117,17 @@ def _asked(turn: Turn, task: Task) -> Asked:
 
     tree = repository.tree_of(commit)
 
-    def unchanged(_: Value) -> str | None:
+    def check(value: Value) -> str | None:
         after = place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
-        if after and after.head == commit and not altered(repository, tree, after.tree):
-            return None
-        return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
+        if not after or after.head != commit or altered(repository, tree, after.tree):
+            return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
+        first = len(turn.runs) == 1
+        return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
     facts = known.for_review(task, diff=diff, log=said)
     with scratch(place.worktrees, commit) as path:
-        return turn.ask(Step.REVIEW, facts, path, check=unchanged, again=AGAIN)
+        return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
 
 def _without_verdict(turn: Turn, asked: Asked) -> Next:

@@ -15,9 +15,9 @@ from liza.agents.protocol import Ending, Reply
 from liza.changes import HUMAN, add_note
 from liza.model import Agent, AgentStatus, Discovery, GoalStatus, IntegrationFailure, Role, Status, Urgency
 from liza.record import keyed
-from liza.replies import Implement, Outcome, Plan, Planned, Review, Ruling, Step
+from liza.replies import Implement, Outcome, Plan, Planned, PriorFeedback, Progress, Review, Ruling, Step
 from liza.roles import coder, planner, plans, reviewer
-from liza.verdicts import Feedback
+from liza.verdicts import Feedback, Severity
 from tests import stories as s
 
 if TYPE_CHECKING:
@@ -192,6 +192,37 @@ class TestReviewerConcludes:
                 Ruling.REJECT: e.Reject(reason="so", feedback=review.feedback),
                 Ruling.BLOCK: e.Block(reason="so", questions=("Is it blue?",)),
             }[verdict]
+        )
+
+    def test_an_approval_with_open_points_is_a_rejection(self) -> None:
+        """Whoever says approve and names a blocker, or a point that is still open, has not approved."""
+        task = s.task_in(Status.READY_FOR_REVIEW)
+        blocker = Feedback(message="it is red", severity=Severity.BLOCKER)
+        point = PriorFeedback(message="no test", status=Progress.OPEN)
+        reviews = [
+            Review(verdict=Ruling.APPROVE, reason="so", feedback=(blocker,)),
+            Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(point,)),
+        ]
+
+        for review, said in zip(reviews, ("it is red", "no test"), strict=True):
+            event = reviewer.concluded(task, review)
+            assert isinstance(event, e.Reject)
+            assert said in event.reason
+
+    def test_from_the_second_round_an_approval_says_what_became_of_each_point(self) -> None:
+        """It is asked for; a rejection never is, since the second answer might be another one."""
+        task = s.walked(s.task_in(Status.REJECTED), s.claim(), s.submit(), s.take_review())
+        done = PriorFeedback(message="add a test", status=Progress.ADDRESSED)
+
+        assert "0 of 1 points" in str(reviewer.unsaid(task, Review(verdict=Ruling.APPROVE, reason="so")))
+        assert (
+            reviewer.unsaid(task, Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(done,))) is None
+        )
+        rejected = Review(verdict=Ruling.REJECT, reason="so", feedback=(Feedback(message="no"),))
+        assert reviewer.unsaid(task, rejected) is None
+        assert (
+            reviewer.unsaid(s.task_in(Status.READY_FOR_REVIEW), Review(verdict=Ruling.APPROVE, reason="so"))
+            is None
         )
 
     def test_a_conflict_on_the_same_paths_again_and_again_asks_people(self) -> None:
