@@ -56,10 +56,10 @@ def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
             return "it is missing", "add it"
         case "extra_forbidden":
             key = str(details["loc"][-1])
-            return f"{key!r} is not a key that belongs here", _nearest(key, _keys(kind, details["loc"][:-1]))
+            return f"{key!r} is not a key that belongs here", nearest(key, _keys(kind, details["loc"][:-1]))
         case "enum" | "literal_error":
             known = str(details["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-            return f"{given} is not one of the known words", _nearest(str(details["input"]), known)
+            return f"{given} is not one of the known words", nearest(str(details["input"]), known)
         case "value_error":
             return str(details["ctx"]["error"]), "mend the value"
         case "timezone_aware":
@@ -73,7 +73,7 @@ def _short(value: object, most: int = 60) -> str:
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def _nearest(word: str, known: list[str]) -> str:
+def nearest(word: str, known: list[str]) -> str:
     by_case = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
     if near:

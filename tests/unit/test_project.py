@@ -25,7 +25,7 @@ LAYERS: Final = [
     ["events", "promises"],
     ["lifecycle"],
     ["changes", "invariants", "replies", "switches"],
-    ["agents", "prompting"],
+    ["agents", "prompting", "workflows"],
     ["board"],
     ["repo"],
     ["project"],

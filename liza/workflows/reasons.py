@@ -1,0 +1,53 @@
+"""Whether two reasons are the same one said twice: a reviewer that rewords itself goes in circles as well."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+ALIKE: Final = (
+    0.75  # of all the words of both; one word of four may differ, the subject of a short one may not
+)
+
+# Where something is, and how many, changes from round to round while the reason stays.
+_PLACES: Final = re.compile(
+    r"(?<=\w):\d+(?::\d+)?\b|\b(?:at |on |in )?(?:lines?|cols?|columns?) \d+(?: ?(?:-|to) ?\d+)?"
+)
+_HEX: Final = re.compile(r"\b(?:0x[0-9a-f]+|(?=[a-f]*\d)[0-9a-f]{7,64})\b")
+_NUMBERS: Final = re.compile(r"(?<![\w])\d+(?:[.,]\d+)*(?:%|\b)")
+_MARKS: Final = re.compile(r"[^\w\s]+|_(?!\w)|(?<!\w)_")
+# "no" and "not" are missing on purpose: they turn a reason round.
+_FILLERS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be been being by for from has have in is it its of on or still that the then "
+        "there these this to was were with again yet you your please",
+    )
+)
+
+
+def normalised(text: str) -> str:
+    """Return *text* without case, punctuation, numbers, places and ids: what is left is what it says."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for noise in (_PLACES, _HEX, _NUMBERS, _MARKS):
+        plain = noise.sub(" ", plain)
+    return " ".join(plain.split())
+
+
+def similar(one: str | None, other: str | None) -> bool:
+    """Say whether two reasons have nearly all words in common, in any order; no reason is like no other."""
+    if not one or not other:
+        return False
+    mine, others = _words(one), _words(other)
+    if not mine or not others:  # only marks or numbers: then they must be the very same
+        return one.strip() == other.strip() != ""
+    return len(mine & others) / len(mine | others) >= ALIKE
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_singular(word) for word in normalised(text).split() if word not in _FILLERS)
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word  # noqa: PLR2004
