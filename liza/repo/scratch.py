@@ -10,9 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from liza.errors import LizaError
 from liza.repo.locks import taken
 from liza.repo.pool import SCRATCH, Worktrees, lock_of
-from liza.repo.worktree import Worktree
+from liza.repo.worktree import Worktree, remove
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -30,6 +31,17 @@ def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
             yield path
         finally:
             worktrees.park(worktree)
+
+
+def refill(worktrees: Worktrees, path: Path, name: str) -> None:
+    """Make the scratch directory *path* exactly the commit or tree *name*, whatever was done in it."""
+    worktree = worktrees.registered(path)
+    if worktree is None:
+        raise LizaError(f"{path} is no scratch directory of Liza's any more; try again")
+    if not worktree.is_there:  # what ran in it may have removed even that
+        remove(path)
+        path.mkdir()
+    worktree.reset(_commit_for(worktrees, name))
 
 
 def _commit_for(worktrees: Worktrees, name: str) -> str:

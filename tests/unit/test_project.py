@@ -30,6 +30,7 @@ LAYERS: Final = [
     ["repo"],
     ["project"],
     ["roles"],
+    ["gates"],
     ["work"],
     ["report"],
     ["supervision"],
@@ -42,6 +43,7 @@ HEIGHTS: Final = {part: height for height, parts in enumerate(LAYERS) for part i
 
 # Where each library may be imported. One that is not here may not be imported at all.
 HOMES: Final = {
+    "detect_secrets": ["liza.gates.secrets"],
     "filelock": ["liza.board"],
     "git": ["liza.repo"],
     "litellm": [],
@@ -53,7 +55,7 @@ HOMES: Final = {
 }
 
 # Each takes long enough to import to be felt in `liza --help`.
-HEAVY: Final = {"asyncio", "filelock", "psutil", "pydantic", "rich", "watchdog", "yaml"}
+HEAVY: Final = {"asyncio", "detect_secrets", "filelock", "psutil", "pydantic", "rich", "watchdog", "yaml"}
 
 BANNED_WORDS: Final = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 

@@ -1,0 +1,209 @@
+"""The artifact gate: what has to be there, and nothing that must not be."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from posixpath import dirname
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from liza.gates.case import Case
+from liza.gates.files import touches_code
+from liza.gates.finding import Finding, blocker, clean, judged, passed, revise
+from liza.gates.languages import has_tests, is_comment, is_test, language_of
+from liza.record import Record
+from liza.repo.diff import LINK, REPOSITORY, Entry
+from liza.repo.objects import contents, sizes
+from liza.verdicts import Feedback
+
+LARGEST: Final = 1 << 20  # bytes; a file that people read stays far below
+LONGEST_WAY: Final = 1000  # steps from a link to where it leads; links in a circle never end
+
+_OWNERS: Final = {".git": "git", ".liza": "Liza", ".worktrees": "Liza"}
+# They turn the direction of text, so that a reader sees another name than the machine.
+_TURNING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+
+CHECKPOINT: Final = "pre_execution_checkpoint"
+CLAIM: Final = "claim"
+
+Required = Literal["required"]
+
+
+class Options(Record):
+    checkpoint: Required | None = None
+    diff: Required | None = None
+    tests: Required | None = None
+    max_bytes: Annotated[int, Field(ge=1)] = LARGEST
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not (self.checkpoint or self.diff or self.tests):
+            raise ValueError("say what is required: checkpoint, diff or tests")
+        return self
+
+
+def judge(options: Options, case: Case) -> Finding:
+    """Look for all that *options* ask for; the first that is missing is the verdict."""
+    found = [
+        *([checkpoint(case)] if options.checkpoint else []),
+        *([change(case, options.max_bytes)] if options.diff else []),
+        *([tests(case)] if options.tests else []),
+    ]
+    return next((one for one in found if one.outcome != "pass"), found[-1])
+
+
+def checkpoint(case: Case) -> Finding:
+    """Look for a checkpoint that was written in this attempt, before the work was handed in."""
+    if case.checkpoint is None:
+        return revise("there is no checkpoint", [blocker("write the checkpoint before you implement")])
+    events = [entry.event for entry in case.task.history]
+    # The board shows only the latest events: an order that it does not show was checked by the lifecycle.
+    if CLAIM in events and CHECKPOINT not in events[len(events) - events[::-1].index(CLAIM) :]:
+        return revise(
+            "the checkpoint was not written in this attempt",
+            [blocker("write a checkpoint for what you are about to do, before you do it")],
+        )
+    return passed("the checkpoint was written first")
+
+
+def change(case: Case, largest: int = LARGEST) -> Finding:
+    """Look at the diff: something must be in it, and only what can be merged, checked out and reviewed."""
+    if not case.diff:
+        return revise("the diff is empty", [blocker("nothing differs from the base; commit the work")])
+    there = [entry for entry in case.diff if entry.is_there]
+    feedback = [
+        *_odd_names(there),
+        *_foreign(there),
+        *_links(case, there),
+        *_heavy(case, there, largest),
+        *_twins(case, there),
+    ]
+    return judged("the diff can be merged", "the diff has what must not be merged", feedback)
+
+
+def _odd_names(entries: Iterable[Entry]) -> Iterator[Feedback]:
+    for entry in entries:
+        odd = any(unicodedata.category(sign) == "Cc" or sign in _TURNING for sign in entry.path)
+        if odd or entry.path != entry.path.encode("utf-8", "replace").decode():
+            shown = clean(entry.path)
+            yield blocker(f"the name {shown!r} has signs that cannot be read; rename the file", shown)
+
+
+def _foreign(entries: Iterable[Entry]) -> Iterator[Feedback]:
+    for entry in entries:
+        parts = [part.casefold().rstrip(" .") for part in entry.path.split("/")]
+        owner = _OWNERS.get(parts[0]) or ("git" if ".git" in parts else None)
+        if owner:
+            yield blocker(f"this belongs to {owner} and cannot be committed; remove it", entry.path)
+        if entry.mode == REPOSITORY:
+            message = "a repository inside the repository cannot be merged; add its files instead"
+            yield blocker(message, entry.path)
+
+
+def _links(case: Case, entries: Iterable[Entry]) -> Iterator[Feedback]:
+    if all(entry.mode != LINK for entry in entries):
+        return
+    all_links = {path: item.blob for path, item in case.head_files.items() if item.mode == LINK}
+    texts = contents(case.repository, all_links.values())
+    targets = {
+        path: texts.get(blob, b"/").decode("utf-8", "surrogateescape") for path, blob in all_links.items()
+    }
+    for path, target in sorted(targets.items()):
+        if resolved(path, targets) is None:
+            yield blocker(f"the link leads out of the repository (to {clean(target)}); remove it", path)
+
+
+def resolved(path: str, links: Mapping[str, str]) -> str | None:
+    """Return where the link *path* leads, as the kernel would go; None where that is outside."""
+    place, todo = dirname(path), _steps(links[path])
+    for _ in range(LONGEST_WAY):
+        if not todo:
+            return place or "."
+        part = todo.pop()
+        here = f"{place}/{part}" if place else part
+        if part == "/" or (part == ".." and not place) or here == ".git":
+            return None
+        if part == "..":
+            place = dirname(place)
+        elif here in links:
+            todo += _steps(links[here])
+        else:
+            place = here
+    return None
+
+
+def _steps(target: str) -> list[str]:
+    """Return the parts of *target*, the first last; a slash stands for the root of the system."""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    return [*reversed(parts), *(["/"] if target.startswith("/") else [])]
+
+
+def _heavy(case: Case, entries: list[Entry], largest: int) -> Iterator[Feedback]:
+    known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+    for entry in entries:
+        if entry.is_binary and not case.bounds.includes(entry.path):
+            message = (
+                "this is not text, and the scope does not name it; remove it or have it put into the scope"
+            )
+            yield blocker(message, entry.path)
+        if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
+            message = f"this has more than {largest} bytes, and the scope does not name it; keep it out"
+            yield blocker(message, entry.path)
+
+
+def _twins(case: Case, entries: list[Entry]) -> Iterator[Feedback]:
+    new = [entry.path for entry in entries if entry.is_new]
+    if not new:
+        return
+    by_name: dict[str, list[str]] = {}
+    for path in case.head_files:
+        by_name.setdefault(_folded(path), []).append(path)
+    for path in new:
+        others = [other for other in by_name[_folded(path)] if other != path]
+        if others:
+            message = f"on some systems this is the same file as {clean(others[0])}; choose another name"
+            yield blocker(message, path)
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def tests(case: Case) -> Finding:
+    """Look for tests in the diff, wherever it changes code."""
+    code = [entry for entry in case.diff if touches_code(entry)]
+    if not code:
+        return passed("no code is touched, so no tests are needed")
+    changed = tested(case)
+    if changed:
+        return passed("tests are added or changed")
+    feedback = [
+        blocker("this is code, and no test comes with it; add one that fails without it", entry.path)
+        for entry in code
+        if entry.is_there and not is_test(entry.path)
+    ]
+    return judged(
+        "", "code is changed without tests", feedback or [blocker("add a test for what was changed")]
+    )
+
+
+def tested(case: Case) -> list[Entry]:
+    """Return the files with tests to which the diff adds more than comments."""
+    return [entry for entry in case.diff if entry.is_there and _adds_tests(case, entry)]
+
+
+def _adds_tests(case: Case, entry: Entry) -> bool:
+    language = language_of(entry.path)
+    lines = [line.text for line in entry.added if not is_comment(entry.path, line.text)]
+    if language is None or not lines:
+        return False
+    if is_test(entry.path):
+        return has_tests(entry.path, case.texts.get(entry.blob, ""))
+    added = "\n".join(lines)
+    return (
+        language.inline
+        and bool(language.mark.search(added) or language.asserts.search(added))
+        and has_tests(entry.path, case.texts.get(entry.blob, ""))
+    )

@@ -1,0 +1,160 @@
+"""What a gate may look at: a task, its two commits, what was said, and a place to run commands in.
+
+What is asked of git is asked once, and a command that ran on a tree is not run on it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from liza.agents.protocol import Ending
+from liza.config import Config
+from liza.gates.checkout import Checkout, Prepared
+from liza.gates.files import facts_of
+from liza.gates.patterns import Bounds, bounds
+from liza.gates.running import Ran, Run
+from liza.model import Checkpoint, Task
+from liza.record import Record, Time, utc_now
+from liza.repo.diff import Entry, diff
+from liza.repo.objects import Item, contents, listing
+from liza.repo.pool import Worktrees
+from liza.repo.repository import Repository
+from liza.verdicts import Feedback, Outcome
+
+LARGEST_KEPT: Final = 16 << 20  # bytes of a file that a command made and a gate reads
+
+
+class Word(Record):
+    """What a person said to a human gate, about one tree."""
+
+    by: str
+    at: Time
+    outcome: Outcome
+    text: str = ""
+    tree: str | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """What agents and people said; gates compare it with what is."""
+
+    text: str = ""  # the transcript of the run
+    commands: tuple[str, ...] = ()  # what the agent ran, where its backend tells
+    answers: tuple[str, ...] = ()  # summaries, plans, reasons
+    feedback: tuple[Feedback, ...] = ()  # a reviewer's
+    word: Word | None = None
+    asked: datetime | None = None  # since when a person is waited for
+
+
+class Trial(NamedTuple):
+    """A command on a tree, after the project's setup; where that failed, the command was not run."""
+
+    line: str
+    ran: Ran
+    kept: Mapping[str, bytes] = {}
+    is_setup: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """One task at one head; `with` gives the scratch directory back."""
+
+    task: Task
+    repository: Repository
+    base: str
+    head: str
+    config: Config
+    run: Run
+    clock: Callable[[], datetime] = utc_now
+    said: Said = field(default_factory=Said)
+    _trials: dict[tuple[str, str], Trial] = field(default_factory=dict, repr=False, compare=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._checkout.close()
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        return self.task.checkpoint
+
+    @cached_property
+    def tree(self) -> str:
+        return self.repository.tree_of(self.head)
+
+    @cached_property
+    def base_tree(self) -> str:
+        return self.repository.tree_of(self.base)
+
+    @cached_property
+    def diff(self) -> tuple[Entry, ...]:
+        return diff(self.repository, self.base, self.head)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        return bounds(self.task.scope)
+
+    @cached_property
+    def head_files(self) -> dict[str, Item]:
+        return listing(self.repository, self.head)
+
+    @cached_property
+    def base_files(self) -> dict[str, Item]:
+        return listing(self.repository, self.base)
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        """What is in the files that differ, by blob, before and after; what is not text is left out."""
+        blobs = {blob for entry in self.diff for blob in (entry.old_blob, entry.blob) if not entry.is_binary}
+        found = contents(self.repository, {blob for blob in blobs if blob.strip("0")})
+        return {blob: data.decode("utf-8", "replace") for blob, data in found.items()}
+
+    @cached_property
+    def facts(self) -> frozenset[str]:
+        """The named predicates that hold; workflows switch gates on and off by them."""
+        settings = {f"{name}_command" for name, line in self.config.gates.plain().items() if line}
+        return facts_of(self.diff) | settings
+
+    @cached_property
+    def _checkout(self) -> Checkout:
+        return Checkout(Worktrees(self.repository), self.run, self.config.gates.setup)
+
+    def checkout(self, tree: str) -> Prepared:
+        """Return a directory that is exactly *tree*, after the project's setup."""
+        return self._checkout.at(tree)
+
+    def trial(self, tree: str, name: str, line: str, keep: tuple[str, ...] = ()) -> Trial:
+        """Run *line* on *tree*, unless it ran there already; *keep* are files that it makes."""
+        known = self._trials.get((tree, line))
+        if known and set(keep) <= set(known.kept):
+            return known
+        path, setup = self.checkout(tree)
+        if setup is not None and not setup.is_green:
+            return Trial(str(self.config.gates.setup), setup, is_setup=True)
+        before = {wanted: _age(path / wanted) for wanted in keep}
+        ran = self.run(line, path, name)
+        made = {wanted: _made(path, wanted, before[wanted]) for wanted in keep}
+        trial = Trial(line, ran, made)
+        if ran.ending is not Ending.STOPPED:
+            self._trials[(tree, line)] = trial
+        return trial
+
+
+def _age(path: Path) -> int | None:
+    return path.lstat().st_ctime_ns if path.is_file() and not path.is_symlink() else None
+
+
+def _made(top: Path, wanted: str, before: int | None) -> bytes:
+    """Return what a command wrote; nothing where the file is as it was, is a link, or leads elsewhere."""
+    path = top / wanted
+    now = _age(path)
+    if now is None or now == before or not path.resolve().is_relative_to(top.resolve()):
+        return b""
+    with path.open("rb") as file:
+        return file.read(LARGEST_KEPT)

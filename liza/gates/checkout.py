@@ -1,0 +1,98 @@
+"""One scratch directory for all commands of a case: exact before each, prepared as rarely as possible.
+
+There is one directory, because a project's setup may write its path somewhere (an editable installation). A
+command may leave nothing to the next: what it made is removed, and where it touched what was there, all of
+it is made again. What was touched is seen by the ctime of a file, which cannot be set back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from liza.errors import LizaError
+from liza.gates.running import Ran, Run
+from liza.repo.pool import Worktrees
+from liza.repo.scratch import refill, scratch
+from liza.repo.worktree import remove
+
+
+class Prepared(NamedTuple):
+    """A directory that is exactly a tree, and what the project's setup said there."""
+
+    path: Path
+    setup: Ran | None
+
+
+class _Mark(NamedTuple):
+    mode: int
+    inode: int
+    size: int
+    changed: int  # nanoseconds; 0 for a directory, whose own time moves with every file in it
+
+
+class Checkout:
+    """The scratch directory of a case; nothing is taken before somebody asks."""
+
+    def __init__(self, worktrees: Worktrees, run: Run, setup: str | None) -> None:
+        self._worktrees = worktrees
+        self._run = run
+        self._setup = setup
+        self._stack = ExitStack()
+        self._tree: str | None = None
+        self._prepared: Prepared | None = None
+        self._marks: dict[str, _Mark] = {}
+
+    def at(self, tree: str) -> Prepared:
+        """Return the directory as *tree*, after the project's setup."""
+        if self._prepared and self._tree == tree and self._is_restored(self._prepared.path):
+            return self._prepared
+        path = self._filled(tree)
+        setup = self._run(self._setup, path, "setup") if self._setup else None
+        self._marks = dict(_marks(path))
+        self._tree, self._prepared = tree, Prepared(path, setup)
+        return self._prepared
+
+    def close(self) -> None:
+        self._tree = self._prepared = None
+        self._stack.close()
+
+    def _filled(self, tree: str) -> Path:
+        if self._prepared is None:
+            return self._stack.enter_context(scratch(self._worktrees, tree))
+        refill(self._worktrees, self._prepared.path, tree)
+        return self._prepared.path
+
+    def _is_restored(self, path: Path) -> bool:
+        """Remove what a command made; say whether all else is as it was."""
+        now = dict(_marks(path))
+        if any(now.get(name) != mark for name, mark in self._marks.items()):
+            return False
+        try:
+            for name in sorted(now.keys() - self._marks.keys()):
+                remove(path / name)
+        except (LizaError, OSError):
+            return False
+        return True
+
+
+def _marks(top: Path) -> Iterator[tuple[str, _Mark]]:
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        try:
+            entries = list(os.scandir(top / inside))
+        except OSError:  # a command took our rights away, so that its mode differs
+            continue
+        for entry in entries:
+            name = f"{inside}/{entry.name}" if inside else entry.name
+            facts = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(facts.st_mode):
+                waiting.append(name)
+                yield name, _Mark(facts.st_mode, facts.st_ino, 0, 0)
+            else:
+                yield name, _Mark(facts.st_mode, facts.st_ino, facts.st_size, facts.st_ctime_ns)

@@ -1,0 +1,53 @@
+"""The human gate: what a person is asked, and what they mean. Silence, however long, is no answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from liza.gates.case import Case
+from liza.gates.finding import Finding, blocker
+from liza.record import Line, Record
+from liza.verdicts import Outcome
+
+QUESTIONS: Final = {
+    "approve": "May this be merged as it is?",
+    "answer": "What is the answer?",
+    "risk": "This is risky; do you take it on?",
+}
+_MEANT: Final = frozenset({Outcome.PASS, Outcome.REVISE, Outcome.STOP, Outcome.BLOCK})
+
+
+class Options(Record):
+    asks: Literal["approve", "answer", "risk"] = "approve"
+    question: Line | None = None
+    remind_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
+
+
+def question(options: Options, case: Case) -> str:
+    """Return what a person is asked about the task."""
+    subject = case.task.description.splitlines()[0]
+    return f"{case.task.id} ({subject}): {options.question or QUESTIONS[options.asks]}"
+
+
+def judge(options: Options, case: Case) -> Finding:
+    """Return what a person said about this very tree; until then, that they are asked."""
+    word = case.said.word
+    if word is None or word.outcome not in _MEANT:
+        return Finding(Outcome.ASK, question(options, case), label=_overdue(options, case))
+    if word.tree is not None and word.tree != case.tree:
+        reason = f"{question(options, case)} The answer of {word.by} was about another tree."
+        return Finding(Outcome.ASK, reason)
+    said = f"{word.by} said: {word.text}" if word.text.strip() else f"{word.by} said {word.outcome}"
+    feedback = (blocker(word.text),) if word.outcome is not Outcome.PASS and word.text.strip() else ()
+    return Finding(word.outcome, said, feedback)
+
+
+def _overdue(options: Options, case: Case) -> str | None:
+    """Say that it is time to remind; that is all that a timeout ever does."""
+    if case.said.asked is None:
+        return None
+    late = case.clock() - case.said.asked >= timedelta(minutes=options.remind_minutes)
+    return "overdue" if late else None

@@ -1,0 +1,87 @@
+"""A command of a gate: how it ended, and what that means for a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from liza.agents import process
+from liza.agents.environment import HEADLESS, allowed
+from liza.agents.masking import secrets_of
+from liza.agents.protocol import MEANING, Ending, Limits, Stop
+from liza.gates.finding import tail
+from liza.verdicts import Evidence, Outcome
+
+
+class Ran(NamedTuple):
+    """How a command ended; *run* names the folder that has all of its output."""
+
+    code: int | None
+    ending: Ending
+    out: str = ""
+    err: str = ""
+    seconds: float = 0.0
+    run: str | None = None
+    why: str = ""
+
+    @property
+    def is_green(self) -> bool:
+        return self.ending is Ending.DONE and self.code == 0
+
+    @property
+    def said(self) -> str:
+        return f"{self.out}\n{self.err}"
+
+
+# The line, the directory, and a word for the name of its run.
+Run = Callable[[str, Path, str], Ran]
+
+# What it means that a command did not end by itself: its own fault, or nobody's.
+CUT_SHORT: Final[dict[Ending, Outcome]] = {
+    Ending.TIMEOUT: Outcome.REVISE,
+    Ending.SILENT: Outcome.REVISE,
+    Ending.SLOW_START: Outcome.REVISE,
+}
+
+
+def outcome_of(ran: Ran) -> Outcome:
+    if ran.ending is Ending.DONE:
+        return Outcome.PASS if ran.code == 0 else Outcome.REVISE
+    return CUT_SHORT.get(ran.ending, Outcome.NONE)
+
+
+def how(ran: Ran) -> str:
+    """Return how *ran* ended, in words that are the same each time."""
+    if ran.ending is not Ending.DONE:
+        return f"was not through: {MEANING[ran.ending]}"
+    if ran.code is not None and ran.code < 0:
+        return f"was ended by signal {-ran.code}"
+    return f"ended with exit code {ran.code}"
+
+
+def evidence(line: str, ran: Ran) -> Evidence:
+    return Evidence(command=line, code=ran.code, tail=tail(ran.said), run=ran.run, seconds=ran.seconds)
+
+
+def shell(line: str, cwd: Path, folder: Path, limits: Limits, stop: Stop) -> Ran:
+    """Run *line* in *cwd* with nothing of our environment that it does not need."""
+    job = process.Job(
+        argv=("/bin/sh", "-c", line),
+        cwd=cwd,
+        folder=folder,
+        environment={**allowed(os.environ), **HEADLESS},
+        limits=limits,
+        secrets=secrets_of(os.environ),
+    )
+    outcome = process.run(job, stop)
+    return Ran(
+        code=outcome.code,
+        ending=outcome.ending,
+        out=outcome.out,
+        err=outcome.err,
+        seconds=outcome.seconds,
+        run=folder.name,
+        why=outcome.why,
+    )

@@ -1,0 +1,147 @@
+"""The scan gate: secrets, forbidden commands and sensitive paths in what an agent made or said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from liza.gates.case import Case
+from liza.gates.files import SENSITIVE, is_script
+from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed
+from liza.gates.forbidden import forbidden_in, removes
+from liza.gates.secrets import secrets_in
+from liza.record import Record
+from liza.repo.diff import Entry, Text, diff
+from liza.repo.objects import contents, messages
+from liza.verdicts import Feedback, Outcome
+
+LARGEST_BINARY: Final = 1 << 20  # bytes of a file that is no text in which we look for words all the same
+_WORDS: Final = re.compile(rb"[\x20-\x7e\t]{8,}")
+_LOCK: Final = re.compile(r"(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.yaml)?|package-lock\.json|go\.sum)$")
+# A program that hands a line to a shell.
+_SHELLING: Final = re.compile(
+    r"os\.system|subprocess|Popen|child_process|execSync|\bexec\(|\bspawn|sh -c|shell=True"
+)
+_COMMENT: Final = re.compile(r"^\s*(?:#(?!!)|--|//|REM\b|@?echo\b)")
+_FILTER: Final = re.compile(r"\b(?:filter|merge|diff)=")
+_HARMLESS_ATTRIBUTES: Final = re.compile(r"(?:^|/)\.gitattributes$")
+
+
+class Options(Record):
+    secrets: bool = True
+    commands: bool = True
+    paths: Literal["revise", "ask", "record", "off"] = "revise"
+
+
+def judge(options: Options, case: Case) -> Finding:
+    """Look at added lines, commit messages, the agent's words and commands, and the touched paths."""
+    parts = {
+        "a secret is in the work": list(_secrets(case)) if options.secrets else [],
+        "a forbidden command is in the work": list(_commands(case)) if options.commands else [],
+        "a sensitive file is touched": list(_paths(options, case)),
+    }
+    feedback = first([one for found in parts.values() for one in found])
+    bad = [reason for reason, found in parts.items() if has_blocker(found)]
+    if not bad:
+        return passed("no secret, forbidden command or sensitive file is in the work", feedback)
+    asks = options.paths == "ask" and bad == ["a sensitive file is touched"]
+    return Finding(Outcome.ASK if asks else Outcome.REVISE, bad[0], feedback)
+
+
+def _secrets(case: Case) -> Iterator[Feedback]:
+    yield from _in_lines(case, case.diff, "")
+    said = messages(case.repository, case.base, case.head)
+    for commit, message in said.items():
+        for kind in {kind for line in message.splitlines() for kind in secrets_in(line)}:
+            yield blocker(f"the message of the commit {commit[:12]} has a secret ({kind}); write it anew")
+    if len(said) > 1:
+        yield from _in_history(case, list(said))
+    kinds = {kind for line in case.said.text.splitlines() for kind in secrets_in(line)}
+    for kind in sorted(kinds):
+        yield concern(f"the agent printed a secret ({kind}); whoever owns it should replace it")
+
+
+def _in_lines(case: Case, entries: tuple[Entry, ...], where: str) -> Iterator[Feedback]:
+    for entry in entries:
+        lines = entry.added if not entry.is_binary else _strings(case, entry)
+        for line in lines:
+            for kind in secrets_in(line.text):
+                if kind != "Password" or not _LOCK.search(entry.path):
+                    message = f"a secret ({kind}) is added here{where}; remove it, and have it replaced"
+                    yield blocker(message, entry.path, None if entry.is_binary else line.number)
+
+
+def _strings(case: Case, entry: Entry) -> tuple[Text, ...]:
+    """Return the words inside a file that is no text: a zero byte must not hide the rest."""
+    if not entry.is_there:
+        return ()
+    data = contents(case.repository, [entry.blob]).get(entry.blob, b"")[:LARGEST_BINARY]
+    return tuple(Text(0, found.decode()) for found in _WORDS.findall(data))
+
+
+def _in_history(case: Case, commits: list[str]) -> Iterator[Feedback]:
+    """Look into each commit: what a later one removes is still merged with the history."""
+    now = {(entry.path, line.text) for entry in case.diff for line in entry.added}
+    for commit in commits:
+        where = f" by the commit {commit[:12]}, and stays in the history; make one commit of all of them"
+        for entry in diff(case.repository, f"{commit}^", commit):
+            gone = tuple(line for line in entry.added if (entry.path, line.text) not in now)
+            found = any(secrets_in_any(line.text) for line in gone)
+            if found:
+                yield blocker(f"a secret was added here{where}", entry.path)
+
+
+def secrets_in_any(line: str) -> bool:
+    return next(secrets_in(line), None) is not None
+
+
+def _commands(case: Case) -> Iterator[Feedback]:
+    tracked = {path.split("/")[0] for path in case.base_files}
+    for entry in case.diff:
+        for line in entry.added:
+            if not _is_command(case, entry, line.text):
+                continue
+            if bad := forbidden_in(line.text, tracked):
+                yield blocker(
+                    f"{bad} is forbidden here; find another way, or say why you are blocked",
+                    entry.path,
+                    line.number,
+                )
+            elif removes(line.text):
+                yield concern("this removes whole directories; look at which", entry.path, line.number)
+    for command in case.said.commands:
+        if bad := forbidden_in(command, tracked):
+            yield blocker(f"the agent ran what is forbidden ({bad})")
+
+
+def _is_command(case: Case, entry: Entry, line: str) -> bool:
+    if _COMMENT.match(line):
+        return False
+    return is_script(entry.path) or bool(_SHELLING.search(line)) or _is_shell(case, entry)
+
+
+def _is_shell(case: Case, entry: Entry) -> bool:
+    """Say whether a file without a telling name begins as a script of a shell."""
+    if "." in entry.path.rsplit("/", 1)[-1]:
+        return False
+    start = case.texts.get(entry.blob, "")[:100].split("\n", 1)[0]
+    return start.startswith("#!") and bool(re.search(r"\b(?:ba|da|z|k)?sh\b", start))
+
+
+def _paths(options: Options, case: Case) -> Iterator[Feedback]:
+    if options.paths == "off":
+        return
+    note = concern if options.paths == "record" else blocker
+    for entry in case.diff:
+        for path in entry.paths:
+            if SENSITIVE.search(path) and not case.bounds.includes(path) and not _is_plain(entry):
+                message = "this decides what runs or who may do what, and the scope does not name it"
+                yield note(f"{message}; undo the change, or say why you are blocked", path)
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Say whether attributes only speak of text: without a filter or a driver they run nothing."""
+    if not _HARMLESS_ATTRIBUTES.search(entry.path):
+        return False
+    return not any(_FILTER.search(line.text) for line in (*entry.added, *entry.removed))

@@ -1,0 +1,102 @@
+"""The scope gate: what may be touched, what was announced, and how much at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from liza.gates.case import Case
+from liza.gates.finding import Finding, blocker, concern, judged
+from liza.gates.languages import is_test_side
+from liza.gates.patterns import matches, paths_in
+from liza.gates.runners import is_runner_file
+from liza.record import Record
+from liza.verdicts import Feedback
+
+TOLERANCE: Final = 0.1  # by which readers' text alone may be longer than max_loc; never files, never code
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Options(Record):
+    announced: Literal["required", "recorded"] = "required"
+    max_loc: Positive | None = None
+    max_files: Positive | None = None
+    mode: Literal["any", "all"] = "any"
+    tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
+
+
+def judge(options: Options, case: Case) -> Finding:
+    """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
+    strayed = [*_outside(case), *_unannounced(options, case)]
+    size = list(_oversize(options, case))
+    prose = [
+        concern(f"the scope says {entry!r}, which is no path; judge it yourself")
+        for entry in case.bounds.prose
+    ]
+    bad = "files outside the scope are touched" if any(map(_blocks, strayed)) else "the change is too large"
+    return judged("the change is inside its scope", bad, [*strayed, *size, *prose])
+
+
+def _blocks(feedback: Feedback) -> bool:
+    return feedback.severity == "blocker"
+
+
+def _touched(case: Case) -> list[str]:
+    return sorted({path for entry in case.diff for path in entry.paths})
+
+
+def is_companion(case: Case, path: str) -> bool:
+    """Say whether *path* is a test that comes with the work: every code task brings some.
+
+    Where the scope names places for tests, those are the places. What steers the runner is no companion.
+    """
+    if not is_test_side(path) or is_runner_file(path):
+        return False
+    return not any(is_test_side(pattern) or is_test_side(f"{pattern}/x.py") for pattern in case.bounds.inside)
+
+
+def _outside(case: Case) -> Iterator[Feedback]:
+    limits = case.bounds
+    for path in _touched(case):
+        if limits.excludes(path):
+            yield blocker("the scope says that this is OUT; undo the change", path)
+        elif limits.inside and not limits.includes(path) and not is_companion(case, path):
+            message = (
+                "this is not among what the scope says is IN; undo the change, or say why you are blocked"
+            )
+            yield blocker(message, path)
+
+
+def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
+    if case.checkpoint is None:
+        return
+    announced = [path for entry in case.checkpoint.files_to_modify for path in paths_in(entry)]
+    for path in _touched(case):
+        if case.bounds.inside or any(matches(pattern, path) for pattern in announced):
+            continue
+        message = (
+            "the checkpoint does not announce this among files_to_modify; announce it, or leave it alone"
+        )
+        needed = options.announced == "required" and not is_companion(case, path)
+        yield (blocker if needed else concern)(message, path)
+
+
+def _oversize(options: Options, case: Case) -> Iterator[Feedback]:
+    files, loc = len(case.diff), sum(entry.loc for entry in case.diff)
+    most = options.max_loc
+    if most is not None and "docs_only" in case.facts and loc < most * (1 + options.tolerance):
+        most = max(most, loc)
+    over = {
+        f"{loc} lines are changed, and {options.max_loc} may be": most is not None and loc > most,
+        f"{files} files are changed, and {options.max_files} may be": (
+            options.max_files is not None and files > options.max_files
+        ),
+    }
+    limits = [limit for limit in (options.max_loc, options.max_files) if limit is not None]
+    # By default either limit is enough to keep: a long change of one file is as easy to read as a short one.
+    broken = [message for message, is_over in over.items() if is_over]
+    if broken and (options.mode == "all" or len(broken) == len(limits)):
+        yield from (blocker(f"{message}; split the work") for message in broken)

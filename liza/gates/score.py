@@ -1,0 +1,173 @@
+"""The score gate: a number of the candidate beside that of the baseline, from a file or printed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from liza.gates.case import Case
+from liza.gates.command import ended
+from liza.gates.finding import Finding, blocker, concern, passed, revise, unknown
+from liza.gates.running import evidence
+from liza.record import Line, Record
+from liza.repo.objects import contents
+from liza.verdicts import Evidence
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+RUN: Final = "run"  # a baseline that is measured now, by the same command on the base
+_FIGURE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+class Options(Record):
+    run: Line
+    results: Line | None = None  # the CSV or JSON that the command writes; without it, what it prints
+    column: Line | None = (
+        None  # of a CSV; a dotted path of a JSON; a word before the number in what is printed
+    )
+    baseline: Number | Line | None = None  # a number, a file of the base, or `run`
+    higher_is_better: bool = True
+    min_delta: Number = 0.0
+    at_least: Number | None = None
+    at_most: Number | None = None
+    mode: Literal["gate", "record"] = "gate"
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        if self.results and not self.column:
+            raise ValueError("a file of results needs the column, or the path, of its number")
+        return self
+
+
+class Measured(NamedTuple):
+    """A number, or why there is none."""
+
+    value: float | None
+    why: str = ""
+
+
+def judge(options: Options, case: Case) -> Finding:
+    """Measure the candidate, then the baseline, and compare them."""
+    keep = (options.results,) if options.results else ()
+    trial = case.trial(case.tree, "score", options.run, keep)
+    shown = evidence(trial.line, trial.ran)
+    if not trial.ran.is_green:
+        found = ended("score", trial)
+        return found if options.mode == "gate" else _no_score(options, found.reason, shown)
+    candidate = _measured(options, trial.ran.out, trial.kept.get(options.results or "", b""))
+    if candidate.value is None:
+        return _no_score(options, candidate.why, shown)
+    baseline = _baseline(options, case)
+    if options.baseline is not None and baseline.value is None:
+        return _no_score(options, f"the baseline has no number: {baseline.why}", shown)
+    return _compared(options, candidate.value, baseline.value, shown)
+
+
+def _no_score(options: Options, why: str, shown: Evidence) -> Finding:
+    if options.mode == "record":
+        return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
+    return unknown(f"there is no score: {why}", shown)
+
+
+def _measured(options: Options, printed: str, data: bytes) -> Measured:
+    if options.results is None:
+        return from_text(printed, options.column)
+    if not data:
+        return Measured(None, f"{options.results} was not written by the command")
+    return from_file(options.results, data, str(options.column))
+
+
+def _baseline(options: Options, case: Case) -> Measured:
+    wanted = options.baseline
+    if wanted is None or isinstance(wanted, int | float):
+        return Measured(wanted)
+    if wanted == RUN:
+        trial = case.trial(
+            case.base_tree, "score-base", options.run, (options.results,) if options.results else ()
+        )
+        if not trial.ran.is_green:
+            return Measured(None, "the command fails on the base")
+        return _measured(options, trial.ran.out, trial.kept.get(options.results or "", b""))
+    item = case.base_files.get(wanted)
+    if item is None:
+        return Measured(None, f"the base has no file {wanted}")
+    data = contents(case.repository, [item.blob]).get(item.blob, b"")
+    return from_file(wanted, data, str(options.column))
+
+
+def _compared(options: Options, candidate: float, baseline: float | None, shown: Evidence) -> Finding:
+    label = f"{candidate:g}" if baseline is None else f"{_better(options, candidate - baseline):+g}"
+    misses = []
+    if options.at_least is not None and candidate < options.at_least:
+        misses.append(f"the score is below {options.at_least:g}")
+    if options.at_most is not None and candidate > options.at_most:
+        misses.append(f"the score is above {options.at_most:g}")
+    if baseline is not None and _better(options, candidate - baseline) < options.min_delta:
+        misses.append(f"the score is not better than the baseline by {options.min_delta:g}")
+    told = f"candidate {candidate:g}" + ("" if baseline is None else f", baseline {baseline:g}")
+    if options.mode == "record":
+        return passed(f"recorded: {told}", [concern(miss) for miss in misses], shown, label=label)
+    if misses:
+        return revise(misses[0], [blocker(f"{miss} ({told})") for miss in misses], shown)._replace(
+            label=label
+        )
+    return passed(told, (), shown, label=label)
+
+
+def _better(options: Options, delta: float) -> float:
+    return delta if options.higher_is_better else -delta
+
+
+def from_file(path: str, data: bytes, column: str) -> Measured:
+    """Return the mean of a column of a CSV, or of what a dotted path finds in a JSON."""
+    text = data.decode("utf-8", "replace")
+    if path.endswith(".json"):
+        try:
+            values = list(_at(json.loads(text), column.split(".")))
+        except (ValueError, RecursionError):
+            return Measured(None, f"{path} is no JSON")
+        return _mean(values, f"{path} has nothing at {column}")
+    rows = csv.DictReader(io.StringIO(text))
+    if column not in (rows.fieldnames or ()):
+        known = ", ".join(rows.fieldnames or ()) or "no columns"
+        return Measured(None, f"{path} has no column {column}; it has {known}")
+    return _mean((row[column] for row in rows), f"{path} has no number in {column}")
+
+
+def _at(value: Any, path: list[str]) -> Iterable[object]:  # noqa: ANN401 - whatever the JSON says
+    if isinstance(value, list) and not (path and path[0].isdigit()):
+        return [found for one in value for found in _at(one, path)]
+    if not path:
+        return [value]
+    if isinstance(value, list):
+        return _at(value[int(path[0])], path[1:]) if int(path[0]) < len(value) else []
+    return _at(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+
+
+def from_text(printed: str, word: str | None) -> Measured:
+    """Return the last number that is printed, or the last behind *word*."""
+    if word is not None:
+        found = re.findall(re.escape(word) + r"\W{0,3}?\s*(" + _FIGURE.pattern + ")", printed)
+        return _mean(found[-1:], f"no number is printed behind {word}")
+    return _mean(_FIGURE.findall(printed)[-1:], "no number is printed")
+
+
+def _mean(values: Iterable[object], why: str) -> Measured:
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return Measured(math.fsum(numbers) / len(numbers)) if numbers else Measured(None, why)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

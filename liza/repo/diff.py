@@ -1,0 +1,156 @@
+"""What differs between two trees: paths, sizes of the change and its lines, with one call of git.
+
+No file of either tree can hide anything: no attribute, filter, external program or textconv is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from liza.repo.git import decoded
+from liza.repo.repository import Repository
+
+LINK: Final = "120000"
+REPOSITORY: Final = "160000"
+EXECUTABLE: Final = "100755"
+NOBODY: Final = "000000"  # the mode of a path that is not there
+
+_WORDS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
+_HONEST: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
+_HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_TYPE_CHANGED: Final = "T"
+
+
+class Text(NamedTuple):
+    """A line that came or went, with its number in the file that has it."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path that differs; *source* is where it was before, where it was renamed."""
+
+    path: str
+    status: str
+    old_mode: str
+    mode: str
+    old_blob: str
+    blob: str
+    source: str | None = None
+    loc: int = 0
+    is_binary: bool = False
+    added: tuple[Text, ...] = ()
+    removed: tuple[Text, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Both ends: whoever moves a file touches where it was, too."""
+        return (self.path,) if self.source is None else (self.source, self.path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the head has the path."""
+        return self.mode != NOBODY
+
+    @property
+    def is_new(self) -> bool:
+        return self.old_mode == NOBODY or self.source is not None
+
+
+class _Raw(NamedTuple):
+    old_mode: str
+    mode: str
+    old_blob: str
+    blob: str
+    status: str
+    paths: tuple[str, ...]
+
+
+class _Body(NamedTuple):
+    added: tuple[Text, ...]
+    removed: tuple[Text, ...]
+
+
+def diff(repository: Repository, base: str, head: str) -> tuple[Entry, ...]:
+    """Return what *head* has otherwise than *base*, path by path."""
+    answer = repository.ask("diff-tree", *_WORDS, *_HONEST, base, head)
+    if answer.code != 0:
+        repository.git("diff-tree", "--name-only", base, head)  # raises git's own sentence
+    return tuple(_entries(answer.output))
+
+
+def _entries(output: bytes) -> Iterator[Entry]:
+    raws, rest = _raws(output)
+    counts, patch = _counts(rest, len(raws))
+    sections = _sections(patch)
+    for raw, count in zip(raws, counts, strict=True):
+        bodies = [next(sections, _Body((), ())) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
+        yield Entry(
+            path=raw.paths[-1],
+            status=raw.status,
+            old_mode=raw.old_mode,
+            mode=raw.mode,
+            old_blob=raw.old_blob,
+            blob=raw.blob,
+            source=raw.paths[0] if len(raw.paths) > 1 else None,
+            loc=count or 0,
+            is_binary=count is None,
+            added=tuple(line for body in bodies for line in body.added),
+            removed=tuple(line for body in bodies for line in body.removed),
+        )
+
+
+def _raws(output: bytes) -> tuple[list[_Raw], bytes]:
+    found = []
+    while output.startswith(b":"):
+        facts, _, output = output.partition(b"\0")
+        old_mode, mode, old_blob, blob, status = decoded(facts[1:]).split(" ")
+        paths = []
+        for _ in range(2 if status[0] in "RC" else 1):
+            path, _, output = output.partition(b"\0")
+            paths.append(decoded(path))
+        found.append(_Raw(old_mode, mode, old_blob, blob, status[0], tuple(paths)))
+    return found, output
+
+
+def _counts(output: bytes, number: int) -> tuple[list[int | None], bytes]:
+    """Return how many lines came and went for each path, None for what is not text."""
+    found: list[int | None] = []
+    for _ in range(number):
+        facts, _, output = output.partition(b"\0")
+        added, removed, path = facts.split(b"\t", 2)
+        for _ in range(0 if path else 2):
+            _, _, output = output.partition(b"\0")
+        found.append(None if added == b"-" else int(added) + int(removed))
+    return found, output.removeprefix(b"\0")
+
+
+def _sections(patch: bytes) -> Iterator[_Body]:
+    lines = iter(patch.split(b"\n"))
+    body: tuple[list[Text], list[Text]] | None = None
+    for line in lines:
+        if line.startswith(b"diff --git "):
+            if body is not None:
+                yield _Body(tuple(body[0]), tuple(body[1]))
+            body = ([], [])
+        elif body is not None and (hunk := _HUNK.match(line)):
+            _read(lines, hunk, *body)
+    if body is not None:
+        yield _Body(tuple(body[0]), tuple(body[1]))
+
+
+def _read(lines: Iterator[bytes], hunk: re.Match[bytes], added: list[Text], removed: list[Text]) -> None:
+    """Take as many lines as the hunk says: what they look like is the author's choice."""
+    gone, came = int(hunk[1]), int(hunk[3])
+    for into, first, count in ((removed, gone, hunk[2]), (added, came, hunk[4])):
+        taken = 0
+        while taken < (1 if count is None else int(count)):
+            line = next(lines)
+            if not line.startswith(b"\\"):  # \ No newline at end of file
+                into.append(Text(first + taken, line[1:].decode("utf-8", "replace")))
+                taken += 1
