@@ -26,13 +26,14 @@ from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
 from liza.model import GoalStatus
-from liza.project import switches_of
+from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
+from liza.settings import apply_team_file
 from liza.supervision.crew import Crew
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.switches import Switch, thrown
@@ -80,10 +81,13 @@ def supervise(
     # Heard from before the lock is: who sees that it is held may send one.
     with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
         board = FileBoard(home)
-        state = board.absorb()
-        repository = Repository.around(home.parent)
+        board.absorb()
+        applied = apply_team_file(board, home.parent)
+        state, repository = board.read(), Repository.around(home.parent)
         repository.ensure_branch(state.config.integration_branch)
         ready()
+        for one in applied:
+            view.say(f"applied from {TEAM_FILE}: {one}")
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         scene = Scene(board, repository)
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
