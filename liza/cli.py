@@ -91,6 +91,7 @@ def _init(args: Namespace) -> None:
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
     from liza.project import switches_of
+    from liza.repo.space import shortage
     from liza.report import show
 
     board, trouble = _board(args), None
@@ -98,10 +99,11 @@ def _status(args: Namespace) -> int | None:
         state = board.absorb()
     except InvalidBoard as error:
         state, trouble = board.read(), error
-    shown = (
-        json.dumps(show.as_json(state)) + "\n" if args.json else show.status(state, switches_of(board.home))
-    )
-    print(shown, end="")
+    if args.json:
+        print(json.dumps(show.as_json(state)))
+    else:
+        lack = shortage(board.home.parent, state.config.limits.free_disk_mb)
+        print(show.status(state, switches_of(board.home), shortage=lack), end="")
     return _told(trouble) if trouble else None
 
 

@@ -138,10 +138,7 @@ class Worktrees:
         """Remove every worktree that waits, and all that we remember, as at the end of a run."""
         if not self.area.is_dir():
             return
-        with self._locked():
-            for admin, path in self._places().items():
-                if path.parent.name == POOL:
-                    self._discard(Worktree(self.repository, path, admin))
+        self.thin()
         for lock in self.area.glob(f"{SCRATCH}*.lock"):
             self._drop(lock)
         if self._places() or self.tasks():
@@ -150,6 +147,15 @@ class Worktrees:
             remove(self.area / name)
         with suppress(OSError):  # what was set aside stays
             self.area.rmdir()
+
+    def thin(self) -> None:
+        """Remove every worktree that waits, as where the disk has too little room; others go on."""
+        if not self.area.is_dir():
+            return
+        with self._locked():
+            for admin, path in self._places().items():
+                if path.parent.name == POOL:
+                    self._discard(Worktree(self.repository, path, admin))
 
     def _drop(self, lock: Path) -> None:
         """Remove the scratch directory of *lock*, unless a living process looks at it."""

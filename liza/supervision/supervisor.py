@@ -30,6 +30,7 @@ from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
+from liza.repo.space import shortage
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
@@ -115,6 +116,7 @@ class Supervisor:
         self._told: frozenset[str] = frozenset()
         self._collected = time.monotonic()
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
+        self._shortage: str | None = None  # why nothing new starts
         self._bell = bell
 
     def run(self) -> int:
@@ -157,6 +159,7 @@ class Supervisor:
             self._bury(*self._gone[0])
             self._gone.pop(0)
         state = self._reclaim(self._board.read())
+        self._look_at_space(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
         if ending := self._outlook(state):
@@ -180,7 +183,18 @@ class Supervisor:
                 self._alert(f"only people can make progress: {wait}")
         # What was answered is forgotten, so that the same question is told again when it comes again.
         self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
-        return Ending.ONLY_PEOPLE if waits and self._until_idle else None
+        stuck = waits or (self._shortage and not any(task.lease for task in state.tasks.values()))
+        return Ending.ONLY_PEOPLE if stuck and self._until_idle else None
+
+    def _look_at_space(self, state: State) -> None:
+        """Tell people once that the disk has too little room; what only waits to be used again goes."""
+        before = self._shortage
+        self._shortage = shortage(self._scene.repository.root, state.config.limits.free_disk_mb)
+        if self._shortage and not before:
+            self._alert(self._shortage)
+            Worktrees(self._scene.repository).thin()
+        elif before and not self._shortage:
+            self._view.say("there is room on the disk again, and work goes on")
 
     def _bury(self, name: str, code: int) -> None:
         """Clear up after a worker whose process ended, before anybody else may take what it held."""

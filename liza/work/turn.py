@@ -20,7 +20,7 @@ from liza.anomalies import CheckoutDrift
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
-from liza.errors import LizaError
+from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
 from liza.model import Actor, Lease, Role, State, Task
@@ -217,6 +217,8 @@ class Turn:
         began = self.place.clock()
         try:
             return self.place.agent(self.state, brief.step).run(brief, self.stop)
+        except DiskTrouble:
+            raise
         except LizaError as error:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 

@@ -139,6 +139,15 @@ class TestRun:
         (asking.directory / "liza.yaml").write_text("workers: {coder: 1}\n")
         assert "applied from liza.yaml: workers.coder 2 -> 1" in asking("run", "--until-idle").out
 
+    def test_a_disk_without_room_is_told_once_and_shown_by_status(self, empty: Shell) -> None:
+        """Pains A 18: it blocks admission by name; nobody plans, and `--until-idle` does not wait for it."""
+        (empty.directory / "liza.yaml").write_text("limits: {free_disk_mb: 1000000000}\n")
+        done = empty("run", "--until-idle")
+        assert done.code == 3, done
+        alerts = (empty.home / "alerts.log").read_text()
+        assert alerts.count("limits.free_disk_mb asks for 1000000000; make room") == 1
+        assert "Disk      nothing new starts: " in empty.ok("status")
+
     @pytest.mark.parametrize("words", [("run",), ("run", "--detach")])
     def test_a_key_of_the_team_file_that_nobody_knows_is_2_and_the_nearest(
         self, asking: Shell, words: tuple[str, ...]
