@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -501,10 +502,20 @@ def _told(error: LizaError) -> int:
     return error.exit_code
 
 
+def _configure_logging(command: str) -> None:
+    """Let a worker write down all that its operator wants to see, and every other command only trouble."""
+    if command == "worker":
+        logging.Formatter.converter = time.gmtime
+        line = "%(asctime)sZ %(levelname)s %(message)s"
+        logging.basicConfig(level=logging.INFO, format=line, datefmt="%Y-%m-%dT%H:%M:%S")
+    else:
+        logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
     args = parser().parse_args(words)
+    _configure_logging(args.command)
     args.directory = (args.directory or Path()).absolute()
     try:
         code = args.run(args)

@@ -55,7 +55,7 @@ def turn(place: Place) -> Next:
     if head is None:
         place.orders.pause(GONE.format(name=state.config.integration_branch))
         return Next.WAIT
-    claimed = _claimed(place, head)
+    claimed = claimed_by(place, head)
     if claimed is None:
         return Next.WORK
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
@@ -74,7 +74,8 @@ def turn(place: Place) -> Next:
         return Next.WORK
 
 
-def _claimed(place: Place, head: str) -> Claimed | None:
+def claimed_by(place: Place, head: str) -> Claimed | None:
+    """Take the task that comes next, chosen under the lock; None where others were faster."""
     token, taken = secrets.token_hex(16), []
     by = place.actor(token)
 
@@ -90,7 +91,7 @@ def _claimed(place: Place, head: str) -> Claimed | None:
             apply(coder.spent(most), to=task.id, by=by, at=at)(state) if coder.is_spent(task, most) else state
         )
 
-    state = place.board.update(Change(place.name, "claim", make))
+    state = place.board.update(Change(place.name, "claim", make, about=lambda: taken[-1].id))
     task = held_by(state, token)
     return Claimed(state, task, taken[-1], token) if task else None
 
