@@ -29,7 +29,7 @@ def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
         try:
             yield path
         finally:
-            worktrees.park(worktree)
+            worktrees.park(worktree, commit)
 
 
 def _commit_for(worktrees: Worktrees, name: str) -> str:

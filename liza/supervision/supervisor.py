@@ -25,11 +25,12 @@ from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
+from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
 from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
-from liza.repo.repository import Repository
+from liza.repo.repository import BRANCHES, Repository
 from liza.repo.space import shortage
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
@@ -117,6 +118,7 @@ class Supervisor:
         self._collected = time.monotonic()
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
+        self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
         self._bell = bell
 
     def run(self) -> int:
@@ -165,6 +167,7 @@ class Supervisor:
         if ending := self._outlook(state):
             return ending
         if switch is Switch.NORMAL:
+            self._recycle(state)
             self._collect()
             self._man(state)
         return None
@@ -281,12 +284,26 @@ class Supervisor:
         self._spared |= spare
 
     def _collect(self) -> None:
-        """Clear up what finished tasks left; whoever finished them had a while to do it."""
+        """Clear up what finished tasks left."""
         if time.monotonic() - self._collected < recovery.SOON.total_seconds():
             return
         facts = self._scene.facts(self._clock(), living=self._crew.names)
         self._scene.perform(recovery.pruned(facts), facts)
         self._collected = time.monotonic()
+
+    def _recycle(self, state: State) -> None:
+        """Give the worktree of a task that succeeded to whoever needs one next: its coder was through before.
+
+        One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
+        """
+        done = (task.id for task in state.tasks.values() if task.status in SUCCEEDED)
+        name = next((name for name in done if name not in self._recycled), None)
+        if name is None:
+            return
+        self._recycled.add(name)
+        into = BRANCHES + state.config.integration_branch
+        Worktrees(self._scene.repository).retire(name, into=into, at=self._clock())
+        self._bell.ring()
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
@@ -297,6 +314,7 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
 

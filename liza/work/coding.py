@@ -102,7 +102,8 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
     if isinstance(asked.value, CheckpointAnswer):
         turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
         task = turn.state.task(claimed.task.id)
-        asked = turn.ask(Step.IMPLEMENT, known.for_implement(turn.state, task), worktree.path)
+        facts, begins = known.for_implement(turn.state, task), turn.place.trees.after
+        asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
     if turn.keeper.lost:
         log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
         return Next.WORK
@@ -160,7 +161,9 @@ def _hand_in(turn: Turn, worktree: Worktree, answer: Implement) -> None:
         message = coder.message_of(task, answer)
         commit_all(worktree, message, at=turn.place.clock(), tree=after and after.tree)
     if answer.status is Outcome.DONE:
-        head, reasons = submission(worktree, task.id, str(task.base_commit))
+        after = turn.place.trees.after
+        tree = after and after.tree
+        head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     turn.record(event, more=lambda state: _told(turn, state, answer, event))

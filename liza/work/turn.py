@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
     from liza.events import Event
+    from liza.repo.content import Content
     from liza.work.orders import Orders
 
     More = Callable[[State], State]
@@ -176,11 +177,15 @@ class Turn:
         *,
         check: Callable[[Value], str | None] = lambda _: None,
         again: frozenset[Ending] = frozenset({Ending.DONE}),
+        begins: Content | None = None,
     ) -> Asked:
-        """Ask the agent, and where there is no answer that *check* takes, once more with the reason."""
+        """Ask the agent, and where there is no answer that *check* takes, once more with the reason.
+
+        *begins* is what the directory is now, for whoever knows it already.
+        """
         facts = {name: printable(text) for name, text in known.items()}
         prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
-        self.place.trees.begin()
+        self.place.trees.begin(begins)
         asked = self._unkilled(step, prompt, cwd, check)
         if asked.value is not None or asked.moved or asked.reply.ending not in again:
             return asked
