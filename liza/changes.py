@@ -32,6 +32,12 @@ class Change:
     by: str
     what: str
     make: Callable[[State], State]
+    about: Callable[[], str] | None = None  # the task, where *make* is what chooses it
+
+    @property
+    def told(self) -> str:
+        """What the journal says, once the change was made."""
+        return f"{self.what} {self.about()}" if self.about else self.what
 
     def __call__(self, state: State) -> State:
         return self.make(state)

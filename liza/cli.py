@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -91,6 +92,7 @@ def _init(args: Namespace) -> None:
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
     from liza.project import switches_of
+    from liza.repo.space import shortage
     from liza.report import show
 
     board, trouble = _board(args), None
@@ -98,10 +100,11 @@ def _status(args: Namespace) -> int | None:
         state = board.absorb()
     except InvalidBoard as error:
         state, trouble = board.read(), error
-    shown = (
-        json.dumps(show.as_json(state)) + "\n" if args.json else show.status(state, switches_of(board.home))
-    )
-    print(shown, end="")
+    if args.json:
+        print(json.dumps(show.as_json(state)))
+    else:
+        lack = shortage(board.home.parent, state.config.limits.free_disk_mb)
+        print(show.status(state, switches_of(board.home), shortage=lack), end="")
     return _told(trouble) if trouble else None
 
 
@@ -541,10 +544,20 @@ def _told(error: LizaError) -> int:
     return error.exit_code
 
 
+def _configure_logging(command: str) -> None:
+    """Let a worker write down all that its operator wants to see, and every other command only trouble."""
+    if command == "worker":
+        logging.Formatter.converter = time.gmtime
+        line = "%(asctime)sZ %(levelname)s %(message)s"
+        logging.basicConfig(level=logging.INFO, format=line, datefmt="%Y-%m-%dT%H:%M:%S")
+    else:
+        logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
     args = parser().parse_args(words)
+    _configure_logging(args.command)
     args.directory = (args.directory or Path()).absolute()
     try:
         code = args.run(args)

@@ -57,6 +57,7 @@ class Limits(Record):
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
+    free_disk_mb: Count = 500
 
 
 class Budget(Record):

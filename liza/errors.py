@@ -20,6 +20,7 @@ a line on stderr and an exit code.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "ended by ABORT, or by SIGTERM or Ctrl-C in the same way",
     5: "the board, or an edit of it, is invalid",
 }
+
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # what is over by itself once somebody makes room
 
 
 class LizaError(Exception):

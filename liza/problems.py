@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
 from liza.errors import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
@@ -83,23 +83,30 @@ def nearest(word: str, known: list[str]) -> str:
 
 def _keys(kind: type[BaseModel], places: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are known at *places* below a record of *kind*."""
-    here: type[BaseModel] | None = kind
+    here: list[type[BaseModel]] = [kind]
     for place in places:
-        if here is None:
-            return []
-        fields = {field.alias or name: field.annotation for name, field in here.model_fields.items()}
-        if place in fields:
-            here = _record_in(fields[str(place)], None)
-        elif isinstance(place, str):
-            here = _record_in(here, place) or here
-    return [field.alias or name for name, field in here.model_fields.items()] if here else []
+        inner = [_fields(record)[place] for record in here if place in _fields(record)]
+        if inner:
+            here = list(_records_in(tuple(inner)))
+        elif tagged := [record for record in here if place in _tags(record)]:
+            here = tagged  # a union names its member among the places
+    return list(dict.fromkeys(str(key) for record in here for key in _fields(record)))
 
 
-def _record_in(annotation: Any, tag: str | None) -> type[BaseModel] | None:  # noqa: ANN401 - annotations have no type
-    """Return the first record type inside *annotation* (Optional, tuple, Mapping, Annotated…)."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and get_origin(annotation) is None:
-        return annotation if tag is None else None
-    for inner in get_args(annotation):
-        if (found := _record_in(inner, tag)) is not None:
-            return found
-    return None
+def _fields(kind: type[BaseModel]) -> dict[int | str, Any]:
+    return {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+
+
+def _tags(kind: type[BaseModel]) -> list[object]:
+    """Return the words by which a union may tell *kind* from its other members."""
+    kinds = (annotation for annotation in _fields(kind).values() if get_origin(annotation) is Literal)
+    return [word for annotation in kinds for word in get_args(annotation)]
+
+
+def _records_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - annotations have no type
+    """Yield the record types inside *annotation* (Optional, tuple, Mapping, Annotated, a union…)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        return
+    for inner in annotation if isinstance(annotation, tuple) else get_args(annotation):
+        yield from _records_in(inner)

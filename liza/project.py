@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HOME: Final = ".liza"
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
+APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
 WORKFLOWS: Final = ("liza",)
 
 
@@ -77,15 +78,43 @@ def begun(
     if spec is not None:
         spec = _inside(root, start / spec)
     config, choices = configured(root, {"spec": spec, "workflow": workflow})
+    _require_fit(root, config)
+    now = utc_now()
+    state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
+    board = FileBoard.create(root / HOME, state)
+    remember(root / HOME, team_settings(root))
+    exclude(root, IGNORED)
+    return board, [Choice("goal", goal.strip(), ""), *choices]
+
+
+def _require_fit(root: Path, config: Config) -> None:
     if config.workflow not in WORKFLOWS:
         raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
-    now = utc_now()
-    state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
-    board = FileBoard.create(root / HOME, state)
-    exclude(root, IGNORED)
-    return board, [Choice("goal", goal.strip(), ""), *choices]
+
+
+def checked(root: Path, settings: dict[str, Any]) -> Config:
+    """Return *settings* as those of a run in *root*; raise what is wrong with them."""
+    config = _validated(root, settings)
+    _require_fit(root, config)
+    return config
+
+
+def remember(home: Path, team: dict[str, Any]) -> None:
+    """Note in one step that all of *team* is on the board."""
+    fresh = home / f"{APPLIED}.new"
+    fresh.write_text(json.dumps(team))
+    fresh.replace(home / APPLIED)
+
+
+def remembered(home: Path) -> dict[str, Any] | None:
+    """Return what the team's file said when it was applied last; None where nobody knows."""
+    try:
+        found = json.loads((home / APPLIED).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _inside(root: Path, path: Path) -> str:

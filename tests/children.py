@@ -19,15 +19,21 @@ from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.changes import HUMAN, Change, apply
 from liza.errors import DiskTrouble, LizaError
-from liza.events import Amend
+from liza.events import Amend, FindNothing
+from liza.model import Role
 from liza.record import utc_now
+from liza.repo.repository import Repository
+from liza.work.coding import claimed_by
+from liza.work.orders import Orders
+from liza.work.turn import Place
+from liza.work.worker import arrived
 from tests.boards import noted
+from tests.stories import BASE, new_task
 from tests.stories import board as story
-from tests.stories import new_task
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-    from multiprocessing.synchronize import Event
+    from multiprocessing.synchronize import Barrier, Event
     from pathlib import Path
 
     from liza.model import State
@@ -35,6 +41,21 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 60.0  # seconds after which a child stops by itself, whatever became of the test
 NOBODY: Final = 65534  # the user and the group that own nothing
+
+
+def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Connection) -> None:
+    """Be a coder that claims what there is, whenever all are told to start; say what it got, if anything."""
+    board = FileBoard(home)
+    place = Place(home, board, Repository.around(home.parent), Role.CODER, name, Orders(home))
+    board.update(Change(name, "start", lambda state: arrived(place, state)))
+    for _ in range(rounds):
+        start.wait(LONGEST)
+        claimed = claimed_by(place, BASE)
+        if claimed:
+            done = FindNothing(summary=f"{name} did it")
+            board.update(apply(done, to=claimed.task.id, by=place.actor(claimed.token), at=utc_now()))
+        pipe.send(claimed.task.id if claimed else None)
+    board.close()
 
 
 def write_note(home: Path, message: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from liza.agents.protocol import Ending, Reply, rest
 from liza.agents.recording import Patch, ended_beside
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     Apply = Callable[[Path, Patch], None]
     Rest = Callable[[Stop, float], bool]
     Key = tuple[str, str, str | None, int]
+
+LIMITED: Final = timedelta(seconds=1)
+PARKING: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
 
 
 class Replay:
@@ -102,6 +106,8 @@ def _below(cwd: Path, name: str) -> Path:
 
 
 def _replied(run: Recorded, began: datetime) -> Reply:
+    # What a provider's limit was then is over now; not at once, or a run that ends with one would spin.
+    reset = utc_now() + LIMITED if run.ending in PARKING else None
     return Reply(
         ending=run.ending,
         why=run.why,
@@ -110,4 +116,5 @@ def _replied(run: Recorded, began: datetime) -> Reply:
         usage=run.usage,
         began=began,
         seconds=run.seconds,
+        reset=reset,
     )

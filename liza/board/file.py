@@ -347,12 +347,12 @@ class FileBoard:
         if is_empty(step):
             return
         if wrong := step_violations(step):
-            raise InvalidBoard(f"{change.what!r} by {change.by} would break the board", wrong)
+            raise InvalidBoard(f"{change.told!r} by {change.by} would break the board", wrong)
         shown = step._replace(new=trimmed(step))
         plains = plains_of(shown)
         now = self._clock()
         at = max(now, self._view.at) if self._view else now
-        entry = Entry(step.new.revision, at, change.by, change.what, put_of(step, plains), _lists(step))
+        entry = Entry(step.new.revision, at, change.by, change.told, put_of(step, plains), _lists(step))
         mark = self._journal.append(entry, self._mark)
         document, self._document = self._document, None
         self._view = Snapshot(mark, at, shown.new)

@@ -20,7 +20,11 @@ from liza.repo.worktree import Worktree
 
 def snapshot(worktree: Worktree) -> str:
     """Return the tree that the directory is now, with what is not committed and not ignored."""
-    with worktree.own_index(worktree.head()) as index:
+    return _snapshot(worktree, worktree.head())
+
+
+def _snapshot(worktree: Worktree, head: str | None) -> str:
+    with worktree.own_index(head) as index:
         worktree.git("add", "--all", environment=index)
         return worktree.git("write-tree", environment=index)
 
@@ -30,10 +34,12 @@ def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | No
 
     *tree* is what the directory is, for whoever knows it already.
     """
-    head, branch = worktree.head(), worktree.branch()
-    tree = tree or snapshot(worktree)
-    repository = worktree.repository
-    if head is None or branch is None or tree == repository.tree_of(head):
+    spot, repository = worktree.spot(), worktree.repository
+    if spot is None or spot.branch is None:
+        return None
+    head, branch = spot.head, spot.branch
+    tree = tree or _snapshot(worktree, head)
+    if tree == spot.tree:
         return None
     commit = repository.commit_tree(tree, parents=(head,), message=f"{message.strip()}\n", at=at)
     if not repository.move(BRANCHES + branch, to=commit, expected=head, why="commit what the agent left"):
@@ -71,7 +77,8 @@ class Content(NamedTuple):
 
 
 def content(worktree: Worktree) -> Content:
-    return Content(str(worktree.head()), snapshot(worktree))
+    head = worktree.head()
+    return Content(str(head), _snapshot(worktree, head))
 
 
 def altered(repository: Repository, before: str, after: str) -> list[str]:
@@ -97,13 +104,16 @@ class Trees:
     worktrees: Worktrees
     before: Content | None = None
     after: Content | None = None
+    _known: Content | None = None  # what the next run begins with, where somebody has just looked
 
-    def begin(self) -> None:
-        """Forget: what comes next is asked anew, perhaps in several runs."""
+    def begin(self, known: Content | None = None) -> None:
+        """Forget: what comes next is asked anew, perhaps in several runs; the first begins at *known*."""
         self.before = self.after = None
+        self._known = known
 
     def mark(self, cwd: Path) -> str:
-        now = content(self._at(cwd))
+        known, self._known = self._known, None
+        now = known or content(self._at(cwd))
         self.before, self.after = self.before or now, None
         return " ".join(now)
 

@@ -8,9 +8,10 @@ Not covered: ignored files, the inside of submodules beyond their HEAD, and hook
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -24,6 +25,7 @@ from liza.repo.repository import BRANCHES, OWN_PATHS, Repository
 
 READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
+FRESH: Final = 1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
 SHOWN: Final = 20  # paths that are named one by one
 ALWAYS_ALLOWED: Final = ("refs/liza/*",)
 
@@ -58,6 +60,9 @@ class Fingerprint:
     index: str
     files: Mapping[str, str]
     looked: bool = True
+    stamp: str = field(
+        default="", compare=False
+    )  # of the file of the index, where that is old enough to tell
 
 
 def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> Fingerprint:
@@ -66,11 +71,13 @@ def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> 
     head = _head(repository)
     if since and since.configuration != configuration:
         return Fingerprint(configuration, head, {}, "", {}, looked=False)
+    stamp = _stamp(repository)
+    known = since.index if since and stamp and stamp == since.stamp else None
     with ThreadPoolExecutor(2) as threads:
         files = threads.submit(_files, repository)
-        index = threads.submit(_index, repository)
+        index = threads.submit(lambda: known or _index(repository))
         refs = _refs(repository)
-        return Fingerprint(configuration, head, refs, index.result(), files.result())
+        return Fingerprint(configuration, head, refs, index.result(), files.result(), stamp=stamp)
 
 
 def drift(before: Fingerprint, after: Fingerprint, allowed: Iterable[str] = ()) -> list[Moved]:
@@ -156,6 +163,17 @@ def _refs(repository: Repository) -> dict[str, str]:
     shape = "%(refname) %(if)%(symref)%(then)%(symref)%(else)%(objectname)%(end)"
     lines = repository.git("for-each-ref", f"--format={shape}").splitlines()
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def _stamp(repository: Repository) -> str:
+    """Return by what to know that the index is the same file; nothing where it was written just now."""
+    try:
+        facts = (repository.home / "index").stat()
+    except OSError:
+        return ""
+    if time.time() - facts.st_ctime < FRESH:
+        return ""
+    return f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
 
 
 def _index(repository: Repository) -> str:

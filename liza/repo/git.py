@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from liza.errors import GitFailed, LizaError, UsageError
+from liza.errors import FULL, DiskTrouble, GitFailed, LizaError, UsageError
 
 # All else that starts with GIT_ goes: a hook or an alias of the caller's must not point us at another
 # repository than the one we stand in, and tracing would mix with what git says.
@@ -48,6 +49,7 @@ _ENVIRONMENT: Final = {
     "SSH_ASKPASS": "true",
 }
 
+MOST_KILLED: Final = 3  # times that a git which somebody killed is started again
 LOCK_PATIENCE: Final = 3.0  # seconds git waits for a lock on a ref; the living hold one for milliseconds
 
 _SETTINGS: Final = {
@@ -106,7 +108,19 @@ def encoded(text: str) -> bytes:
 
 
 def ask(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
-    """Run git in *cwd* and return its answer, whatever the exit code is."""
+    """Run git in *cwd* and return its answer, whatever the exit code is; raise where the disk is full."""
+    answer = _asked(words, cwd, environment, stdin)
+    for _ in range(MOST_KILLED):
+        # Killed from outside, it has said nothing about the repository; what it had done fits a second try.
+        if answer.code != -signal.SIGKILL:
+            break
+        answer = _asked(words, cwd, environment, stdin)
+    if full := [number for number in FULL if answer.code != 0 and os.strerror(number) in answer.said]:
+        raise DiskTrouble(f"run git {words[0]}", OSError(full[0], os.strerror(full[0])))
+    return answer
+
+
+def _asked(words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], stdin: bytes) -> Answer:
     try:
         done = subprocess.run(
             ["git", *_OPTIONS, *words],

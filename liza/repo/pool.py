@@ -72,7 +72,7 @@ class Worktrees:
         tip = self.repository.commit_at(branch_of(task))
         if found is None or tip is None:
             self._clear(task, at)
-            return self._made(task, tip or base)
+            return self._made(task, tip or base, tip)
         if (found.path / ".git").is_dir():
             salvage.save(self.repository, task, found, at=at)
         found.mend()
@@ -81,8 +81,10 @@ class Worktrees:
     def renew(self, task: str, base: str, *, at: datetime) -> Worktree:
         """Return a fresh worktree of *task* at *base*; what was there, and on the branch, is saved first."""
         self._clear(task, at, losing=branch_of(task))
-        salvage.save(self.repository, task, None, at=at, losing=branch_of(task))
-        return self._made(task, base)
+        tip = self.repository.commit_at(branch_of(task))
+        if tip or (self.repository.common / "logs" / branch_of(task)).exists():
+            salvage.save(self.repository, task, None, at=at, losing=branch_of(task))
+        return self._made(task, base, tip)
 
     def release(self, task: str, *, at: datetime) -> Saved | None:
         """Give the worktree of *task* back to the pool and return what was saved of it; the branch stays."""
@@ -95,6 +97,11 @@ class Worktrees:
         if tip is None:
             return True
         return self.repository.contains(into, tip) and self.repository.delete(ref, expected=tip)
+
+    def retire(self, task: str, *, into: str, at: datetime) -> None:
+        """Give back what a finished *task* had: its worktree, and its branch if *into* has all of it."""
+        self.release(task, at=at)
+        self.retire_branch(task, into=into)
 
     def take(self, path: Path, commit: str) -> Worktree:
         """Return a detached worktree at *path*, where nothing is, that is exactly *commit*."""
@@ -117,10 +124,13 @@ class Worktrees:
         worktree.reset(commit)
         return worktree
 
-    def park(self, worktree: Worktree) -> None:
-        """Put *worktree* into the pool, clean; where that is full, or it cannot be cleaned, remove it."""
+    def park(self, worktree: Worktree, commit: str | None = None) -> None:
+        """Put *worktree* into the pool, clean; where that is full, or it cannot be cleaned, remove it.
+
+        *commit* is what it is put back to; if not given, what it is at.
+        """
         worktree.mark("")
-        commit = worktree.head() or self.repository.head()
+        commit = commit or worktree.head() or self.repository.head()
         if commit is None or not worktree.is_there or len(self._waiting()) >= POOL_LIMIT:
             self._discard(worktree)
             return
@@ -138,10 +148,7 @@ class Worktrees:
         """Remove every worktree that waits, and all that we remember, as at the end of a run."""
         if not self.area.is_dir():
             return
-        with self._locked():
-            for admin, path in self._places().items():
-                if path.parent.name == POOL:
-                    self._discard(Worktree(self.repository, path, admin))
+        self.thin()
         for lock in self.area.glob(f"{SCRATCH}*.lock"):
             self._drop(lock)
         if self._places() or self.tasks():
@@ -150,6 +157,15 @@ class Worktrees:
             remove(self.area / name)
         with suppress(OSError):  # what was set aside stays
             self.area.rmdir()
+
+    def thin(self) -> None:
+        """Remove every worktree that waits, as where the disk has too little room; others go on."""
+        if not self.area.is_dir():
+            return
+        with self._locked():
+            for admin, path in self._places().items():
+                if path.parent.name == POOL:
+                    self._discard(Worktree(self.repository, path, admin))
 
     def _drop(self, lock: Path) -> None:
         """Remove the scratch directory of *lock*, unless a living process looks at it."""
@@ -162,13 +178,13 @@ class Worktrees:
         lock.unlink(missing_ok=True)
         os.close(held)
 
-    def _made(self, task: str, commit: str) -> Worktree:
+    def _made(self, task: str, commit: str, tip: str | None) -> Worktree:
+        """Make the worktree of *task* at *commit*, where its branch, which is at *tip*, goes, too."""
         worktree = self.take(self.path_of(task), commit)
         ref = branch_of(task)
-        tip = self.repository.commit_at(ref)
         if not self.repository.move(ref, to=commit, expected=tip, why=f"{task} begins"):
             raise UnfitRepository(f"{task}: somebody else moves {ref.removeprefix(BRANCHES)}; try again")
-        worktree.git("symbolic-ref", "HEAD", ref)
+        worktree.point(ref)
         worktree.mark(task)
         return worktree
 

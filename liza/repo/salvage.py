@@ -117,24 +117,27 @@ def _read(line: str) -> Saved | None:
 def _contents(
     repository: Repository, task: str, worktree: Worktree | None, losing: str | None
 ) -> Contents | None:
-    head = (worktree and worktree.head()) or repository.commit_at(branch_of(task))
+    spot = worktree and worktree.spot()
+    head = spot.head if spot else repository.commit_at(branch_of(task))
     lost = unreachable(repository, _candidates(repository, task, worktree), losing)
     kept: list[Change] = []
     aside: list[str] = []
-    tree = repository.tree_of(head or lost[0]) if head or lost else ""
+    tree = spot.tree if spot else repository.tree_of(head or lost[0]) if head or lost else ""
     if worktree and worktree.is_there:
-        tree, kept, aside = _uncommitted(worktree, head)
+        tree, kept, aside = _uncommitted(worktree, head, tree)
     if not (kept or aside or lost):
         return None
     parents = tuple(dict.fromkeys([*([head] if head and (kept or aside) else []), *lost]))
     return Contents(tree, parents, tuple(aside), _subject(task, len(kept), len(aside), len(lost)))
 
 
-def _uncommitted(worktree: Worktree, head: str | None) -> tuple[str, list[Change], list[str]]:
-    """Return the tree that the directory is, the changes in it, and the paths that it does not hold."""
+def _uncommitted(worktree: Worktree, head: str | None, tree: str) -> tuple[str, list[Change], list[str]]:
+    """Return the tree that the directory is, the changes in it, and the paths that it does not hold.
+
+    *tree* is that of *head*.
+    """
     with worktree.own_index(head) as index:
         kept, aside = _sorted_out(worktree.path, worktree.changes(index))
-        tree = worktree.repository.tree_of(head) if head else ""
         if kept or not head:
             _stage(worktree, kept, index)
             tree = worktree.git("write-tree", environment=index)

@@ -30,7 +30,7 @@ def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
         try:
             yield path
         finally:
-            worktrees.park(worktree)
+            worktrees.park(worktree, commit)
 
 
 def refill(worktrees: Worktrees, path: Path, name: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+MEGABYTE: Final = 1_000_000  # bytes, as disks are sold
 
 
 class Space(NamedTuple):
@@ -15,6 +17,17 @@ class Space(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.free / 2**30:.1f} GB of {self.total / 2**30:.1f} GB are free"
+
+
+def shortage(path: Path, floor_mb: int) -> str | None:
+    """Return why nothing new may start around *path*, or None where *floor_mb* megabytes are free."""
+    there = space(path)
+    if there.free >= floor_mb * MEGABYTE:
+        return None
+    return (
+        f"nothing new starts: {there.free // MEGABYTE} MB are free on the disk of {path}, and "
+        f"limits.free_disk_mb asks for {floor_mb}; make room, and it goes on by itself"
+    )
 
 
 def space(path: Path) -> Space:

@@ -30,18 +30,22 @@ class Entry(NamedTuple):
     path: str
 
 
-def submission(worktree: Worktree, task: str, base: str) -> Submission:
-    """Return the facts of what *task* would hand in from its worktree."""
+def submission(worktree: Worktree, task: str, base: str, *, tree: str | None = None) -> Submission:
+    """Return the facts of what *task* would hand in from its worktree.
+
+    *tree* is what the directory is, for whoever knows it already.
+    """
     if not worktree.is_there:
         return Submission(None, (f"{task}: the worktree {worktree.path} is gone",))
-    head = worktree.head()
-    if head is None:
+    spot = worktree.spot()
+    if spot is None:
         return Submission(None, (f"{task}: HEAD of the worktree names no commit; check out {TASKS}/{task}",))
+    head = spot.head
     reasons = [
-        *_misplaced(worktree, task),
+        *_misplaced(spot.branch, task),
         *_unrelated(worktree, head, base),
         *refused(introduced(worktree, base, head)),
-        *_unclean(worktree, head),
+        *([] if tree == spot.tree else _unclean(worktree, head)),
     ]
     return Submission(head, tuple(f"{task}: {reason}" for reason in reasons))
 
@@ -69,8 +73,7 @@ def named(paths: list[str]) -> str:
     return f"{shown} and {len(paths) - SHOWN} more" if len(paths) > SHOWN else shown
 
 
-def _misplaced(worktree: Worktree, task: str) -> list[str]:
-    branch = worktree.branch()
+def _misplaced(branch: str | None, task: str) -> list[str]:
     if branch == f"{TASKS}/{task}":
         return []
     where = f"on the branch {branch}" if branch else "on no branch"

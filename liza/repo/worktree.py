@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 from liza.errors import DiskTrouble, GitFailed
 from liza.repo import status
@@ -41,6 +41,14 @@ _EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
+class Spot(NamedTuple):
+    """Where a HEAD is: the commit, its tree, and the branch, if there is one."""
+
+    head: str
+    tree: str
+    branch: str | None
+
+
 @dataclass(frozen=True)
 class Worktree:
     """A checkout of Liza's; *admin* is git's own directory for it, named by its slot in the pool."""
@@ -57,6 +65,10 @@ class Worktree:
     def kept_index(self) -> Path:
         """The index as it was when Liza had made the checkout."""
         return self.kept / "index"
+
+    @property
+    def _kept_at(self) -> Path:
+        return self.kept / "at"
 
     @property
     def task(self) -> str | None:
@@ -96,6 +108,15 @@ class Worktree:
         answer = ask(*words, cwd=self.admin, environment=self._pinned())
         return answer.text if answer.code == 0 else None
 
+    def spot(self) -> Spot | None:
+        """Return where HEAD is, in one look; None where it names no commit."""
+        words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD")
+        answer = ask(*words, cwd=self.admin, environment=self._pinned())
+        if answer.code != 0:
+            return None
+        head, tree, name = answer.text.splitlines()
+        return Spot(head, tree, name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else None)
+
     def branch(self) -> str | None:
         """Return the name of the branch that is checked out; None where HEAD is detached or broken."""
         answer = ask("symbolic-ref", "--quiet", "HEAD", cwd=self.admin, environment=self._pinned())
@@ -109,6 +130,9 @@ class Worktree:
             if self.kept_index.exists():
                 copy(self.kept_index, index)
             environment = {"GIT_INDEX_FILE": str(index)}
+            if at is not None and index.exists() and first_line(self._kept_at) == self._label(at):
+                yield environment  # it was made of just that
+                return
             words = ("read-tree", *(("--reset", at) if at else ("--empty",)))
             if self.ask(*words, environment=environment).code != 0:
                 index.unlink(missing_ok=True)  # it may be damaged; without it, every file is read
@@ -147,9 +171,14 @@ class Worktree:
         # Git goes on with a reflog that is there, even where the user has switched reflogs off.
         write(self.admin / "logs" / "HEAD", "")
 
+    def point(self, ref: str) -> None:
+        """Let HEAD be the branch *ref*, as `git symbolic-ref` does."""
+        write(self.admin / "HEAD", f"ref: {ref}\n")
+
     def fill(self, at: str) -> None:
         """Make the directory exactly the tree of *at*, rewriting whatever was touched, removing the rest."""
         index = self.admin / "index"
+        self._kept_at.unlink(missing_ok=True)  # first: it must never name what the index is not
         if self.kept_index.exists():
             copy(self.kept_index, index)
         try:
@@ -159,6 +188,12 @@ class Worktree:
             index.unlink(missing_ok=True)
             self._filled(at)
         copy(index, self.kept_index)
+        write(self._kept_at, self._label(at))
+
+    def _label(self, at: str) -> str:
+        """Say that the kept index is that of *at*; another size or time of it makes the label wrong."""
+        facts = self.kept_index.stat()
+        return f"{at} {facts.st_size} {facts.st_mtime_ns}"
 
     def _filled(self, at: str) -> None:
         self.git("read-tree", "--reset", "-u", at)

@@ -12,6 +12,7 @@ from liza.errors import NotThere
 from liza.lifecycle import TERMINAL
 from liza.model import MEANING, AgentStatus, Role, Status
 from liza.project import switches_of
+from liza.repo.space import shortage
 from liza.report.progress import ago
 from liza.roles import coder, outlook, planner, reviewer
 from liza.roles.admission import Setting, hindered
@@ -52,7 +53,8 @@ class Explanation(NamedTuple):
 
 def setting_of(home: Path, state: State) -> Setting:
     """Return the run of the board in *home*, as it is from outside."""
-    return Setting(state, switches_of(home), life.is_held(home / life.SUPERVISOR))
+    lack = shortage(home.parent, state.config.limits.free_disk_mb)
+    return Setting(state, switches_of(home), life.is_held(home / life.SUPERVISOR), lack)
 
 
 def explained(subject: str, setting: Setting, now: datetime) -> Explanation:

@@ -10,7 +10,8 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
-from liza.model import AgentStatus, GoalStatus, Status
+from liza.model import AgentStatus, GoalStatus, Role, Status
+from liza.roles import planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +64,21 @@ def _tally(state: State) -> str:
 
 def _workers(state: State, now: datetime) -> Iterator[str]:
     held = {task.lease.holder: task for task in state.tasks.values() if task.lease}
+    thinks = planner.wake(state) is not None
     for agent in state.agents.values():
-        yield _worker(agent, held.pop(agent.id, None), now)
+        yield _worker(shown(agent, thinks=thinks), held.pop(agent.id, None), now)
     for holder, task in held.items():  # somebody who did not register
         yield f"  {holder:<12} {_doing(task, holder, now)}"
+
+
+def shown(agent: Agent, *, thinks: bool) -> Agent:
+    """Return *agent*, which holds no task, as it is: who runs and has nothing to do is WAITING.
+
+    Nobody writes that to the board, because it follows from it. A planner holds no task; it *thinks* where
+    there is something to think about.
+    """
+    is_idle = agent.status is AgentStatus.RUNNING and not (agent.role is Role.PLANNER and thinks)
+    return agent.but(status=AgentStatus.WAITING) if is_idle else agent
 
 
 def _worker(agent: Agent, task: Task | None, now: datetime) -> str:

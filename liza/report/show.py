@@ -32,13 +32,17 @@ def as_json(state: State) -> dict[str, Any]:
     return document
 
 
-def status(state: State, switches: Mapping[str, str]) -> str:
-    """Return the board at a glance; *switches* are the files that are thrown, with what they say."""
+def status(state: State, switches: Mapping[str, str], *, shortage: str | None = None) -> str:
+    """Return the board at a glance; *switches* are the files that are thrown, with what they say.
+
+    *shortage* is why the disk lets nothing new start.
+    """
     counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
         *(f"Switch    {name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *([f"Disk      {shortage}"] if shortage else []),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_note_lines(state),

@@ -16,6 +16,7 @@ class Setting(NamedTuple):
     state: State
     switches: Mapping[str, str]
     is_running: bool = True
+    shortage: str | None = None  # why the disk lets nothing new start
 
     @property
     def switch(self) -> Switch:
@@ -50,6 +51,10 @@ def _switched(setting: Setting) -> Hindrance:
     return Hindrance(what, "you", "liza resume")
 
 
+def _cramped(setting: Setting) -> Hindrance:
+    return Hindrance(str(setting.shortage), "you", "liza status")
+
+
 def _nobody(_: Setting) -> Hindrance:
     return Hindrance("nobody works, because no supervisor runs", "you", "liza run")
 
@@ -58,5 +63,6 @@ PRECONDITIONS: Final = (
     Precondition(lambda setting: setting.state.goal.status is GoalStatus.IN_PROGRESS, _closed, ends=True),
     Precondition(lambda setting: setting.switch is not Switch.ABORT, _switched, ends=True),
     Precondition(lambda setting: setting.switch is Switch.NORMAL, _switched),
+    Precondition(lambda setting: setting.shortage is None, _cramped),
     Precondition(lambda setting: setting.is_running, _nobody),
 )

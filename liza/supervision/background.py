@@ -10,7 +10,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from liza import life
-from liza.errors import LizaError
+from liza.errors import InvalidBoard, LizaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +36,13 @@ def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
     os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
         said = pipe.read()
-    if not said.isdecimal():
-        raise LizaError(said or f"the supervisor did not start; {home / LOG} says why")
-    return int(said)
+    if said.isdecimal():
+        return int(said)
+    code, _, sentence = said.partition(" ")
+    raise _BY_CODE.get(code, LizaError)(sentence or f"the supervisor did not start; {home / LOG} says why")
+
+
+_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard)}
 
 
 def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:
@@ -54,7 +58,7 @@ def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> 
         except LizaError as error:
             sys.stderr.write(f"liza: {error}\n")
             if not pipe.closed:
-                pipe.write(str(error))
+                pipe.write(f"{error.exit_code} {error}")
             return error.exit_code
         except BaseException:  # noqa: BLE001 - it belongs into the log: the fork must not go on as its parent
             traceback.print_exc()

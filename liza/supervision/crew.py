@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 LONGEST_LOG: Final = 1 << 20  # bytes of a worker's log that a new process writes on after
+INFO: Final = "Z INFO "  # what stands in a line of a worker's log that tells of no trouble
 _LAST: Final = 4096  # bytes of a log that are looked at for its last line
 
 
@@ -53,12 +54,13 @@ class Crew:
             )
 
     def last_words(self, name: str) -> str:
-        """Return the last line that the worker *name* wrote before it ended."""
+        """Return the last line that the worker *name* wrote before it ended, if it is one of trouble."""
         try:
             text = self._path(name).read_bytes()[-_LAST:].decode(errors="replace").strip()
         except OSError:
             return ""
-        return text.splitlines()[-1] if text else ""
+        last = text.splitlines()[-1] if text else ""
+        return "" if INFO in last else last
 
     def reap(self) -> Iterator[tuple[str, int]]:
         """Yield the workers that ended since the last time, each with its exit code."""

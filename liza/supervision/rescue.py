@@ -79,9 +79,8 @@ class Scene:
         return survivors
 
     def prune(self, task: str, facts: Facts) -> None:
-        worktrees = Worktrees(self.repository)
-        worktrees.release(task, at=facts.now)
-        worktrees.retire_branch(task, into=BRANCHES + facts.state.config.integration_branch)
+        into = BRANCHES + facts.state.config.integration_branch
+        Worktrees(self.repository).retire(task, into=into, at=facts.now)
 
 
 def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:

@@ -25,14 +25,17 @@ from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
+from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
-from liza.project import switches_of
+from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
-from liza.repo.repository import Repository
+from liza.repo.repository import BRANCHES, Repository
+from liza.repo.space import shortage
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
+from liza.settings import apply_team_file
 from liza.supervision.crew import Crew
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.switches import Switch, thrown
@@ -80,10 +83,13 @@ def supervise(
     # Heard from before the lock is: who sees that it is held may send one.
     with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
         board = FileBoard(home)
-        state = board.absorb()
-        repository = Repository.around(home.parent)
+        board.absorb()
+        applied = apply_team_file(board, home.parent)
+        state, repository = board.read(), Repository.around(home.parent)
         repository.ensure_branch(state.config.integration_branch)
         ready()
+        for one in applied:
+            view.say(f"applied from {TEAM_FILE}: {one}")
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         scene = Scene(board, repository)
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
@@ -111,6 +117,8 @@ class Supervisor:
         self._told: frozenset[str] = frozenset()
         self._collected = time.monotonic()
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
+        self._shortage: str | None = None  # why nothing new starts
+        self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
         self._bell = bell
 
     def run(self) -> int:
@@ -153,11 +161,13 @@ class Supervisor:
             self._bury(*self._gone[0])
             self._gone.pop(0)
         state = self._reclaim(self._board.read())
+        self._look_at_space(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
         if ending := self._outlook(state):
             return ending
         if switch is Switch.NORMAL:
+            self._recycle(state)
             self._collect()
             self._man(state)
         return None
@@ -176,7 +186,18 @@ class Supervisor:
                 self._alert(f"only people can make progress: {wait}")
         # What was answered is forgotten, so that the same question is told again when it comes again.
         self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
-        return Ending.ONLY_PEOPLE if waits and self._until_idle else None
+        stuck = waits or (self._shortage and not any(task.lease for task in state.tasks.values()))
+        return Ending.ONLY_PEOPLE if stuck and self._until_idle else None
+
+    def _look_at_space(self, state: State) -> None:
+        """Tell people once that the disk has too little room; what only waits to be used again goes."""
+        before = self._shortage
+        self._shortage = shortage(self._scene.repository.root, state.config.limits.free_disk_mb)
+        if self._shortage and not before:
+            self._alert(self._shortage)
+            Worktrees(self._scene.repository).thin()
+        elif before and not self._shortage:
+            self._view.say("there is room on the disk again, and work goes on")
 
     def _bury(self, name: str, code: int) -> None:
         """Clear up after a worker whose process ended, before anybody else may take what it held."""
@@ -263,12 +284,26 @@ class Supervisor:
         self._spared |= spare
 
     def _collect(self) -> None:
-        """Clear up what finished tasks left; whoever finished them had a while to do it."""
+        """Clear up what finished tasks left."""
         if time.monotonic() - self._collected < recovery.SOON.total_seconds():
             return
         facts = self._scene.facts(self._clock(), living=self._crew.names)
         self._scene.perform(recovery.pruned(facts), facts)
         self._collected = time.monotonic()
+
+    def _recycle(self, state: State) -> None:
+        """Give the worktree of a task that succeeded to whoever needs one next: its coder was through before.
+
+        One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
+        """
+        done = (task.id for task in state.tasks.values() if task.status in SUCCEEDED)
+        name = next((name for name in done if name not in self._recycled), None)
+        if name is None:
+            return
+        self._recycled.add(name)
+        into = BRANCHES + state.config.integration_branch
+        Worktrees(self._scene.repository).retire(name, into=into, at=self._clock())
+        self._bell.ring()
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
@@ -279,6 +314,7 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
 

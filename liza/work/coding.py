@@ -55,7 +55,7 @@ def turn(place: Place) -> Next:
     if head is None:
         place.orders.pause(GONE.format(name=state.config.integration_branch))
         return Next.WAIT
-    claimed = _claimed(place, head)
+    claimed = claimed_by(place, head)
     if claimed is None:
         return Next.WORK
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
@@ -74,7 +74,8 @@ def turn(place: Place) -> Next:
         return Next.WORK
 
 
-def _claimed(place: Place, head: str) -> Claimed | None:
+def claimed_by(place: Place, head: str) -> Claimed | None:
+    """Take the task that comes next, chosen under the lock; None where others were faster."""
     token, taken = secrets.token_hex(16), []
     by = place.actor(token)
 
@@ -90,7 +91,7 @@ def _claimed(place: Place, head: str) -> Claimed | None:
             apply(coder.spent(most), to=task.id, by=by, at=at)(state) if coder.is_spent(task, most) else state
         )
 
-    state = place.board.update(Change(place.name, "claim", make))
+    state = place.board.update(Change(place.name, "claim", make, about=lambda: taken[-1].id))
     task = held_by(state, token)
     return Claimed(state, task, taken[-1], token) if task else None
 
@@ -101,7 +102,8 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
     if isinstance(asked.value, CheckpointAnswer):
         turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
         task = turn.state.task(claimed.task.id)
-        asked = turn.ask(Step.IMPLEMENT, known.for_implement(turn.state, task), worktree.path)
+        facts, begins = known.for_implement(turn.state, task), turn.place.trees.after
+        asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
     if turn.keeper.lost:
         log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
         return Next.WORK
@@ -159,7 +161,9 @@ def _hand_in(turn: Turn, worktree: Worktree, answer: Implement) -> None:
         message = coder.message_of(task, answer)
         commit_all(worktree, message, at=turn.place.clock(), tree=after and after.tree)
     if answer.status is Outcome.DONE:
-        head, reasons = submission(worktree, task.id, str(task.base_commit))
+        after = turn.place.trees.after
+        tree = after and after.tree
+        head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     turn.record(event, more=lambda state: _told(turn, state, answer, event))

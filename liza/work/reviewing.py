@@ -82,15 +82,18 @@ def _retry(place: Place) -> None:
 
 
 def _taken(place: Place, token: str) -> State:
+    taken: list[str] = []
+
     def make(state: State) -> State:
         now = place.clock()
         task = reviewer.pick(state, place.name, now)
         if task is None:
             return state
+        taken.append(task.id)
         take = e.TakeReview(lease=place.lease(state, token))
         return apply(take, to=task.id, by=place.actor(token), at=now)(state)
 
-    return place.board.update(Change(place.name, "take_review", make))
+    return place.board.update(Change(place.name, "take_review", make, about=lambda: taken[-1]))
 
 
 def _judged(turn: Turn, task: Task) -> Next:

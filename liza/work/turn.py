@@ -20,7 +20,7 @@ from liza.anomalies import CheckoutDrift
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
-from liza.errors import LizaError
+from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
 from liza.model import Actor, Lease, Role, State, Task
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
     from liza.events import Event
+    from liza.repo.content import Content
     from liza.work.orders import Orders
 
     More = Callable[[State], State]
@@ -177,15 +178,19 @@ class Turn:
         *,
         check: Callable[[Value], str | None] = lambda _: None,
         again: frozenset[Ending] = frozenset({Ending.DONE}),
+        begins: Content | None = None,
     ) -> Asked:
-        """Ask the agent, and where there is no answer that *check* takes, once more with the reason."""
+        """Ask the agent, and where there is no answer that *check* takes, once more with the reason.
+
+        *begins* is what the directory is now, for whoever knows it already.
+        """
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._unbegun(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
-        self.place.trees.begin()
+        self.place.trees.begin(begins)
         asked = self._unkilled(step, prompt, cwd, check)
         if asked.value is not None or asked.moved or asked.reply.ending not in again:
             return asked
@@ -232,6 +237,8 @@ class Turn:
         began = self.place.clock()
         try:
             return self.place.agent(self.state, brief.step).run(brief, self.stop)
+        except DiskTrouble:
+            raise
         except LizaError as error:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 

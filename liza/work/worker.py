@@ -6,17 +6,20 @@ import logging
 import os
 import signal
 import time
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.kernel import adopt_orphans, die_with
 from liza.board.file import FileBoard
 from liza.changes import Change, apply
-from liza.errors import UsageError
+from liza.errors import FULL, DiskTrouble, UsageError
 from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
 from liza.repo.repository import Repository
+from liza.repo.space import shortage
 from liza.roles.admission import Setting, hindered
 from liza.roles.staff import AGAIN, PARENT
 from liza.switches import Switch
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 COMPLETE: Final = 0  # exit code of a worker that has nothing more to do, or was told to go
 LOOK: Final = 0.8  # seconds an idle worker waits for the board before it looks at the switches again
+FULL_PAUSE: Final = timedelta(seconds=3)  # how long a worker that met a full disk leaves it alone
 NET: Final = 20.0  # seconds after which it looks for work though nothing changed: leases end by themselves
 
 TURNS: Final[dict[Role, Callable[[Place], Next]]] = {
@@ -64,27 +68,64 @@ def main(home: Path, role: Role, name: str) -> int:
 
 def serve(place: Place) -> int:
     """Take turns until there are none left; return the exit code."""
-    place.board.update(Change(place.name, "start", lambda state: arrived(place, state)))
+    _insisted(place, Change(place.name, "start", lambda state: arrived(place, state)))
     log.info("%s works on %s", place.name, place.repository.root)
     code = _turns(place)
-    place.board.update(Change(place.name, "stop", lambda state: left(place, state)))
+    with suppress(DiskTrouble):  # the supervisor writes it down, too
+        place.board.update(Change(place.name, "stop", lambda state: left(place, state)))
     return code
 
 
 def _turns(place: Place) -> int:
     while True:
         state = place.board.read()
-        found = hindered(Setting(state, place.orders.thrown()))
+        found = hindered(setting_of(place, state))
         if found and found[0].ends:
             return COMPLETE
         if found or place.is_parked():
             place.board.wait(state.revision, LOOK)
             continue
-        after = TURNS[place.role](place)
+        after = _tried(place)
         if after is Next.RESTART:
             return AGAIN
         if after is Next.WAIT:
             _idle(place, state.revision)
+
+
+def setting_of(place: Place, state: State) -> Setting:
+    cramped = shortage(place.repository.root, state.config.limits.free_disk_mb)
+    return Setting(state, place.orders.thrown(), shortage=cramped)
+
+
+def _tried(place: Place) -> Next:
+    """Take a turn. A full disk is nobody's failure: what was taken is given back, and tried again later."""
+    try:
+        return TURNS[place.role](place)
+    except DiskTrouble as error:
+        if error.errno not in FULL:
+            raise
+        why = str(error)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        why = str(DiskTrouble("go on", error))
+    log.warning("%s: %s", place.name, why)
+    place.parked = place.clock() + FULL_PAUSE
+    _insisted(place, Change(place.name, "give back", lambda state: returned(place, state, why)))
+    return Next.WORK
+
+
+def _insisted(place: Place, change: Change) -> None:
+    """Let *change* happen as soon as the disk has room for it, unless somebody says stop before."""
+    while True:
+        try:
+            place.board.update(change)
+        except DiskTrouble as error:
+            if error.errno not in FULL or place.orders.switch() is Switch.ABORT:
+                raise
+            place.board.wait(place.board.read().revision, LOOK)
+        else:
+            return
 
 
 def _idle(place: Place, revision: int) -> None:
@@ -109,14 +150,20 @@ def arrived(place: Place, state: State) -> State:
         since=now,
         crashes=known.crashes if known else (),
     )
+    state = returned(place, state, f"{place.name} was started anew")
+    return state.but(agents=with_record(state.agents, agent))
+
+
+def returned(place: Place, state: State, why: str) -> State:
+    """Return the board without anything that is held under the worker's name."""
+    now = place.clock()
     for task in state.tasks.values():
         if task.lease and task.lease.holder == place.name:
             by = place.actor(task.lease.token)
             lease = place.lease(state, task.lease.token)
             state = apply(Renew(expires=lease.expires), to=task.id, by=by, at=now)(state)
-            gone = Release(reason=f"{place.name} was started anew")
-            state = apply(gone, to=task.id, by=by, at=now)(state)
-    return state.but(agents=with_record(state.agents, agent))
+            state = apply(Release(reason=why), to=task.id, by=by, at=now)(state)
+    return state
 
 
 def left(place: Place, state: State) -> State:

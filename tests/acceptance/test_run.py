@@ -135,6 +135,28 @@ class TestRun:
         journal.write_bytes(journal.read_bytes().replace(b"greeter", b"grater"))
         assert asking("run").code == 5
 
+    def test_it_says_what_it_applied_of_a_changed_team_file(self, asking: Shell) -> None:
+        (asking.directory / "liza.yaml").write_text("workers: {coder: 1}\n")
+        assert "applied from liza.yaml: workers.coder 2 -> 1" in asking("run", "--until-idle").out
+
+    def test_a_disk_without_room_is_told_once_and_shown_by_status(self, empty: Shell) -> None:
+        """Pains A 18: it blocks admission by name; nobody plans, and `--until-idle` does not wait for it."""
+        (empty.directory / "liza.yaml").write_text("limits: {free_disk_mb: 1000000000}\n")
+        done = empty("run", "--until-idle")
+        assert done.code == 3, done
+        alerts = (empty.home / "alerts.log").read_text()
+        assert alerts.count("limits.free_disk_mb asks for 1000000000; make room") == 1
+        assert "Disk      nothing new starts: " in empty.ok("status")
+
+    @pytest.mark.parametrize("words", [("run",), ("run", "--detach")])
+    def test_a_key_of_the_team_file_that_nobody_knows_is_2_and_the_nearest(
+        self, asking: Shell, words: tuple[str, ...]
+    ) -> None:
+        (asking.directory / "liza.yaml").write_text("workers: {coders: 1}\n")
+        done = asking(*words)
+        assert (done.code, len(done.err.splitlines())) == (2, 1)
+        assert "did you mean 'coder'?" in done.err
+
     def test_without_a_board_it_names_init(self, tmp_path: Path) -> None:
         done = Shell(tmp_path)("run")
         assert (done.code, "liza init" in done.err) == (2, True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
 import random
 import signal
@@ -10,41 +13,70 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from liza import life
-from liza.agents.sweep import left_behind, mark_of, table
+from liza.agents.sweep import left_behind, mark_of, seen, table
 from liza.board.file import FileBoard
 from liza.invariants import violations
 from liza.model import GoalStatus, State, Status
-from liza.repo.repository import Repository
+from tests import six
 from tests.shell import ROOT, Shell
-from tests.team import NAMES
 
-PATIENCE: Final = 90.0  # seconds for a whole run on a busy machine
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE: Final = 120.0  # seconds for a whole run on a busy machine
 INTEGRATION: Final = "liza/integration"
+TEAM: Final = "{planner: 1, coder: 3, reviewer: 2}"
+OWN: Final = frozenset({".git", ".liza", ".worktrees"})
+# Of git's directory, all that is the user's; objects and other refs are where Liza works.
+USERS: Final = (
+    "HEAD",
+    "config",
+    "index",
+    "hooks",
+    "info",
+    "logs/HEAD",
+    "refs/heads/main",
+    "logs/refs/heads/main",
+)
 
 
 class Project:
-    """Somebody's repository with a goal, and the runs on it."""
+    """Somebody's repository, with work of their own in it, a goal, and the runs on it."""
 
-    def __init__(self, root: Path, workers: str) -> None:
+    def __init__(self, root: Path, workers: str, *agent: str, gate: str = six.GATE) -> None:
         self.root = root
         self.shell = Shell(root)
+        self.yard = root.parent / "yard"
+        self.yard.mkdir()
         self.git("init", "-q", "-b", "main")
-        command = f"[{sys.executable}, {ROOT / 'tests' / 'team.py'}]"
-        (root / "liza.yaml").write_text(
-            f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
-        )
+        command = json.dumps([*agent] or [sys.executable, "-S", six.__file__, str(self.yard)])
+        settings = f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
+        for name, text in {"liza.yaml": f"{settings}gates: {{test: {gate}}}\n", **six.SEEDS}.items():
+            (root / name).write_text(text)
+        (root / ".gitignore").write_text("*.log\n")
         self.git("add", ".")
         self.git("commit", "-q", "-m", "begin")
-        self.shell.ok("init", "Write three files")
+        self._begin_work()
+        self.shell.ok("init", "Write the parts")
         self.before = self.fingerprint()
         self.board = FileBoard(self.shell.home)
         self.log = root.parent / f"{root.name}.log"
         self.runs: list[subprocess.Popen[bytes]] = []
+
+    def _begin_work(self) -> None:
+        """Leave the checkout as people do: something staged, changed, untracked, ignored, and a hook."""
+        (self.root / "staged.txt").write_text("staged\n")
+        self.git("add", "staged.txt")
+        (self.root / "staged.txt").write_text("staged, then changed\n")
+        (self.root / "untracked.txt").write_text("mine\n")
+        (self.root / "mine.log").write_text("ignored\n")
+        hook = self.root / ".git" / "hooks" / "pre-commit"
+        hook.write_text("#!/bin/sh\ntouch hook-ran\nexit 1\n")
 
     def git(self, *words: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -53,8 +85,12 @@ class Project:
         )
         return done.stdout
 
-    def fingerprint(self) -> tuple[str, ...]:
-        return (self.git("rev-parse", "HEAD"), self.git("status", "--porcelain"), self.git("ls-files", "-s"))
+    def fingerprint(self) -> dict[str, str]:
+        """Return every file that is the user's, ignored ones and git's among them, by what it is."""
+        mine = [path for path in self.root.iterdir() if path.name not in OWN]
+        roots = [*mine, *(self.root / ".git" / name for name in USERS)]
+        files = [path for root in roots for path in (root, *root.rglob("*")) if os.path.lexists(path)]
+        return {str(path.relative_to(self.root)): _digest(path) for path in files}
 
     def start(self) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -71,6 +107,14 @@ class Project:
             assert time.monotonic() < deadline, self.log.read_text()
             state = self.board.wait(state.revision, 1.0)
 
+    def eventually(self, is_so: Callable[[], bool]) -> float:
+        """Wait for processes, which tell nobody; return how long it took."""
+        began = time.monotonic()
+        while not is_so():
+            assert time.monotonic() - began < PATIENCE, self.log.read_text()
+            time.sleep(0.01)
+        return time.monotonic() - began
+
     def ended(self, run: subprocess.Popen[bytes]) -> int:
         try:
             return run.wait(PATIENCE)
@@ -85,60 +129,172 @@ class Project:
         self.board.close()
 
 
+def _digest(path: Path) -> str:
+    facts = path.lstat()
+    content = path.read_bytes() if path.is_file() else b""
+    return f"{facts.st_mode:o} {facts.st_mtime_ns} {hashlib.sha256(content).hexdigest()}"
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    root = tmp_path / "project"
+def project(tmp_path: Path) -> Iterator[Project]:
+    found = begun(tmp_path, TEAM)
+    yield found
+    found.close()
+
+
+def begun(place: Path, workers: str, *agent: str, gate: str = six.GATE) -> Project:
+    root = place / "project"
     root.mkdir()
-    return Project(root, "{planner: 1, coder: 2, reviewer: 1}")
+    return Project(root, workers, *agent, gate=gate)
 
 
 def is_done(project: Project) -> State:
-    """Assert that all was merged once, that nothing is left, and that the user's checkout is as it was."""
+    """Assert that all was merged once, that nothing is left, and that what is the user's is as it was."""
     state = project.board.read()
     assert state.goal.status is GoalStatus.COMPLETE
-    assert {task.id: task.status for task in state.tasks.values()} == dict.fromkeys(NAMES, Status.MERGED)
+    assert {task.id: task.status for task in state.tasks.values()} == dict.fromkeys(six.NEEDS, Status.MERGED)
     assert violations(state) == []
     merges = project.git("log", "--merges", "--format=%s", INTEGRATION).splitlines()
-    assert sorted(merges) == sorted(f"Merge {name}: write {name}.txt" for name in NAMES)
-    for name in NAMES:
-        assert project.git("show", f"{INTEGRATION}:{name}.txt") == f"{name}\n"
-    assert project.fingerprint() == project.before
-    assert left_behind(project.shell.home / "runs", lambda _: True) == []
-    assert life.living(project.shell.home) == frozenset()
-    assert len(project.git("worktree", "list").splitlines()) == 1
-    assert Repository.around(project.root).commit_at(INTEGRATION) is not None
+    assert sorted(merges) == sorted(f"Merge {name}: write part {name}" for name in six.NEEDS)
+    for name, needs in six.NEEDS.items():
+        assert project.git("show", f"{INTEGRATION}:parts/{name}").split() == [name, *needs]
+    assert project.git("show", f"{INTEGRATION}:owners.txt") == "owners: left right\n"
+    assert project.shell.ok("verify") == "VERIFIED: 6 merges\n"
+    is_green(project)
+    is_reachable(project)
+    is_clean(project)
     return state
 
 
-class TestWhole:
-    def test_a_goal_becomes_merged_work(self, project: Project) -> None:
-        """Issue: exit 0, every task MERGED, nothing left, the user's checkout untouched."""
+def is_green(project: Project) -> None:
+    """Run the tests of every commit that the integration branch ever was at."""
+    chain = project.git("rev-list", "--first-parent", INTEGRATION).split()
+    assert len(chain) == len(six.NEEDS) + 1
+    for commit in chain:
+        out = project.yard / commit
+        out.mkdir()
+        archive = subprocess.run(
+            ["git", "archive", commit], cwd=project.root, check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x"], cwd=out, input=archive.stdout, check=True)
+        assert subprocess.run(["sh", "check.sh"], cwd=out, check=False).returncode == 0, commit
+
+
+def is_reachable(project: Project) -> None:
+    """Every commit that an agent ever made is reached by some ref."""
+    made = set((project.yard / "commits").read_text().split())
+    assert len(made) >= len(six.NEEDS)
+    assert made <= set(project.git("rev-list", "--glob=refs/*").split())
+
+
+def is_clean(project: Project) -> None:
+    assert project.fingerprint() == project.before
+    assert left_behind(project.shell.home / "runs", lambda _: True) == []
+    assert life.living(project.shell.home) == frozenset()
+    assert [path for path in project.shell.home.rglob("*.lock") if is_locked(path)] == []
+    assert not (project.root / ".worktrees").exists()
+    assert len(project.git("worktree", "list").splitlines()) == 1
+    assert project.git("for-each-ref", "refs/heads/task") == ""
+    assert processes_in(project.root) == []
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
         try:
-            assert project.ended(project.start()) == 0, project.log.read_text()
-            is_done(project)
-        finally:
-            project.close()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def processes_in(root: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if path.readlink().is_relative_to(root):
+                found.append(int(path.parent.name))
+    return found
+
+
+class TestWhole:
+    def test_a_goal_of_six_tasks_becomes_merged_work(self, project: Project) -> None:
+        """Issue: exit 0, every task MERGED, green at every commit, nothing left, the checkout untouched.
+
+        Two tasks conflict: one merges, the other becomes INTEGRATION_FAILED and is resolved.
+        """
+        assert project.ended(project.start()) == 0, project.log.read_text()
+        state = is_done(project)
+        failed = [task.id for task in state.tasks.values() if task.integration_failures]
+        assert len(failed) == 1
+        assert failed[0] in six.RIVALS
+        assert "owners.txt" in (project.shell.home / "journal.jsonl").read_text()
+        told = "".join(path.read_text() for path in (project.shell.home / "workers").glob("coder-*.log"))
+        assert all(f"INFO {name}: claimed, iteration 1" in told for name in six.NEEDS)
 
     def test_a_supervisor_that_is_killed_is_only_started_again(self, project: Project) -> None:
-        try:
-            first = project.start()
-            project.until(Status.WORKING)
-            first.kill()
-            first.wait()
-            assert project.ended(project.start()) == 0, project.log.read_text()
-            is_done(project)
-        finally:
-            project.close()
+        first = project.start()
+        project.until(Status.WORKING)
+        first.kill()
+        first.wait()
+        assert project.ended(project.start()) == 0, project.log.read_text()
+        is_done(project)
 
 
-def _victims(project: Project, run: subprocess.Popen[bytes]) -> list[int]:
-    """Return the processes of a run that may die: the supervisor, its workers, their agents."""
+ENDLESS: Final = """cat > /dev/null
+case $LIZA_STEP in
+plan) answer='{"questions": ["What is it for?"]}' ;;
+checkpoint) answer='{"intent": "begin", "files_to_modify": ["half.txt"]}' ;;
+implement) echo "$LIZA_TASK" > half.txt; echo $$ > "$0/$LIZA_TASK"; sleep 600 ;;
+esac
+printf '```liza\\n%s\\n```\\n' "$answer"
+"""
+AGENTS: Final = 8
+SOON: Final = 2.0  # seconds: one, and as much again for a machine on which other tests run
+
+
+def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
+    """Issue: all ended within a second, all work saved."""
+    project = begun(
+        tmp_path, f"{{planner: 1, coder: {AGENTS}, reviewer: 1}}", "sh", "-c", ENDLESS, str(tmp_path / "yard")
+    )
+    names = [f"t{number}" for number in range(AGENTS)]
+    try:
+        for name in names:
+            project.shell.ok("task", "add", "--id", name, "--description", "x", "--done-when", "y")
+        run = project.start()
+        notes = [project.yard / name for name in names]
+        project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
+        pids = [int(note.read_text()) for note in notes]
+        project.shell.ok("pause")
+        project.eventually(lambda: all((it := seen(pid)) is not None and it.state == "T" for pid in pids))
+        project.shell.ok("abort")
+        took = project.eventually(lambda: not any(is_running(pid) for pid in pids))
+        assert project.ended(run) == 4
+        assert took < SOON
+        saved = json.loads(project.shell.ok("salvage", "list", "--json"))
+        held = {one["task"]: project.git("show", f"{one['ref']}:half.txt") for one in saved}
+        assert held == {name: f"{name}\n" for name in names}
+        assert {task.status for task in project.board.read().tasks.values()} == {Status.IDLE}
+        assert left_behind(project.shell.home / "runs", lambda _: True) == []
+        assert project.fingerprint() == project.before
+    finally:
+        project.close()
+
+
+def is_running(pid: int) -> bool:
+    process = seen(pid)
+    return process is not None and process.state not in "ZX"
+
+
+def _victims(project: Project, run: subprocess.Popen[bytes]) -> dict[int, str]:
+    """Return the processes of a run that may die, by what they are."""
     everyone = table()
     workers = [pid for pid, it in everyone.items() if it.parent == run.pid and it.name != "git"]
     area = str(project.shell.home / "runs")
     agents = [pid for pid in everyone if (mark_of(pid) or "").startswith(area)]
     # One that has no worker yet is left alone, or it never gets anywhere.
-    return [run.pid, *workers, *agents] if workers else []
+    found = {run.pid: "supervisor", **dict.fromkeys(workers, "worker"), **dict.fromkeys(agents, "agent")}
+    return found if workers else {}
 
 
 @pytest.mark.timeout(400)
@@ -147,24 +303,25 @@ def _victims(project: Project, run: subprocess.Popen[bytes]) -> list[int]:
 )
 def test_deaths_change_nothing_but_the_time_it_takes(tmp_path: Path, seed: int, seconds: float) -> None:
     """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds."""
-    root = tmp_path / "project"
-    root.mkdir()
-    project = Project(root, "{planner: 1, coder: 3, reviewer: 2}")
-    chance, kills = random.Random(seed), 0
+    project = begun(tmp_path, TEAM)
+    chance, kills = random.Random(seed), dict.fromkeys(("supervisor", "worker", "agent"), 0)
     run, until = project.start(), time.monotonic() + seconds
     try:
         while run.poll() != 0:
             with suppress(subprocess.TimeoutExpired):
-                run.wait(chance.uniform(0.5, 1.5) if time.monotonic() < until else PATIENCE)
+                run.wait(chance.uniform(0.2, 0.6) if time.monotonic() < until else PATIENCE)
             if run.returncode == -signal.SIGKILL:
                 run = project.start()
             assert run.returncode in (None, 0), project.log.read_text()
             if run.returncode is None and time.monotonic() < until and (found := _victims(project, run)):
+                kind = chance.choice(sorted(set(found.values())))
+                victim = chance.choice([pid for pid, its in found.items() if its == kind])
                 with suppress(ProcessLookupError):
-                    os.kill(chance.choice(found), signal.SIGKILL)
-                kills += 1
+                    os.kill(victim, signal.SIGKILL)
+                kills[kind] += 1
         is_done(project)
-        print(f"{kills} kills in {seconds:.0f} seconds, nothing lost")  # noqa: T201 - for `make torture`
-        assert kills > 0
+        print(f"{sum(kills.values())} kills in {seconds:.0f} seconds {kills}, nothing lost")  # noqa: T201 - for `make torture`
+        assert all(kills.values()) or seconds < PATIENCE / 4
+        assert sum(kills.values()) > 0
     finally:
         project.close()

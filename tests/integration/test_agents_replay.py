@@ -14,9 +14,10 @@ import pytest
 from liza.agents.command import Command
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop
 from liza.agents.recording import Patch, Recorded, Recorder, Recording, loaded
-from liza.agents.replay import Replay
+from liza.agents.replay import LIMITED, Replay
 from liza.errors import LizaError, UsageError
 from liza.model import Role
+from liza.record import utc_now
 from liza.replies import Step
 
 if TYPE_CHECKING:
@@ -126,6 +127,20 @@ echo done
 
 def content(cwd: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in cwd.iterdir() if path.is_file()}
+
+
+class TestLimits:
+    @pytest.mark.parametrize("ending", ["rate_limited", "quota", "auth"])
+    def test_a_limit_of_that_night_is_over(self, desk: Desk, ending: str) -> None:
+        """A rehearsal does not wait for a provider that nobody asks."""
+        (desk.home / "night.yaml").write_text(
+            f"runs: [{{role: coder, step: implement, ending: {ending}, why: too many requests, reply: ''}}]"
+        )
+        replay = Replay(loaded(desk.home / "night.yaml"), desk.tree.apply, pace=0)
+        reply = replay.run(desk.brief(desk.worktree("tree"), task=None, iteration=0), Stop())
+        assert reply.ending == ending
+        assert reply.reset is not None
+        assert reply.reset - utc_now() <= LIMITED
 
 
 class TestRecording:

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -33,6 +34,20 @@ class TestTheDoor:
         """A failure of git is an expected one, in git's own words."""
         with pytest.raises(GitFailed, match=r"git cat-file failed: .*Not a valid object name nope"):
             git("cat-file", "-p", "nope", cwd=home.directory)
+
+    def test_a_git_that_was_killed_is_asked_again(
+        self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It said nothing: a supervisor whose git dies must not say that there is no repository."""
+        mark, tools = tmp_path / "killed", tmp_path / "tools"
+        tools.mkdir()
+        dies_once = f"if ! test -e {mark}; then touch {mark}; kill -KILL $$; fi"
+        (tools / "git").write_text(f'#!/bin/sh\n{dies_once}\nexec {which("git")} "$@"\n')
+        (tools / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+        assert top_level(home.directory) == home.directory
+        assert mark.exists()
 
     def test_a_directory_that_is_gone_is_not_a_missing_git(self, tmp_path: Path) -> None:
         """Python raises the same error for both."""

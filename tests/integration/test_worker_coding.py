@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -18,6 +17,8 @@ from liza.model import Status
 from liza.record import utc_now
 from liza.repo import salvage
 from liza.work.turn import Next
+from tests.boards import PATIENCE, PROCESSES, ended_well
+from tests.children import claim_in_rounds
 from tests.office import Office
 
 if TYPE_CHECKING:
@@ -599,15 +600,33 @@ class TestTheRepository:
         assert "first" in office.user.git("log", "--format=%s", office.ref)
 
 
+ROUNDS: Final = 100
+
+
 def test_one_of_four_coders_wins(tmp_path: Path) -> None:
-    """A claim is decided under the lock; the others see at once that there is nothing for them."""
+    """Pains B: four coders claimed one task and broke the board in 20 of 20 rounds; here one wins in each."""
     office = Office(tmp_path, workers={"coder": 4})
     names = [f"coder-{number}" for number in range(1, 5)]
-    for name in names:
-        office.place(name)
-    for number in range(3):
+    start = PROCESSES.Barrier(len(names) + 1)
+    pipes = {name: PROCESSES.Pipe(duplex=False) for name in names}
+    coders = [
+        PROCESSES.Process(target=claim_in_rounds, args=(office.home, name, ROUNDS, start, pipes[name][1]))
+        for name in names
+    ]
+    for coder in coders:
+        coder.start()
+    winners = []
+    for number in range(ROUNDS):
         office.task(f"t{number}")
-        with ThreadPoolExecutor(4) as coders:
-            list(coders.map(office.turn, names))
-        assert office.events(f"t{number}").count("claim") == 1
-        assert office.status(f"t{number}") is Status.READY_FOR_REVIEW
+        start.wait(PATIENCE)
+        said = {name: pipe.recv() for name, (pipe, _) in pipes.items()}
+        won = [name for name, task in said.items() if task == f"t{number}"]
+        assert len(won) == 1, said
+        assert [task for task in said.values() if task] == [f"t{number}"]
+        assert office.state.task(f"t{number}").assigned_to == won[0]
+        winners += won
+    ended_well(coders)
+    assert len(winners) == ROUNDS
+    assert [entry.what for entry in office.board.entries() if entry.what.startswith("claim")] == [
+        f"claim t{number}" for number in range(ROUNDS)
+    ]

@@ -55,3 +55,14 @@ def test_nobody_says_why_there_is_nobody(tmp_path: Path, choice: dict[str, Any],
 
     assert reply.ending is Ending.NOT_STARTED
     assert said in reply.why
+
+
+def test_the_same_choice_is_hired_once() -> None:
+    """A recording is loaded once, however many steps it plays: the place's own trees are the same object."""
+
+    class Trees:
+        def apply(self, cwd: Path, patch: Patch) -> None:
+            """Apply nothing."""
+
+    trees, choice = Trees(), AgentChoice(command=("a",))
+    assert hired(choice, Path("/"), trees.apply) is hired(choice, Path("/"), trees.apply)

@@ -29,6 +29,7 @@ LAYERS: Final = [
     ["board"],
     ["repo"],
     ["project"],
+    ["settings"],
     ["roles"],
     ["gates"],
     ["work"],

@@ -15,6 +15,7 @@ from liza.record import keyed
 from liza.report.progress import ago, latest, lines, news, outcome
 from liza.report.screen import Lines, Live
 from liza.report.summary import checkpoint
+from liza.roles.staff import Worker
 from tests.stories import (
     CODER,
     HOUR,
@@ -59,6 +60,18 @@ class TestView:
         assert ["coder-1", "t1", "1m14s", "WORKING:", "do", "t1"] in shown
         assert ["planner-1", "waiting", "1m15s"] in shown
         assert ["coder-2", "stopped", "1m15s:", "3", "crashes", "in", "five", "minutes"] in shown
+
+    def test_who_runs_and_holds_nothing_waits(self) -> None:
+        """It follows from the board, so that no worker has to write it there."""
+        who: dict[str, Worker] = {"coder-1": Role.CODER, "coder-3": Role.CODER, "planner-1": Role.PLANNER}
+        agents = [
+            Agent(id=name, role=role, status=AgentStatus.RUNNING, since=NOW) for name, role in who.items()
+        ]
+        busy = board(task_in(Status.WORKING), agents=keyed(agents))
+        shown = [line.split()[:2] for line in lines(busy, LATER, {}) if line.startswith("  ")]
+        assert shown == [["coder-1", "t1"], ["coder-3", "waiting"], ["planner-1", "waiting"]], shown
+        empty = [line.split()[:2] for line in lines(board(agents=keyed(agents)), LATER, {})]
+        assert ["planner-1", "running"] in empty
 
     def test_it_counts_by_status(self) -> None:
         assert (
