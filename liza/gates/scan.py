@@ -31,7 +31,7 @@ _HARMLESS_ATTRIBUTES: Final = re.compile(r"(?:^|/)\.gitattributes$")
 class Options(Record):
     secrets: bool = True
     commands: bool = True
-    paths: Literal["revise", "ask", "record", "off"] = "revise"
+    paths: Literal["revise", "ask", "record", "ignore"] = "revise"
 
 
 def judge(options: Options, case: Case) -> Finding:
@@ -130,7 +130,7 @@ def _is_shell(case: Case, entry: Entry) -> bool:
 
 
 def _paths(options: Options, case: Case) -> Iterator[Feedback]:
-    if options.paths == "off":
+    if options.paths == "ignore":
         return
     note = concern if options.paths == "record" else blocker
     for entry in case.diff:

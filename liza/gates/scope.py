@@ -24,7 +24,7 @@ class Options(Record):
     announced: Literal["required", "recorded"] = "required"
     max_loc: Positive | None = None
     max_files: Positive | None = None
-    mode: Literal["any", "all"] = "any"
+    limit: Literal["any", "all"] = "any"
     tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
 
 
@@ -80,7 +80,8 @@ def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
         message = (
             "the checkpoint does not announce this among files_to_modify; announce it, or leave it alone"
         )
-        needed = options.announced == "required" and not is_companion(case, path)
+        # Who announced nothing is told, and left to the reviewer; who announced something is held to it.
+        needed = options.announced == "required" and bool(announced) and not is_companion(case, path)
         yield (blocker if needed else concern)(message, path)
 
 
@@ -98,5 +99,5 @@ def _oversize(options: Options, case: Case) -> Iterator[Feedback]:
     limits = [limit for limit in (options.max_loc, options.max_files) if limit is not None]
     # By default either limit is enough to keep: a long change of one file is as easy to read as a short one.
     broken = [message for message, is_over in over.items() if is_over]
-    if broken and (options.mode == "all" or len(broken) == len(limits)):
+    if broken and (options.limit == "all" or len(broken) == len(limits)):
         yield from (blocker(f"{message}; split the work") for message in broken)

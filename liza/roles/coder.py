@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from liza import events as e
+from liza import verdicts
 from liza.agents.protocol import MEANING, Ending
 from liza.changes import waits_for
 from liza.model import AgentStatus, Role, Status
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Reply
     from liza.model import State, Task
     from liza.replies import Implement
+    from liza.verdicts import Feedback, Verdict
 
 ENOUGH_FAILURES: Final = (
     2  # coders that failed a task, or rounds of the only one; the next would fail as well
@@ -179,6 +181,33 @@ def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> 
     if head is None or reasons:
         return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
     return e.Submit(commit=head)
+
+
+class Finding(Protocol):
+    """What the machines said together."""
+
+    @property
+    def outcome(self) -> verdicts.Outcome: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def feedback(self) -> tuple[Feedback, ...]: ...
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]: ...
+    @property
+    def phase(self) -> str | None: ...
+
+
+def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:
+    """Return what follows from what the machines said about *head*."""
+    if outcome is verdicts.Outcome.PASS:
+        return e.Submit(commit=head, verdicts=found.verdicts, phase=found.phase)
+    if outcome is verdicts.Outcome.REVISE:
+        return e.Revise(
+            reason=found.reason, feedback=found.feedback, verdicts=found.verdicts, phase=found.phase
+        )
+    asked = (f"How should this be settled: {found.reason}",)
+    return e.Block(reason=found.reason, questions=asked)
 
 
 def message_of(task: Task, answer: Implement) -> str:

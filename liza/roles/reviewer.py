@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import events as e
 from liza.lifecycle import name_of
 from liza.model import IntegrationFailure, Status
 from liza.replies import Progress, Ruling
-from liza.roles.coder import MOST_FAILED_INTEGRATIONS
+from liza.roles.coder import MOST_FAILED_INTEGRATIONS, Finding
 from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
-from liza.verdicts import Feedback, Severity
+from liza.verdicts import Evidence, Feedback, Outcome, Severity, Verdict
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,20 +97,33 @@ def _since(task: Task, events: frozenset[str]) -> datetime:
     return next((entry.at for entry in reversed(task.history) if entry.event in events), task.created)
 
 
-def concluded(task: Task, review: Review) -> e.Event:
-    """Return what follows from a verdict on *task*."""
-    if review.verdict is Ruling.BLOCK:
-        asked = tuple(item.message for item in review.feedback if item.message.endswith("?"))[:3]
-        return e.Block(
-            reason=review.reason, questions=asked or (f"How should this be settled: {review.reason}",)
-        )
-    if review.verdict is Ruling.REJECT:
-        return e.Reject(reason=review.reason, feedback=review.feedback)
-    if left := left_open(review):
-        return e.Reject(reason=f"approved, although points are open: {left[0].message}", feedback=left)
+_OUTCOMES: Final = {Ruling.APPROVE: Outcome.PASS, Ruling.REJECT: Outcome.REVISE, Ruling.BLOCK: Outcome.BLOCK}
+
+
+def verdict(gate: str, review: Review, *, tree: str, run: str, at: datetime) -> Verdict:
+    """Return what the word of a reviewer's agent comes to; an approval with open points is none."""
+    outcome, reason, feedback = _OUTCOMES[review.verdict], review.reason, review.feedback
+    if outcome is Outcome.PASS and (left := left_open(review)):
+        outcome, feedback = Outcome.REVISE, left
+        reason = f"approved, although points are open: {left[0].message}"
+    seen = Evidence(run=run)
+    return Verdict(
+        gate=gate, outcome=outcome, at=at, tree=tree, reason=reason, feedback=feedback, evidence=seen
+    )
+
+
+def concluded(task: Task, found: Finding) -> e.Event:
+    """Return what follows from what machines and reviewers said about *task*."""
+    facts: dict[str, Any] = {"verdicts": found.verdicts, "phase": found.phase}
+    if found.outcome is Outcome.REVISE:
+        return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
+    if found.outcome is not Outcome.PASS:
+        asked = tuple(item.message for item in found.feedback if item.message.endswith("?"))[:3]
+        question = f"How should this be settled: {found.reason}"
+        return e.Block(reason=found.reason, questions=asked or (question,))
     if task.nothing_to_do:
-        return e.Confirm(reason=review.reason)
-    return e.Approve(commit=str(task.review_commit))
+        return e.Confirm(reason=found.reason)
+    return e.Approve(commit=str(task.review_commit), **facts)
 
 
 def left_open(review: Review) -> tuple[Feedback, ...]:

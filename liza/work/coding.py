@@ -19,8 +19,12 @@ from liza.repo.merging import merge
 from liza.repo.repository import branch_of
 from liza.repo.submission import submission
 from liza.roles import coder
-from liza.work import known
+from liza.verdicts import Outcome as GateOutcome
+from liza.work import course, known
+from liza.work.flows import asks_checkpoint
+from liza.work.ruling import ruled
 from liza.work.turn import Next, begun, held_by
+from liza.workflows.position import Worked
 
 if TYPE_CHECKING:
     from liza.events import Event
@@ -84,12 +88,12 @@ def claimed_by(place: Place, head: str) -> Claimed | None:
         if task is None:
             return state
         taken.append(task)
-        at, most = place.clock(), state.config.limits.max_coder_iterations
+        at, most = place.clock(), place.workflow(state).phases[place.workflow(state).start].most(None)
         claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
         state = apply(claim, to=task.id, by=by, at=at)(state)
-        return (
-            apply(coder.spent(most), to=task.id, by=by, at=at)(state) if coder.is_spent(task, most) else state
-        )
+        if most is not None and coder.is_spent(task, most):
+            return apply(coder.spent(most), to=task.id, by=by, at=at)(state)
+        return ruled(place.workflow(state), state, task.id, at)
 
     state = place.board.update(Change(place.name, "claim", make, about=lambda: taken[-1].id))
     task = held_by(state, token)
@@ -98,11 +102,12 @@ def claimed_by(place: Place, head: str) -> Claimed | None:
 
 def _work(turn: Turn, claimed: Claimed) -> Next:
     worktree = _prepared(turn.place, claimed)
-    asked = _checkpointed(turn, worktree)
-    if isinstance(asked.value, CheckpointAnswer):
-        turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
+    asked = _checkpointed(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
+    if asked is None or isinstance(asked.value, CheckpointAnswer):
+        if asked is not None and not _is_let_begin(turn, asked):
+            return Next.WORK
         task = turn.state.task(claimed.task.id)
-        facts, begins = known.for_implement(turn.state, task), turn.place.trees.after
+        facts, begins = known.for_implement(turn.state, task), turn.place.trees.after if asked else None
         asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
     if turn.keeper.lost:
         log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
@@ -111,7 +116,7 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if isinstance(asked.value, Implement):
-        _hand_in(turn, worktree, asked.value)
+        _hand_in(turn, worktree, asked, asked.value)
         return Next.WORK
     return _without_answer(turn, worktree, asked)
 
@@ -152,7 +157,24 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
     return asked
 
 
-def _hand_in(turn: Turn, worktree: Worktree, answer: Implement) -> None:
+def _is_let_begin(turn: Turn, asked: Asked) -> bool:
+    """Write the checkpoint down, and tell whether no rule and no gate stops the task for what it says."""
+    if isinstance(asked.value, CheckpointAnswer):
+        turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
+    task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
+    if task.status is not Status.WORKING:
+        return False
+    base = str(task.base_commit)
+    with course.case_of(turn, task, base, base, course.said(asked)) as case:
+        found = course.judged(turn, flow, course.coding(flow, task), case)
+    if found.outcome is not GateOutcome.PASS:
+        turn.record(coder.judged(found.outcome, base, found))
+        return False
+    turn.verdicts = found.verdicts
+    return True
+
+
+def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) -> None:
     task = turn.state.task(str(turn.task))
     head: str | None = None
     reasons: tuple[str, ...] = ()
@@ -166,7 +188,24 @@ def _hand_in(turn: Turn, worktree: Worktree, answer: Implement) -> None:
         head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+    if isinstance(event, e.Submit):
+        event = _through_gates(turn, task, event.commit, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
+
+
+def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
+    """Return what the machines of the workflow make of *head*: handed in, sent back, or a question."""
+    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
+    work = Worked(turn.place.clock(), tree=tree, run=asked.run)
+    position = course.worked(flow, course.coding(flow, task), work)
+    try:
+        with course.case_of(turn, task, str(task.base_commit), head, course.said(asked)) as case:
+            found = course.judged(turn, flow, position, case)
+            found = found._replace(verdicts=(*turn.verdicts, *found.verdicts))
+    except course.Halted:
+        return e.Release(reason="it was stopped before its gates were through")
+    log.info("%s: the gates say %s", task.id, found.outcome)
+    return coder.judged(found.outcome, head, found)
 
 
 def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:

@@ -7,42 +7,29 @@ one that is not is made again.
 from __future__ import annotations
 
 import logging
-import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from liza import events as e
-from liza.agents import process
-from liza.agents.environment import allowed
-from liza.agents.protocol import Ending, Limits
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
 from liza.errors import LizaError, UnfitRepository
 from liza.model import IntegrationFailure
 from liza.record import printable
 from liza.repo.merging import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
-from liza.repo.scratch import scratch
 from liza.repo.trailers import Trailer
 from liza.repo.verify import Link, links
 from liza.roles import reviewer
-from liza.work.turn import RUNS, SLACK
+from liza.verdicts import Outcome
+from liza.work import course
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from liza.model import State, Task
     from liza.work.turn import Turn
 
 MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
-TAIL: Final = 2000  # characters of a red gate's output that the coder is shown
+LONGEST_FAILURE: Final = 3000  # characters of what is wrong with a merged tree that the coder is shown
 
 log = logging.getLogger(__name__)
-
-
-class Red(NamedTuple):
-    """A gate that did not pass, or could not be asked to the end."""
-
-    ending: Ending
-    why: str
 
 
 def integrate(turn: Turn) -> None:
@@ -100,11 +87,9 @@ def _merged_by_another(turn: Turn, task: Task) -> Link | None:
 def _landed(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     commit = str(task.review_commit)
-    account = Account(f"Merge {task.id}: {task.description.splitlines()[0]}", _trailers(turn.state, task))
+    account = Account(f"Merge {task.id}: {task.description.splitlines()[0]}", _trailers(task))
     sealed = seal(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
-    red = gate(turn, sealed)
-    if red is not None:
-        _red(turn, red)
+    if not _is_green(turn, task, sealed, head):
         return True
     turn.record(e.StartMerge(onto=head, commit=sealed))
     if not isinstance(land(repository, ref, sealed, onto=head, task=task.id), Landed):
@@ -116,13 +101,32 @@ def _landed(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     return True
 
 
-def _trailers(state: State, task: Task) -> dict[Trailer, str]:
-    gates = {"setup": state.config.gates.setup, "test": state.config.gates.test}
+def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
+    """Ask the machines about exactly the tree that would be merged; record what stands in the way."""
+    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(sealed)
+    try:
+        with course.case_of(turn, task, head, sealed) as case:
+            found = course.judged(turn, flow, course.approved(flow, task, tree), case)
+    except course.Halted:
+        turn.record(e.Release(reason="the merge was stopped before its tests were through"))
+        return False
+    if found.outcome is Outcome.PASS:
+        return True
+    shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
+    failure = IntegrationFailure(reason=f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE])
+    turn.record(e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase))
+    return False
+
+
+def _trailers(task: Task) -> dict[Trailer, str]:
+    passed = [one for one in task.verdicts if one.outcome is Outcome.PASS and one.label != "skipped"]
+    commands = {one.gate: one.evidence.command if one.evidence else None for one in passed}
+    gates = [f"{gate}: {line}" if line else gate for gate, line in commands.items()]
     return {
         Trailer.TASK: task.id,
         Trailer.VERDICT: "approve",
         Trailer.APPROVED_BY: str(task.approved_by),
-        Trailer.GATES: "; ".join(f"{name}: {line}" for name, line in gates.items() if line) or "none",
+        Trailer.GATES: "; ".join(gates) or "none",
         Trailer.AGENT: ", ".join(task.authors),
     }
 
@@ -142,47 +146,6 @@ def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
         return with_anomaly(state, MergeConflict(paths=paths), about=task.id, by=by, at=at)
 
     turn.record(*events, more=more)
-
-
-def _red(turn: Turn, red: Red) -> None:
-    if red.ending is Ending.STOPPED:
-        turn.record(e.Release(reason="the merge was stopped before its tests were through"))
-        return
-    turn.record(e.FailIntegration(failure=IntegrationFailure(reason=red.why)))
-
-
-def gate(turn: Turn, commit: str) -> Red | None:
-    """Run the project's own commands on exactly *commit*; return what is wrong, or None where all pass."""
-    gates = turn.state.config.gates
-    commands = {name: line for name, line in (("setup", gates.setup), ("test", gates.test)) if line}
-    if not commands:
-        return None
-    with scratch(turn.place.worktrees, commit) as path:
-        for name, line in commands.items():
-            if red := _run(turn, name, line, path):
-                return red
-    return None
-
-
-def _run(turn: Turn, name: str, line: str, cwd: Path) -> Red | None:
-    limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
-    job = process.Job(
-        argv=("/bin/sh", "-c", line),
-        cwd=cwd,
-        folder=turn.place.home / RUNS / turn.place.run_id(name),
-        environment=allowed(os.environ),
-        limits=limits,
-    )
-    with turn.keeper.expecting_life(limits.total + SLACK):
-        outcome = process.run(job, turn.stop)
-    if outcome.ending is Ending.DONE and outcome.code == 0:
-        return None
-    if outcome.ending is not Ending.DONE:
-        return Red(outcome.ending, f"{name} ({line}) was not through: {outcome.why}")
-    said = printable(f"{outcome.out}\n{outcome.err}".strip()[-TAIL:])
-    return Red(
-        outcome.ending, f"{name} ({line}) ended with exit code {outcome.code} on the merged tree:\n{said}"
-    )
 
 
 def unfit(turn: Turn, error: LizaError) -> None:

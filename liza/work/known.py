@@ -50,7 +50,7 @@ def for_implement(state: State, task: Task) -> Known:
     return {**for_checkpoint(state, task), "checkpoint": _checkpoint(task.checkpoint)}
 
 
-def for_review(task: Task, *, diff: str, log: str) -> Known:
+def for_review(task: Task, *, diff: str, log: str, checks: str) -> Known:
     return {
         **_what(task),
         "iteration": str(task.iteration),
@@ -58,7 +58,7 @@ def for_review(task: Task, *, diff: str, log: str) -> Known:
         "commit": str(task.review_commit),
         "checkpoint": _checkpoint(task.checkpoint),
         "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST],
-        "checks": "",
+        "checks": checks[:LONGEST],
         "feedback": _feedback(task),
         "diff": diff if len(diff) <= LONGEST else f"{diff[:LONGEST]}\n(cut; `git diff` shows the rest)",
     }

@@ -10,19 +10,26 @@ from liza import events as e
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
 from liza.errors import GitFailed, Refused, UnfitRepository
+from liza.gates.report import report
 from liza.model import Status
 from liza.record import with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
 from liza.repo.scratch import scratch
 from liza.roles import reviewer
-from liza.work import known
+from liza.verdicts import Outcome
+from liza.work import course, known
+from liza.work.course import Judged
 from liza.work.integration import integrate, unfit
 from liza.work.turn import Next, begun, held_by
+from liza.workflows import engine
+from liza.workflows.document import GateKind
+from liza.workflows.position import Judge, Wait
 
 if TYPE_CHECKING:
     from liza.model import State, Task
     from liza.replies import Value
+    from liza.verdicts import Verdict
     from liza.work.turn import Asked, Place, Turn
 
 # After these a second try may give what the first did not; all others say when to come back.
@@ -32,6 +39,8 @@ AGAIN: Final = frozenset(
 GIVEN_BACK: Final = frozenset(
     {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
 )
+
+QUESTION: Final = "May this be merged as it is?"
 
 log = logging.getLogger(__name__)
 
@@ -98,21 +107,61 @@ def _taken(place: Place, token: str) -> State:
 
 def _judged(turn: Turn, task: Task) -> Next:
     if task.status is Status.READY_FOR_REVIEW:
-        asked = _asked(turn, task)
-        if turn.keeper.lost:
-            log.warning("%s: the verdict is not used", turn.keeper.lost)
-            return Next.WORK
-        if not isinstance(asked.value, Review):
-            return _without_verdict(turn, asked)
-        log.info("%s: reviewed: %s", task.id, asked.value.verdict)
-        state = turn.record(reviewer.concluded(task, asked.value))
-        if state.task(task.id).status is not Status.APPROVED:
+        after = _reviewed(turn, task)
+        if after is not None:
+            return after
+        if turn.current().status is not Status.APPROVED:
             return Next.WORK
     integrate(turn)
     return Next.WORK
 
 
-def _asked(turn: Turn, task: Task) -> Asked:
+def _reviewed(turn: Turn, task: Task) -> Next | None:
+    """Bring *task* through the gates of review; return what to do next where no verdict came of it."""
+    try:
+        found = _checked(turn, task)
+    except course.Halted:
+        turn.record(e.Release(reason="the review was stopped before its gates were through"))
+        return Next.WORK
+    flow = turn.place.workflow(turn.state)
+    while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
+        match next_up:
+            case Judge(gate) if gate.kind is GateKind.AGENT:
+                asked = _asked(turn, task, found.verdicts)
+                if turn.keeper.lost:
+                    log.warning("%s: the verdict is not used", turn.keeper.lost)
+                    return Next.WORK
+                if not isinstance(asked.value, Review):
+                    return _without_verdict(turn, asked)
+                found = _weighed(turn, task, found, gate.id, asked, asked.value)
+            case Wait(_, gate):
+                question = (gate.options.get("question") if gate else None) or QUESTION
+                turn.record(e.AskHuman(question=f"{task.id}: {question}"))
+                return Next.WORK
+            case _:
+                break
+    turn.record(reviewer.concluded(task, found))
+    return None
+
+
+def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
+    """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
+    tree = turn.place.repository.tree_of(str(task.review_commit))
+    verdict = reviewer.verdict(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
+    log.info("%s: reviewed: %s", task.id, verdict.outcome)
+    flow, position = turn.place.workflow(turn.state), so_far.moved.position
+    return Judged(engine.after(flow, position, verdict), (*so_far.verdicts, verdict))
+
+
+def _checked(turn: Turn, task: Task) -> Judged:
+    """Ask the machines again whose verdicts do not hold for what was submitted; most do."""
+    flow, commit = turn.place.workflow(turn.state), str(task.review_commit)
+    position = course.submitted(flow, task, turn.place.repository.tree_of(commit))
+    with course.case_of(turn, task, str(task.base_commit), commit) as case:
+        return course.judged(turn, flow, position, case, task.verdicts)
+
+
+def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
     place, repository = turn.place, turn.place.repository
     base, commit = str(task.base_commit), str(task.review_commit)
     diff = repository.git("diff", "--no-color", base, commit)
@@ -128,7 +177,7 @@ def _asked(turn: Turn, task: Task) -> Asked:
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
-    facts = known.for_review(task, diff=diff, log=said)
+    facts = known.for_review(task, diff=diff, log=said, checks=report(found))
     with scratch(place.worktrees, commit) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 

@@ -31,8 +31,10 @@ from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASKS, Repository
 from liza.work.bootstrap import Bootstrap
+from liza.work.flows import workflow_of
 from liza.work.hiring import chosen, hired
 from liza.work.keeper import Held, Keeper
+from liza.work.ruling import ruled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.events import Event
     from liza.repo.content import Content
+    from liza.verdicts import Verdict
     from liza.work.orders import Orders
+    from liza.workflows.document import Workflow
 
     More = Callable[[State], State]
 
@@ -88,6 +92,9 @@ class Place:
     @cached_property
     def trees(self) -> Trees:
         return Trees(self.worktrees)
+
+    def workflow(self, state: State) -> Workflow:
+        return workflow_of(state.config, self.repository.root)
 
     def integration(self, state: State) -> str:
         """Return the full name of the integration branch."""
@@ -144,6 +151,7 @@ class Turn:
     keeper: Keeper
     task: str | None = None
     runs: list[str] = field(default_factory=list)
+    verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     _print: Fingerprint | None = None  # of the user's repository, after the last run
 
     @property
@@ -161,7 +169,8 @@ class Turn:
         def make(state: State) -> State:
             for event in events:
                 state = apply(event, to=name, by=by, at=at)(state)
-            return more(state) if more else state
+            state = more(state) if more else state
+            return ruled(self.place.workflow(state), state, name, at) if events else state
 
         done = " and ".join(name_of(type(event)) for event in events)
         what = f"{done} {name}" if events else "log"

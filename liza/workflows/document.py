@@ -47,36 +47,56 @@ class GateKind(StrEnum):
 # What each kind of gate can be told beside the keys of every gate; the gate itself checks the values.
 OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
     GateKind.ARTIFACT: {
-        "schema": "what must be written down, `pre_execution_checkpoint` or `step_spec`",
-        "diff": "`required`: not empty, no binary or huge file, no link that leads out, no submodule",
+        "checkpoint": "`required`: intent, assumptions and validation, said before the work",
+        "schema": "what else must be written down, `step_spec`",
+        "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
         "tests": "`required`, `forbidden` or `optional` in the change",
+        "max_bytes": "how large a file may be",
         "applies": "`true`: the patch must apply to the base",
     },
     GateKind.SCOPE: {
-        "allow": "which paths may change, `task.scope.in`",
-        "deny": "which may not, `task.scope.out`",
+        "announced": "`required` or `recorded`: what is touched stands in the checkpoint",
         "max_loc": "lines that may change",
         "max_files": "files that may change",
         "limit": "`any`: it is enough to keep one of the two limits; `all`: both",
-        "tolerance": "how far a change of documentation alone, of low risk, may go beyond, 0.1 for a tenth",
+        "tolerance": "how far a change of documentation alone may go beyond, 0.1 for a tenth",
     },
     GateKind.COMMAND: {
         "command": "which of the project's commands, a key of `gates` in liza.yaml",
-        "from": "where else the command is said: `checkpoint.validation` or `task.done_when`",
+        "from": "where else the command is said: `checkpoint.validation`, `task.validation` or `done_when`",
+        "run": "a command of its own",
+        "expect": "what it has to print",
+        "keep": "files that it makes and a later gate reads",
         "tree": "`merged`: run on the tree that the merge would make",
     },
-    GateKind.PROOF: {
-        "proof": "`new_tests_fail_on_base`: and pass on the change, and the old ones still pass"
+    GateKind.PROOF: {"named": "`exactly` or `matching`: how the scope has to name a test that may change"},
+    GateKind.SCAN: {
+        "secrets": "whether to look for secrets",
+        "commands": "whether to look for forbidden commands",
+        "paths": "what a sensitive file comes to: `revise`, `ask`, `record` or `ignore`",
     },
-    GateKind.SCAN: {"look_for": "`secrets` or `forbidden_commands` (with sensitive paths)"},
-    GateKind.REFS: {"max_docs": "documents that may be cited; every cited file and line must exist"},
+    GateKind.REFS: {
+        "max_docs": "documents that may be cited; every cited file and line must exist",
+        "docs": "where documents are",
+        "on_miss": "what a file that does not exist comes to: `revise` or `record`",
+    },
     GateKind.AGENT: {},
     GateKind.HUMAN: {
         "question": "what the person is asked",
-        "remind_hours": "after how long the person is asked again",
+        "asks": "`approve`, `answer` or `risk`",
+        "remind_minutes": "after how long the person is asked again",
         "on_timeout": "what silence means: only `remind`",
     },
-    GateKind.SCORE: {"against": "`baseline`: what the result is compared with"},
+    GateKind.SCORE: {
+        "run": "the command that measures",
+        "results": "the CSV or JSON that it writes",
+        "column": "where the number is",
+        "baseline": "a number, a file of the base, or `run`",
+        "higher_is_better": "the direction",
+        "min_delta": "by how much it has to be better",
+        "at_least": "a floor",
+        "at_most": "a ceiling",
+    },
     GateKind.EFFECT: {"effect": "what is done; the gate passes when it worked"},
 }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 import liza.roles
 from liza import events as e
+from liza import verdicts
 from liza.agents.protocol import Ending, Reply
 from liza.changes import HUMAN, add_note
 from liza.model import Agent, AgentStatus, Discovery, GoalStatus, IntegrationFailure, Role, Status, Urgency
@@ -178,20 +179,34 @@ class TestReviewerPicks:
         assert reviewer.pick(state, "coder-1", s.NOW + 2 * s.HOUR) is None
 
 
+class Weighed(NamedTuple):
+    outcome: verdicts.Outcome
+    reason: str
+    feedback: tuple[Feedback, ...]
+    verdicts: tuple[verdicts.Verdict, ...]
+    phase: str
+
+
+def weighed(review: Review) -> Weighed:
+    said = reviewer.verdict("review", review, tree=s.WORK, run="r1", at=LATER)
+    return Weighed(said.outcome, str(said.reason), said.feedback, (said,), "REVIEW")
+
+
 class TestReviewerConcludes:
-    @pytest.mark.parametrize("verdict", list(Ruling))
-    def test_every_verdict_has_its_event(self, verdict: Ruling) -> None:
+    @pytest.mark.parametrize("ruling", list(Ruling))
+    def test_every_verdict_has_its_event(self, ruling: Ruling) -> None:
         """A verdict names the commit that it judged."""
-        review = Review(verdict=verdict, reason="so", feedback=(Feedback(message="Is it blue?"),))
-        event = reviewer.concluded(s.task_in(Status.READY_FOR_REVIEW), review)
+        feedback = (Feedback(message="Is it blue?"),)
+        found = weighed(Review(verdict=ruling, reason="so", feedback=feedback))
+        facts: Any = {"verdicts": found.verdicts, "phase": "REVIEW"}
 
         assert (
-            event
+            reviewer.concluded(s.task_in(Status.READY_FOR_REVIEW), found)
             == {
-                Ruling.APPROVE: e.Approve(commit=s.WORK),
-                Ruling.REJECT: e.Reject(reason="so", feedback=review.feedback),
+                Ruling.APPROVE: e.Approve(commit=s.WORK, **facts),
+                Ruling.REJECT: e.Reject(reason="so", feedback=feedback, **facts),
                 Ruling.BLOCK: e.Block(reason="so", questions=("Is it blue?",)),
-            }[verdict]
+            }[ruling]
         )
 
     def test_an_approval_with_open_points_is_a_rejection(self) -> None:
@@ -205,7 +220,7 @@ class TestReviewerConcludes:
         ]
 
         for review, said in zip(reviews, ("it is red", "no test"), strict=True):
-            event = reviewer.concluded(task, review)
+            event = reviewer.concluded(task, weighed(review))
             assert isinstance(event, e.Reject)
             assert said in event.reason
 

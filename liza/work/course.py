@@ -1,0 +1,157 @@
+"""A task's way through its workflow: the engine says what is next, machines judge, it says what follows.
+
+What a gate said about a tree holds for that tree alone. Whoever goes on with a task answers the engine with
+what was said before where it still holds, and asks the gates anew where it does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.agents.protocol import Level, Limits
+from liza.gates import table
+from liza.gates.case import Case, Said
+from liza.gates.running import shell
+from liza.record import utc_now
+from liza.verdicts import Feedback, Outcome, Verdict
+from liza.work.flows import merging_phase, own
+from liza.work.turn import RUNS, SLACK
+from liza.workflows import engine
+from liza.workflows.document import GateKind, Predicate
+from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from liza.gates.running import Ran, Run
+    from liza.model import Task
+    from liza.work.turn import Asked, Turn
+    from liza.workflows.document import Workflow
+
+_KNOWN: Final = frozenset(Predicate)
+
+
+class Halted(Exception):
+    """A gate was cut short because the turn was told to end; nothing may be concluded from it."""
+
+
+class Judged(NamedTuple):
+    """Where the machines' verdicts lead, and the verdicts."""
+
+    moved: Moved
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it comes to: where no phase was decided yet, nothing is in the way so far."""
+        if self.moved.position.waiting is not None:
+            return Outcome.ASK
+        return self.moved.decision.outcome if self.moved.decision else Outcome.PASS
+
+    @property
+    def phase(self) -> str | None:
+        return self.moved.decision.phase if self.moved.decision else None
+
+    @property
+    def reason(self) -> str:
+        said = self._against() or next(reversed(self.verdicts), None)
+        return (said.reason if said else None) or "a gate did not let it pass"
+
+    @property
+    def feedback(self) -> tuple[Feedback, ...]:
+        said = self._against()
+        return (said.feedback if said else ()) or (Feedback(message=self.reason),)
+
+    def _against(self) -> Verdict | None:
+        return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
+
+
+def coding(workflow: Workflow, task: Task) -> Position:
+    """Return where *task* is for its coder."""
+    return engine.begin(workflow).but(iterations={workflow.start: max(1, task.iteration)})
+
+
+def worked(workflow: Workflow, position: Position, work: Worked) -> Position:
+    """Return *position* after the work; what comes before it was answered."""
+    return position.but(
+        worked=True,
+        nothing=work.nothing_to_do,
+        tree=work.tree,
+        made_in=workflow.start,
+        runs=(work.run,) if work.run else (),
+    )
+
+
+def submitted(workflow: Workflow, task: Task, tree: str) -> Position:
+    """Return where a submitted task is before any gate is asked about what was submitted."""
+    work = Worked(utc_now(), tree=tree, run=task.submitted_run, nothing_to_do=task.nothing_to_do is not None)
+    return worked(workflow, coding(workflow, task), work)
+
+
+def approved(workflow: Workflow, task: Task, tree: str) -> Position:
+    """Return where an approved task is before it is merged."""
+    phase = str(merging_phase(workflow))
+    rounds = {workflow.start: max(1, task.iteration), phase: 1}
+    return Position(phase=phase, iterations=rounds, tree=tree, made_in=workflow.start)
+
+
+def said(asked: Asked) -> Said:
+    """Return what an agent said in the run that made the work."""
+    summary = getattr(asked.value, "summary", "")
+    return Said(text=asked.reply.text, answers=(summary,) if summary else ())
+
+
+def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Case:  # noqa: B008
+    """Return what gates look at; the commands that they run keep the lease and obey switches."""
+    return Case(
+        task=task,
+        repository=turn.place.repository,
+        base=base,
+        head=head,
+        config=turn.state.config,
+        run=_runner(turn),
+        clock=turn.place.clock,
+        said=said,
+    )
+
+
+def _runner(turn: Turn) -> Run:
+    limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
+
+    def run(line: str, cwd: Path, name: str) -> Ran:
+        folder = turn.place.home / RUNS / turn.place.run_id(name)
+        with turn.keeper.expecting_life(limits.total + SLACK):
+            ran = shell(line, cwd, folder, limits, turn.stop)
+        if turn.stop.level is not Level.GO:
+            raise Halted
+        return ran
+
+    return run
+
+
+def judged(
+    turn: Turn, workflow: Workflow, position: Position, case: Case, before: Iterable[Verdict] = ()
+) -> Judged:
+    """Ask every machine that is next, until a phase is decided against the work or somebody else is next.
+
+    *before* is what was said already; it counts where it was said about this tree.
+    """
+    position = position.but(tree=case.tree)
+    held = {one.gate: one for one in before if one.tree == case.tree and one.outcome is Outcome.PASS}
+    facts = frozenset(Predicate(name) for name in case.facts & _KNOWN)
+    moved, said = Moved(position), []
+    while True:
+        match engine.job(workflow, moved.position, facts):
+            case Judge(gate) if gate.is_mechanical and gate.kind is not GateKind.EFFECT:
+                verdict = held.get(gate.id) or table.judge(gate.id, gate.kind, own(gate.options), case)
+                if turn.stop.level is not Level.GO:
+                    raise Halted
+                moved = engine.after(workflow, moved.position, verdict, facts)
+                said.append(verdict)
+            case Proceed():
+                moved = engine.after(workflow, moved.position, Proceeded(turn.place.clock()), facts)
+            case _:
+                return Judged(moved, tuple(said))
+        if moved.decision and moved.decision.outcome is not Outcome.PASS:
+            return Judged(moved, tuple(said))

@@ -1,0 +1,61 @@
+"""The rules of the workflow, applied to a task in the very update that gave them something to see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from liza import events as e
+from liza.changes import SUPERVISOR, apply
+from liza.errors import Refused
+from liza.lifecycle import TERMINAL
+from liza.model import Status
+from liza.workflows.catalogue import Action
+from liza.workflows.rules import broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from liza.model import State
+    from liza.workflows.document import Workflow
+    from liza.workflows.rules import Fired
+
+QUESTION: Final = "What should be done differently, or should the task be given up?"
+
+
+def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* as the rules about the task *name* leave it.
+
+    They act in the supervisor's name, whoever's update it is. The strongest that can act on the task as it is
+    now acts alone; alerts are for people, and the supervisor tells them.
+    """
+    task = state.tasks.get(name)
+    if task is None or task.status in TERMINAL | {Status.BLOCKED} or task.merging:
+        return state
+    for fired in reversed(broken(workflow, task, state.config.limits, at)):
+        act = _ACTS.get(fired.action)
+        if act is None:
+            continue
+        try:
+            return apply(act(fired), to=name, by=SUPERVISOR, at=at)(state)
+        except Refused:  # not from where the task is now; the next update looks again
+            continue
+    return state
+
+
+def _blocked(fired: Fired) -> e.Event:
+    reason = f"{fired.rule}: {'; '.join(fired.evidence)}"
+    return e.Block(reason=reason, questions=(QUESTION,))
+
+
+def _forced(fired: Fired) -> e.Event:
+    return e.ForcePass(mark=f"forced:{fired.rule}")
+
+
+_ACTS: Final[dict[Action, Callable[[Fired], e.Event]]] = {
+    Action.BLOCK: _blocked,
+    Action.PAUSE: _blocked,  # a task that is paused waits for people, as one that is blocked does
+    Action.STOP: _blocked,
+    Action.ASK: _blocked,
+    Action.FORCE_PASS: _forced,
+}
