@@ -34,7 +34,7 @@ def by_default(step: str, task: str) -> Act:
     acts: dict[str, Act] = {
         "plan": {"answer": plan},
         "replan": {"answer": {"questions": ["What now?"]}},
-        "checkpoint": {"answer": {"intent": f"do {task}", "files_to_modify": [f"{task}.txt"]}},
+        "checkpoint": {"answer": {"intent": f"do {task}"}},
         "implement": {
             "write": {f"{task}.txt": f"{task}\n"},
             "answer": {"status": "done", "summary": f"Add {task}"},

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from liza.config import Limits
     from liza.model import State
     from liza.workflows.document import Workflow
     from liza.workflows.rules import Fired
 
+# The words of the contract, where it has some.
+_SAID: Final = {
+    "coder_iterations": "Max iterations ({limits.max_coder_iterations}) reached without approval",
+    "max_review_cycles": "Max review cycles ({limits.max_review_cycles}) reached without approval",
+}
 QUESTION: Final = "What should be done differently, or should the task be given up?"
 
 
@@ -37,22 +43,23 @@ def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
         if act is None:
             continue
         try:
-            return apply(act(fired), to=name, by=SUPERVISOR, at=at)(state)
+            return apply(act(fired, state.config.limits), to=name, by=SUPERVISOR, at=at)(state)
         except Refused:  # not from where the task is now; the next update looks again
             continue
     return state
 
 
-def _blocked(fired: Fired) -> e.Event:
-    reason = f"{fired.rule}: {'; '.join(fired.evidence)}"
+def _blocked(fired: Fired, limits: Limits) -> e.Event:
+    said = _SAID.get(fired.rule)
+    reason = said.format(limits=limits) if said else f"{fired.rule}: {'; '.join(fired.evidence)}"
     return e.Block(reason=reason, questions=(QUESTION,))
 
 
-def _forced(fired: Fired) -> e.Event:
+def _forced(fired: Fired, _: Limits) -> e.Event:
     return e.ForcePass(mark=f"forced:{fired.rule}")
 
 
-_ACTS: Final[dict[Action, Callable[[Fired], e.Event]]] = {
+_ACTS: Final[dict[Action, Callable[[Fired, Limits], e.Event]]] = {
     Action.BLOCK: _blocked,
     Action.PAUSE: _blocked,  # a task that is paused waits for people, as one that is blocked does
     Action.STOP: _blocked,

@@ -82,7 +82,7 @@ class TestTheWayToMerged:
         """Every run is recorded with what it changed, so that the same tasks come to the same tree."""
         script = {
             "implement t1 1": {
-                "run": "rm src/b.py",
+                "run": "rm a.txt",
                 "write": {"t1.txt": "1"},
                 "commit": "one",
                 "answer": DONE,
@@ -316,18 +316,17 @@ class TestIntegration:
         """Whatever bytes a file, its name or a test's output has, they can be shown and kept."""
         name = "$(printf 'n\\344me')"
         script = {
-            "implement t1": {"run": f"printf '\\344\\377\\n' > {name}; printf '\\344' > x", "answer": DONE},
-            "implement t2 1": {"run": f"printf '\\342\\n' > {name}", "answer": DONE},
-            "implement t2 2": {"run": f"printf 'both\\n' > {name}; git checkout -q --detach", "answer": DONE},
+            "implement t1 1": {"run": f"printf '\\344\\377\\n' > {name}; printf '\\344' > x", "answer": DONE},
+            "implement t1 2": {"run": f"rm {name}", "answer": DONE},
         }
         noise = "printf '\\033[31mred\\000\\377\\n'; test ! -f x"
         office = Office(tmp_path, script, gates={"test": noise})
         office.task("t1")
-        office.task("t2")
-        for who in ("coder-1", "coder-1", "reviewer-1"):
-            office.turn(who)
-        assert office.status("t1") is Status.INTEGRATION_FAILED
-        assert "red" in str(office.state.task("t1").integration_failure)
+        office.turn("coder-1")
+        assert office.status("t1") is Status.REJECTED
+        assert [item.file for item in office.state.task("t1").rejection_feedback] == ["n\\xe4me"]
+        office.turn("coder-1")
+        assert "red" in str(office.state.task("t1").verdicts[-1])
 
         office.board.update(self.without_gates())
         office.turns("coder-1", "reviewer-1")
@@ -389,27 +388,46 @@ class TestIntegration:
         self.commit(office, name, office.head(), "task/t2")
 
     def test_a_red_gate_leaves_the_branch_where_it_was(self, tmp_path: Path) -> None:
-        """The tree that would be merged is tested first; the coder gets the output."""
+        """Each is green alone, and they are red together: the tree that would be merged is tested first."""
         script = {
-            "implement t1 1": {
+            "implement t2 1": {
                 "run": "for n in 1 2 3; do touch $n; git add -A; git commit -qm $n; done",
                 "answer": DONE,
             },
-            "implement t1 2": {"write": {"green": ""}, "answer": DONE},
+            "implement t2 2": {"write": {"green": ""}, "answer": DONE},
         }
-        office = Office(tmp_path, script, gates={"test": "ls; echo it is red; test -f green"})
-        office.task()
-        before = office.head()
-
+        red_together = "ls; echo it is red; ! test -f 3 || ! test -f t1.txt || test -f green"
+        office = Office(tmp_path, script, gates={"test": red_together})
+        office.task("t1")
+        office.task("t2")
+        office.turn("coder-1")
         office.turn("coder-1")
         office.turn("reviewer-1")
+        before = office.head()
 
-        task = office.state.task("t1")
+        office.turn("reviewer-1")
+
+        task = office.state.task("t2")
         assert (task.status, office.head()) == (Status.INTEGRATION_FAILED, before)
         assert "it is red" in str(task.integration_failure)
         office.turns("coder-1", "reviewer-1")
-        assert office.status() is Status.MERGED
+        assert office.status("t2") is Status.MERGED
         assert office.merged("3") == ""
+
+    def test_work_that_is_red_by_itself_never_reaches_a_reviewer(self, tmp_path: Path) -> None:
+        """The coder gets it back with the output, and no reviewer's agent is spent on it."""
+        script = {"implement t1 2": {"write": {"green": ""}, "answer": DONE}}
+        office = Office(tmp_path, script, gates={"test": "echo it is red; test -f green"})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.review_cycles_total) == (Status.REJECTED, 0)
+        assert task.verdicts[-1].gate == "test"
+        assert "it is red" in str(task.verdicts[-1].evidence)
+        office.turns("coder-1", "reviewer-1")
+        assert office.status() is Status.MERGED
 
     def moved_but_not_recorded(self, tmp_path: Path) -> Office:
         """Return an office whose reviewer died right after it moved the ref."""
