@@ -40,6 +40,8 @@ from liza.workflows.position import (
     Wait,
     Work,
     Worked,
+    answers,
+    named,
 )
 from liza.workflows.routing import ENDS, ended, entered, exhausted, forced, requested, routed, used_up
 from liza.workflows.rules import Fired
@@ -93,8 +95,8 @@ def job(workflow: Workflow, position: Position, facts: Facts = frozenset()) -> J
 
 def after(workflow: Workflow, position: Position, result: Result, facts: Facts = frozenset()) -> Moved:
     """Return where *result* leads; raise Refused where it answers another job than the one at *position*."""
-    if not _answers(job(workflow, position, facts), position, result):
-        raise Refused(f"{position.phase}: {_named(result)} is not what is next here; ask for the job again")
+    if not answers(job(workflow, position, facts), position, result):
+        raise Refused(f"{position.phase}: {named(result)} is not what is next here; ask for the job again")
     moved = _taken(workflow, position, result, facts)
     gained = tuple(mark for mark in moved.position.taints if mark not in position.taints)
     return moved._replace(taints=gained)
@@ -149,26 +151,6 @@ def _held(here: Position, moved: Moved) -> Moved:
     if moved.decision is None or not here.verdicts:
         return Moved(here.but(waiting=here.waiting or WORK)) if here.worked else moved
     return Moved(here.but(waiting=here.verdicts[-1].gate, verdicts=here.verdicts[:-1]))
-
-
-def _answers(job: Job | None, position: Position, result: Result) -> bool:
-    match job, result:
-        case ((Judge(gate) | Wait(_, Gate() as gate)), Verdict()):
-            made_it = result.evidence is not None and result.evidence.run in position.runs
-            return result.gate == gate.id and not made_it and not (isinstance(job, Wait) and job.on == TAINT)
-        case (Work(), Worked() | Crashed(gate=None)) | (Proceed(), Proceeded()):
-            return True
-        case Judge(gate), Crashed():
-            return result.gate == gate.id
-        case Wait(on), Answered():
-            return position.waiting is not None and on != TAINT
-        case _, Accepted():
-            return job is not None and position.is_tainted
-    return False
-
-
-def _named(result: Result) -> str:
-    return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()
 
 
 def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Facts) -> Moved:

@@ -80,7 +80,8 @@ def _evidence(rule: Rule, events: Sequence[Event], limits: Limits, new: int) -> 
     before = _sum(rule, [event for event in counted if not any(event is one for one in events[-new:])])
     if count < needed or (rule.action is Action.ALERT and before >= needed):
         return ()
-    return (f"{rule.says}: {count} times, and {rule.name} allows {needed - 1}", *_told(counted))
+    times = "once" if count == 1 else f"{count} times"
+    return (f"{rule.says}: {times}; {rule.name} allows {needed - 1 or 'none'}", *_told(counted))
 
 
 def _needed(rule: Rule, limits: Limits) -> int:
@@ -136,7 +137,7 @@ def _elapsed(rule: Rule, since: list[Event], new: int) -> tuple[str, ...]:
     over = [event for event in ticks if event.at - since[0].at >= (rule.within or timedelta.max)]
     if not over or (rule.action is Action.ALERT and not any(over[0] is one for one in since[-new:])):
         return ()
-    return (f"{rule.says}: {over[-1].at - since[0].at}, and {rule.name} allows {rule.within}",)
+    return (f"{rule.says}: {over[-1].at - since[0].at}; {rule.name} allows {rule.within}",)
 
 
 def _told(counted: Sequence[Event]) -> tuple[str, ...]:

@@ -18,11 +18,15 @@ from liza.model import MEANING, Role, State, Status
 from liza.promises import PROMISES
 from liza.report import tables
 from liza.report.tables import MANY, RENDERINGS, main, refreshed, table
+from liza.workflows.catalogue import CATALOGUE
+from liza.workflows.document import OPTIONS, Effect, End, Predicate
+from liza.workflows.loading import load, packaged
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
 LIFECYCLE: Final = (ROOT / "specs" / "lifecycle.md").read_text(encoding="utf-8")
 BOARD: Final = (ROOT / "specs" / "board.md").read_text(encoding="utf-8")
+WORKFLOWS: Final = (ROOT / "specs" / "workflows.md").read_text(encoding="utf-8")
 
 
 def cells(rendering: str) -> list[list[str]]:
@@ -39,7 +43,7 @@ class TestPages:
         assert refreshed(text) == text
 
     def test_every_table_is_on_a_page(self) -> None:
-        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD, re.MULTILINE)
+        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD + WORKFLOWS, re.MULTILINE)
 
         assert sorted(shown) == sorted(RENDERINGS)
 
@@ -155,6 +159,34 @@ class TestBoard:
 
         assert set(told["`tasks`"].replace("`", "").split(", ")) == AMENDABLE
         assert "`for`" in told["`human_notes`"]
+
+
+class TestWorkflows:
+    def test_every_phase_is_told_with_its_gates(self) -> None:
+        told = {tuple(line[:2]): line for line in cells("workflows")}
+
+        assert set(told) == {
+            (f"`{name}`", f"`{phase}`") for name in packaged() for phase in load(name).phases
+        }
+        assert told["`liza`", "`REVIEW`"][3:5] == ["`review` (agent)", "pass → `INTEGRATE`, revise → `CODE`"]
+        assert told["`phased`", "`DOCS`"][5] == "SIMPLE 1, 3, then force_pass, without a mark"
+
+    def test_every_rule_is_told_with_its_count(self) -> None:
+        told = {line[0].strip("`"): line for line in cells("rules")}
+
+        assert list(told) == list(CATALOGUE)
+        assert told["agent_crash_loop"][3:6] == ["within, same agent", "3 in 5 minutes", "stop"]
+        assert told["assumption_budget"][4] == "more than `assumption_budget`"
+        assert told["cycle_duration"][4] == "30 minutes"
+
+    def test_every_option_of_a_gate_is_told(self) -> None:
+        told = {(line[0].strip("`"), line[1].strip("`")) for line in cells("gate-options")}
+
+        assert {(kind, name) for kind, options in OPTIONS.items() for name in options} <= told
+
+    @pytest.mark.parametrize("word", [*Predicate, *End, *Effect])
+    def test_every_word_of_a_document_is_told(self, word: str) -> None:
+        assert f"`{word}`" in WORKFLOWS
 
 
 class TestRendering:

@@ -11,7 +11,7 @@ from liza.verdicts import Evidence, Outcome
 from liza.workflows import engine
 from liza.workflows.document import Edge, Exhausted, Workflow
 from liza.workflows.loading import load
-from liza.workflows.position import Worked
+from liza.workflows.position import Result, Worked
 from tests.flows import Flow, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check
@@ -487,7 +487,7 @@ class TestCycle:
 
 class TestPhased:
     def test_silence_that_is_tried_again_is_forced_through_at_its_limit(self) -> None:
-        workflow = with_gate("phased", "PLAN", "judge", on_none=engine_silence("revise"))
+        workflow = with_gate("phased", "PLAN", "judge", on_none=silence("revise"))
         rules = tuple(
             watch.but(action="force_pass") if watch.name == "no_signal" else watch for watch in workflow.rules
         )
@@ -504,7 +504,7 @@ class TestPhased:
             assert getattr(job, "session", None) == session
 
 
-def engine_silence(outcome: str) -> object:
+def silence(outcome: str) -> object:
     return load("liza").phases["REVIEW"].gates[0].on_none.but(outcome=Outcome(outcome))
 
 
@@ -550,8 +550,10 @@ class TestAnswers:
     def test_a_result_that_answers_another_job_is_refused(self, script: str) -> None:
         flow = Flow("liza").play(script)
         before = flow.position
-        late = flow.verdict(Outcome.PASS).but(gate="validation") if flow.next in {"diff", "review"} else None
-        for result in filter(None, (late, flow.result("accept"), flow.result("answer"), flow.result("go"))):
+        wrong: list[Result] = [flow.result(word) for word in ("accept", "answer", "go")]
+        if flow.next in {"diff", "review"}:
+            wrong.append(flow.verdict(Outcome.PASS).but(gate="validation"))
+        for result in wrong:
             with pytest.raises(Refused):
                 flow.take(result)
         assert flow.position == before
