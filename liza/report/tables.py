@@ -296,7 +296,7 @@ def _if_tainted(effect: Effect) -> str:
 
 def rules() -> str:
     return table(
-        ["rule", "of", "counts", "how", "at", "then", "in"],
+        ["rule", "of", "counts", "how", "at", "then", "anew after", "in"],
         (
             [
                 f"`{rule.name}`",
@@ -305,11 +305,19 @@ def rules() -> str:
                 _counting(rule),
                 _threshold(rule),
                 rule.action,
+                _anew(rule),
                 _watches(rule),
             ]
             for rule in CATALOGUE.values()
         ),
     )
+
+
+def _anew(rule: Rule) -> str:
+    """Tell what resets *rule*; many outcomes of one thing are that thing."""
+    whole = {one.kind: one._replace(outcome=None) for one in rule.reset_on}
+    told = rule.reset_on if len(rule.reset_on) <= MANY else whole.values()
+    return ", ".join(map(str, told)) or "nothing"
 
 
 def _counting(rule: Rule) -> str:

@@ -13,7 +13,6 @@ from liza.verdicts import Decision, Outcome, Verdict
 from liza.workflows.catalogue import ORDER, Action
 from liza.workflows.document import (
     AFTER_WORK,
-    ANY_PATH,
     FINAL,
     Edge,
     Gate,
@@ -67,7 +66,8 @@ def fresh(workflow: Workflow, position: Position, tree: str | None) -> Position:
     if position.end is not None or tree == position.tree:
         return position
     now = position.but(tree=tree, approvals=(), waiting=None, forced=False)
-    if workflow.phases[position.phase].worker is not None and not position.worked:
+    unworked = workflow.phases[position.phase].worker is not None and not position.worked
+    if unworked or position.waiting == WORK:
         return now.but(waiting=position.waiting)  # nothing is judged yet but what comes before the work
     if position.made_in is None:
         return now.but(verdicts=())
@@ -86,8 +86,8 @@ def job(workflow: Workflow, position: Position, facts: Facts = frozenset()) -> J
         return Proceed(position.phase)
     gate = left[0]
     if gate is None:
-        session = phase.session.get(position.path or ANY_PATH, phase.session[ANY_PATH])
-        return Work(position.phase, phase.worker or "", position.iterations[position.phase], session)
+        used = position.iterations[position.phase]
+        return Work(position.phase, phase.worker or "", used, phase.conversation(position.path))
     if gate.kind is GateKind.EFFECT and position.is_tainted:
         return Wait(TAINT, gate)
     return Wait(gate.id, gate) if gate.kind is GateKind.HUMAN else Judge(gate)
@@ -156,7 +156,7 @@ def _held(here: Position, moved: Moved) -> Moved:
 def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Facts) -> Moved:
     phase = workflow.phases[position.phase]
     gate = phase.named(verdict.gate)
-    if not gate.judges_another_tree and verdict.tree is not None and verdict.tree != position.tree:
+    if _is_stale(gate, position, verdict):
         return Moved(position, stale=True)
     of_a_person = gate.kind is GateKind.HUMAN or position.waiting == gate.id
     if of_a_person and verdict.outcome in {Outcome.ASK, Outcome.NONE}:
@@ -174,6 +174,13 @@ def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Fac
         attempt=0,
     )
     return settled(workflow, said, verdict.at, facts)
+
+
+def _is_stale(gate: Gate, position: Position, verdict: Verdict) -> bool:
+    """Say whether *verdict* is about another tree; who lets work pass has to say which."""
+    if gate.judges_another_tree or position.tree is None or (verdict.tree is None and not gate.decides):
+        return False
+    return verdict.tree != position.tree
 
 
 def _mapped(gate: Gate, verdict: Verdict) -> Verdict:

@@ -79,6 +79,17 @@ class TestGood:
     def test_a_limit_may_be_that_of_the_configuration(self) -> None:
         assert load("liza", Limits(max_coder_iterations=4)).phases["CODE"].most(None) == 4
 
+    def test_a_rule_may_watch_another_phase(self) -> None:
+        (rule,) = read(edited("[no_progress]", "[{name: rejected_3x, phase: CHECK}]"), "ours.yaml").watched()
+
+        assert rule.match.phase == "CHECK"
+
+    def test_a_session_of_one_path_leaves_the_others_fresh(self) -> None:
+        ours = read(edited("max_iterations: 3", "session: {SIMPLE: resume}"), "ours.yaml")
+
+        assert ours.phases["WORK"].conversation("SIMPLE") == "resume"
+        assert ours.phases["WORK"].conversation(None) == "fresh"
+
     def test_every_kind_of_gate_has_its_options(self) -> None:
         assert set(OPTIONS) == set(GateKind)
 
@@ -146,6 +157,12 @@ class TestMistakes:
                 "rules[0]: there is no rule 'no_progres'; did you mean 'no_progress'?",
             ),
             ("[no_progress]", "[{name: no_progress, phase: X}]", "rules[0].phase: there is no phase 'X'"),
+            (
+                "[no_progress]",
+                "[rejected_3x]",
+                "rejected_3x counts what REVIEW decides, and there is no such phase",
+            ),
+            ("[no_progress]", "[actor_fail_pause]", "counts what actor does, and there is no such role"),
             (
                 "effect: merge",
                 "effect: merg",
@@ -253,7 +270,7 @@ class TestFloor:
 
     def test_who_approves_before_the_work_has_not_approved_the_work(self) -> None:
         before = edited("- {id: test, kind: command, command: test}", f"- {HUMAN}, at: before}}")
-        assert read(before, "ours.yaml")
+        assert read(before, "ours.yaml").name == "ours"
 
         unseen = before.replace(REVIEW, "{id: test, kind: command, command: test}")
         assert "merge would happen" in refusal(unseen)
@@ -274,7 +291,9 @@ class TestFloor:
 
     @pytest.mark.parametrize("policy", ["block", "revise", "stop"])
     def test_no_verdict_may_mean_anything_else(self, policy: str) -> None:
-        assert read(edited("role: reviewer", f"role: reviewer, on_none: {policy}"), "ours.yaml")
+        assert (
+            read(edited("role: reviewer", f"role: reviewer, on_none: {policy}"), "ours.yaml").name == "ours"
+        )
 
     def test_only_a_gate_with_a_judge_after_it_may_fall_back_to_a_path(self) -> None:
         assess = (

@@ -395,6 +395,20 @@ class TestLiza:
         assert moved.stale
         assert flow.next == "review"
 
+    def test_a_reviewer_has_to_say_which_tree_it_let_pass(self) -> None:
+        flow = Flow("liza").play(CODED)
+
+        moved = flow.take(flow.verdict(Outcome.PASS).but(tree=None))
+
+        assert (moved.stale, flow.next) == (True, "review")
+
+    def test_a_question_outlives_a_change_of_the_tree(self) -> None:
+        flow = Flow("liza").play("pass ask")
+
+        flow.position = engine.fresh(flow.workflow, flow.position, tree(9))
+
+        assert flow.next == "wait :work"
+
     @pytest.mark.parametrize("script", [CODED, CODED + "pass ", CODED + "pass pass "])
     def test_another_tree_is_judged_again_from_the_first_gate(self, script: str) -> None:
         flow = Flow("liza").play(script)
