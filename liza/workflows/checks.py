@@ -84,10 +84,8 @@ def _never_fires(workflow: Workflow, row: Rule, at: str) -> Iterator[Violation]:
         mend = f"say which is meant: {{name: {row.name}, phase: …}}"
         yield Violation(at, f"{row.name} counts what {phase} decides, and there is no such phase", mend)
     if roles and roles.isdisjoint(there):
-        named = " or ".join(sorted(roles))
-        yield Violation(
-            at, f"{row.name} counts what {named} does, and there is no such role", "remove the rule"
-        )
+        problem = f"{row.name} counts what {' or '.join(sorted(roles))} does, and there is no such role"
+        yield Violation(at, problem, "remove the rule")
 
 
 def _unreachable(workflow: Workflow) -> Iterator[Violation]:

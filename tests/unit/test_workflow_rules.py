@@ -112,6 +112,15 @@ class TestCatalogue:
         assert bool(fires(rule, *[match] * (count - 1), reset, match)) is (count == 1)
         assert fires(rule, *[match] * count, reset) == ()
 
+    @pytest.mark.parametrize("rule", [*GROUPS["anomaly_patterns"], "rejected_3x"])
+    def test_what_a_person_resolved_does_not_trip_again(self, rule: str) -> None:
+        match, count, _ = ROWS[rule]
+        resolved = event("human", fields={"resolved": rule})
+
+        assert fires(rule, *[match] * count, resolved) == ()
+        assert fires(rule, *[match] * count, resolved, match) == ()
+        assert fires(rule, *[match] * count, event("human", fields={"resolved": "another"}))
+
     @pytest.mark.parametrize("rule", ROWS)
     def test_an_alert_is_told_once_and_all_else_as_long_as_it_holds(self, rule: str) -> None:
         match, count, _ = ROWS[rule]
@@ -228,7 +237,7 @@ class TestCatalogue:
     def test_the_evidence_says_what_was_seen(self) -> None:
         (found,) = fires("rejected_3x", *[REVIEWED] * 3)
 
-        assert found.evidence[0] == "REVIEW decides revise: 3 times; rejected_3x allows 2"
+        assert found.evidence[0] == "REVIEW decides revise: 3 of 3 that rejected_3x waits for"
         assert found.evidence[-1] == "2026-01-01T00:00:02Z: REVIEW revise the name lies"
 
 
