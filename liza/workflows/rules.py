@@ -33,10 +33,7 @@ def broken(workflow: Workflow, task: Task, limits: Limits, now: datetime) -> tup
 
 
 def fired(rules: Iterable[Rule], events: Sequence[Event], limits: Limits, new: int = 1) -> tuple[Fired, ...]:
-    """Return the *rules* that hold after *events*, in the order in which to apply them.
-
-    Alerts are told only by the last *new* of the events, which have not been looked at before.
-    """
+    """Return the *rules* that hold after *events*, weakest action first; only *new* events tell an alert."""
     told = ((rule, _evidence(rule, events, limits, new)) for rule in rules)
     found = [Fired(rule.name, rule.action, why, SEVERITY[rule.action]) for rule, why in told if why]
     return tuple(sorted(found, key=lambda one: ORDER.index(one.action)))

@@ -118,6 +118,12 @@ class TestSilence:
 
         assert (story.end, story.position.taints) == (end, taints)
 
+    def test_a_rule_forces_nothing_that_is_blocked(self) -> None:
+        rule = "{name: no_signal, count: 1, action: force_pass}"
+        story = flow(rules=rule).play("work pass none")
+
+        assert (story.end, story.position.taints) == ("BLOCKED", ())
+
     def test_a_verdict_between_two_silences_starts_the_count_anew(self) -> None:
         rule = "{name: no_signal, count: 2, action: block}"
         story = flow(review=", on_none: revise", rules=rule)

@@ -246,6 +246,7 @@ SAME: Final = [
     ("Test missing in src/app.py:12", "test missing in src/app.py:97"),
     ("Line 12: unused import", "line 48: unused import"),
     ("3 tests fail", "5 tests fail"),
+    ("1 test fails", "2 tests fail"),
     ("Commit 4f2a9c1 breaks the build", "commit 9b8e7d6a breaks the build!"),
     ("Missing test for empty input", "The test for the empty input is missing"),
     ("'src/app.py:3' is not covered", '"src/app.py:44" is not covered'),

@@ -326,6 +326,12 @@ EXPERIMENT: Final = [
     Trace(
         "a sweep that cannot be run", "experiment", "work work work pass pass go crash crash", next="score"
     ),
+    Trace(
+        "a reviewer that blocks an idea leaves it to a person",
+        "experiment",
+        "work work work pass block",
+        "BLOCKED",
+    ),
     Trace("rounds of repair", REPAIRS, "work work work pass revise work revise work pass pass", next="go"),
     Trace("and no more", REPAIRS, "work work work revise work revise work revise", "STOPPED", effects=LAST),
     Trace(
@@ -510,6 +516,14 @@ class TestPhased:
         assert flow.decisions == ["PLAN=revise", "PLAN=revise"]
         assert flow.next == "IMPLEMENT:worker"
         assert flow.position.taints == ("forced:PLAN",)
+
+    def test_new_work_is_not_let_pass_by_who_let_the_old_pass(self) -> None:
+        flow = Flow("phased").play(PLANNED)
+        assert len(flow.position.approvals) == 1
+
+        flow.say("work")
+
+        assert flow.position.approvals == ()
 
     def test_a_session_goes_on_only_on_the_simple_path(self) -> None:
         for label, session in (("SIMPLE", "resume"), ("COMPLEX", "fresh")):
