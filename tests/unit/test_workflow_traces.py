@@ -519,11 +519,12 @@ class TestPhased:
 
     def test_new_work_is_not_let_pass_by_who_let_the_old_pass(self) -> None:
         flow = Flow("phased").play(PLANNED)
-        assert len(flow.position.approvals) == 1
+        before = flow.position.approvals
 
-        flow.say("work")
+        moved = flow.say("work")
 
-        assert flow.position.approvals == ()
+        assert [verdict.gate for verdict in before] == ["judge"]
+        assert moved.position.approvals == ()
 
     def test_a_session_goes_on_only_on_the_simple_path(self) -> None:
         for label, session in (("SIMPLE", "resume"), ("COMPLEX", "fresh")):
