@@ -74,7 +74,7 @@ def _short(value: object, most: int = 60) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    by_case = {name.casefold(): name for name in known}
+    by_case = {name.casefold(): str(name) for name in known}  # str: a word of an enum shows as the word
     near = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
     if near:
         return f"did you mean {by_case[near[0]]!r}?"

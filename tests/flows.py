@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Final
 
 from liza.config import Limits
@@ -36,6 +37,9 @@ MINUTE: Final = timedelta(minutes=1)
 TASK: Final = "task-1"
 
 
+packaged = cache(load)
+
+
 def tree(number: int) -> str:
     return f"{number:040x}"
 
@@ -46,7 +50,7 @@ class Flow:
     def __init__(
         self, workflow: Workflow | str, *facts: str, rules: bool = True, limits: Limits | None = None
     ) -> None:
-        self.workflow = load(workflow) if isinstance(workflow, str) else workflow
+        self.workflow = packaged(workflow) if isinstance(workflow, str) else workflow
         self.facts: Facts = frozenset(map(Predicate, facts))
         self.position: Position = engine.begin(self.workflow)
         self.moves: list[Moved] = []

@@ -31,6 +31,9 @@ from liza.record import Record
 from liza.replies import KINDS, ROLES, Step
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
+from liza.workflows.catalogue import CATALOGUE, GROUPS, Rule
+from liza.workflows.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, Phase
+from liza.workflows.loading import load, packaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -246,6 +249,116 @@ def endings() -> str:
     return table(["ending", "meaning"], ([f"`{ending}`", ENDING_MEANING[ending]] for ending in Ending))
 
 
+def workflows() -> str:
+    return table(
+        ["workflow", "phase", "who works", "gates, in order", "where it leads", "rounds"],
+        (
+            [
+                f"`{name}`",
+                f"`{title}`",
+                phase.worker or "nobody",
+                _gates(phase),
+                _edges(phase),
+                _rounds(phase),
+            ]
+            for name in packaged()
+            for title, phase in load(name).phases.items()
+        ),
+    )
+
+
+def _gates(phase: Phase) -> str:
+    shown = [f"`{gate.id}` ({', '.join(_marks(gate))})" for gate in phase.gates]
+    return ", ".join(shown) + (": all are asked, the worst counts" if phase.collect else "")
+
+
+def _marks(gate: Gate) -> Iterator[str]:
+    yield gate.kind
+    yield from (mark for mark in (gate.at, gate.mode) if mark in {"before", "advisory", "record"})
+    for word in ("when", "unless", "skip_if"):
+        yield from (f"{word} {predicate}" for predicate in getattr(gate, word))
+
+
+def _edges(phase: Phase) -> str:
+    said = {"pass": phase.next} if phase.next else {}
+    edges = said | {key: edge.to for key, edge in phase.edges.items()}
+    return ", ".join(f"{outcome} → `{to}`" for outcome, to in edges.items())
+
+
+def _rounds(phase: Phase) -> str:
+    if not phase.max_iterations:
+        return "no limit"
+    most = ", ".join(
+        f"{count}" if path == "*" else f"{path} {count}" for path, count in phase.max_iterations.items()
+    )
+    return f"{most}, then {phase.on_exhausted}" + ("" if phase.blocking else ", without a mark")
+
+
+def gate_options() -> str:
+    return table(
+        ["kind", "can be told", "which says"],
+        (
+            [f"`{kind}`", f"`{name}`" if name else "nothing more", says]
+            for kind, options in OPTIONS.items()
+            for name, says in (options or {"": "who judges is its `role`"}).items()
+        ),
+    )
+
+
+def effects() -> str:
+    return table(["effect", "of tainted work"], ([f"`{effect}`", _if_tainted(effect)] for effect in Effect))
+
+
+def _if_tainted(effect: Effect) -> str:
+    if effect in CLEAN_ONLY:
+        return "waits until a person accepts the taint"
+    return f"`{IF_TAINTED[effect]}` instead" if effect in IF_TAINTED else "the same"
+
+
+def rules() -> str:
+    return table(
+        ["rule", "of", "counts", "how", "at", "then", "anew after", "in"],
+        (
+            [
+                f"`{rule.name}`",
+                rule.scope,
+                rule.says,
+                _counting(rule),
+                _threshold(rule),
+                rule.action,
+                _anew(rule),
+                _watches(rule),
+            ]
+            for rule in CATALOGUE.values()
+        ),
+    )
+
+
+def _anew(rule: Rule) -> str:
+    """Tell what resets *rule*; many outcomes of one thing are that thing."""
+    whole = {one.kind: one._replace(outcome=None) for one in rule.reset_on}
+    told = rule.reset_on if len(rule.reset_on) <= MANY else whole.values()
+    return ", ".join(map(str, told)) or "nothing"
+
+
+def _counting(rule: Rule) -> str:
+    return f"{rule.mode}, same {rule.same}" if rule.same else str(rule.mode)
+
+
+def _threshold(rule: Rule) -> str:
+    count = f"`{rule.count}`" if isinstance(rule.count, str) else str(rule.count)
+    window = f"{int(rule.within.total_seconds() // 60)} minutes" if rule.within else ""
+    if rule.mode == "elapsed":
+        return window
+    return f"{'more than ' if rule.beyond else ''}{count}{' in ' + window if window else ''}"
+
+
+def _watches(rule: Rule) -> str:
+    groups = [name for name, members in GROUPS.items() if rule.name in members]
+    names = [name for name in packaged() if rule.name in {one.name for one in load(name).watched()}]
+    return coded(names) + (f" (as `{groups[0]}`)" if groups else "")
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "lifecycle": lifecycle_rows,
     "statuses": statuses,
@@ -262,6 +375,10 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "answers": answers,
     "house": house,
     "endings": endings,
+    "workflows": workflows,
+    "gate-options": gate_options,
+    "effects": effects,
+    "rules": rules,
 }
 
 

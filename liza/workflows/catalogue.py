@@ -91,6 +91,11 @@ class Pattern(NamedTuple):
     phase: str | None = None
     roles: frozenset[str] = frozenset()
     where: Callable[[Mapping[str, Any]], bool] | None = None
+    says: str = ""  # what *where* asks, for people
+
+    def __str__(self) -> str:
+        who = " or ".join(sorted(self.roles))
+        return " ".join(filter(None, (who, self.phase, self.outcome, self.says or self.kind)))
 
     def fits(self, event: Event) -> bool:
         return (
@@ -134,7 +139,12 @@ def _work(outcome: Outcome) -> Pattern:
 
 
 def _said(key: str, value: str, *roles: str) -> Pattern:
-    return Pattern(EventKind.SIGNAL, roles=frozenset(roles), where=lambda fields: fields.get(key) == value)
+    return Pattern(
+        EventKind.SIGNAL,
+        roles=frozenset(roles),
+        where=lambda fields: fields.get(key) == value,
+        says=f"{key} {value}",
+    )
 
 
 def _anomaly(*types: str) -> Pattern:

@@ -8,7 +8,7 @@ from typing import Final
 from liza.errors import Violation
 from liza.problems import nearest
 from liza.verdicts import Outcome
-from liza.workflows.catalogue import CATALOGUE, GROUPS
+from liza.workflows.catalogue import CATALOGUE, GROUPS, Rule
 from liza.workflows.document import AFTER_WORK, Effect, End, GateKind, Workflow, ways
 
 
@@ -71,6 +71,21 @@ def _rules(workflow: Workflow) -> Iterator[Violation]:
         if watch.phase is not None and watch.phase not in workflow.phases:
             hint = nearest(watch.phase, [*workflow.phases])
             yield Violation(f"{at}.phase", f"there is no phase {watch.phase!r}", hint)
+        for row in watch.rows() if watch.name in known else ():
+            yield from _never_fires(workflow, row, at)
+
+
+def _never_fires(workflow: Workflow, row: Rule, at: str) -> Iterator[Violation]:
+    """An alarm that cannot ring is worse than none."""
+    phase, roles = row.match.phase, row.match.roles
+    there = {phase.worker for phase in workflow.phases.values()}
+    there |= {gate.role for phase in workflow.phases.values() for gate in phase.gates}
+    if phase is not None and phase not in workflow.phases:
+        mend = f"say which is meant: {{name: {row.name}, phase: …}}"
+        yield Violation(at, f"{row.name} counts what {phase} decides, and there is no such phase", mend)
+    if roles and roles.isdisjoint(there):
+        problem = f"{row.name} counts what {' or '.join(sorted(roles))} does, and there is no such role"
+        yield Violation(at, problem, "remove the rule")
 
 
 def _unreachable(workflow: Workflow) -> Iterator[Violation]:

@@ -287,6 +287,10 @@ class Phase(Record):
     def requested(self, outcome: Outcome, label: str | None) -> tuple[Effect, ...]:
         return self.effects.get(f"{outcome}/{label}", self.effects.get(outcome, ()))
 
+    def conversation(self, path: str | None) -> Session:
+        """Return whether work on *path* goes on in the session of the round before."""
+        return self.session.get(path or ANY_PATH, self.session.get(ANY_PATH, Session.FRESH))
+
     def most(self, path: str | None) -> int | None:
         """Return how often work may be tried on *path*; None where nothing limits it."""
         return self.max_iterations.get(path or ANY_PATH, self.max_iterations.get(ANY_PATH))
@@ -301,8 +305,11 @@ class Watch(Record):
     minutes: Annotated[float, Field(gt=0)] | None = None
     action: Action | None = None
 
-    def rule(self) -> Rule:
-        row = CATALOGUE[self.name]
+    def rows(self) -> tuple[Rule, ...]:
+        """Return the row that it names, or the rows of a name for several."""
+        return tuple(self._changed(CATALOGUE[name]) for name in GROUPS.get(self.name, (self.name,)))
+
+    def _changed(self, row: Rule) -> Rule:
         return replace(
             row,
             match=row.match._replace(phase=self.phase or row.match.phase),
@@ -359,8 +366,7 @@ class Workflow(Record):
 
     def watched(self) -> tuple[Rule, ...]:
         """Return the rules that watch it, as rows."""
-        named = (Watch(name=name) for watch in self.rules for name in GROUPS.get(watch.name, ()))
-        return tuple(watch.rule() for watch in (*self.rules, *named) if watch.name not in GROUPS)
+        return tuple(row for watch in self.rules for row in watch.rows())
 
 
 class Steps(NamedTuple):

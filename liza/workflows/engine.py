@@ -13,7 +13,6 @@ from liza.verdicts import Decision, Outcome, Verdict
 from liza.workflows.catalogue import ORDER, Action
 from liza.workflows.document import (
     AFTER_WORK,
-    ANY_PATH,
     FINAL,
     Edge,
     Gate,
@@ -40,6 +39,8 @@ from liza.workflows.position import (
     Wait,
     Work,
     Worked,
+    answers,
+    named,
 )
 from liza.workflows.routing import ENDS, ended, entered, exhausted, forced, requested, routed, used_up
 from liza.workflows.rules import Fired
@@ -65,7 +66,8 @@ def fresh(workflow: Workflow, position: Position, tree: str | None) -> Position:
     if position.end is not None or tree == position.tree:
         return position
     now = position.but(tree=tree, approvals=(), waiting=None, forced=False)
-    if workflow.phases[position.phase].worker is not None and not position.worked:
+    unworked = workflow.phases[position.phase].worker is not None and not position.worked
+    if unworked or position.waiting == WORK:
         return now.but(waiting=position.waiting)  # nothing is judged yet but what comes before the work
     if position.made_in is None:
         return now.but(verdicts=())
@@ -84,8 +86,8 @@ def job(workflow: Workflow, position: Position, facts: Facts = frozenset()) -> J
         return Proceed(position.phase)
     gate = left[0]
     if gate is None:
-        session = phase.session.get(position.path or ANY_PATH, phase.session[ANY_PATH])
-        return Work(position.phase, phase.worker or "", position.iterations[position.phase], session)
+        used = position.iterations[position.phase]
+        return Work(position.phase, phase.worker or "", used, phase.conversation(position.path))
     if gate.kind is GateKind.EFFECT and position.is_tainted:
         return Wait(TAINT, gate)
     return Wait(gate.id, gate) if gate.kind is GateKind.HUMAN else Judge(gate)
@@ -93,8 +95,8 @@ def job(workflow: Workflow, position: Position, facts: Facts = frozenset()) -> J
 
 def after(workflow: Workflow, position: Position, result: Result, facts: Facts = frozenset()) -> Moved:
     """Return where *result* leads; raise Refused where it answers another job than the one at *position*."""
-    if not _answers(job(workflow, position, facts), position, result):
-        raise Refused(f"{position.phase}: {_named(result)} is not what is next here; ask for the job again")
+    if not answers(job(workflow, position, facts), position, result):
+        raise Refused(f"{position.phase}: {named(result)} is not what is next here; ask for the job again")
     moved = _taken(workflow, position, result, facts)
     gained = tuple(mark for mark in moved.position.taints if mark not in position.taints)
     return moved._replace(taints=gained)
@@ -151,30 +153,10 @@ def _held(here: Position, moved: Moved) -> Moved:
     return Moved(here.but(waiting=here.verdicts[-1].gate, verdicts=here.verdicts[:-1]))
 
 
-def _answers(job: Job | None, position: Position, result: Result) -> bool:
-    match job, result:
-        case ((Judge(gate) | Wait(_, Gate() as gate)), Verdict()):
-            made_it = result.evidence is not None and result.evidence.run in position.runs
-            return result.gate == gate.id and not made_it and not (isinstance(job, Wait) and job.on == TAINT)
-        case (Work(), Worked() | Crashed(gate=None)) | (Proceed(), Proceeded()):
-            return True
-        case Judge(gate), Crashed():
-            return result.gate == gate.id
-        case Wait(on), Answered():
-            return position.waiting is not None and on != TAINT
-        case _, Accepted():
-            return job is not None and position.is_tainted
-    return False
-
-
-def _named(result: Result) -> str:
-    return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()
-
-
 def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Facts) -> Moved:
     phase = workflow.phases[position.phase]
     gate = phase.named(verdict.gate)
-    if not gate.judges_another_tree and verdict.tree is not None and verdict.tree != position.tree:
+    if _is_stale(gate, position, verdict):
         return Moved(position, stale=True)
     of_a_person = gate.kind is GateKind.HUMAN or position.waiting == gate.id
     if of_a_person and verdict.outcome in {Outcome.ASK, Outcome.NONE}:
@@ -192,6 +174,13 @@ def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Fac
         attempt=0,
     )
     return settled(workflow, said, verdict.at, facts)
+
+
+def _is_stale(gate: Gate, position: Position, verdict: Verdict) -> bool:
+    """Say whether *verdict* is about another tree; who lets work pass has to say which."""
+    if gate.judges_another_tree or position.tree is None or (verdict.tree is None and not gate.decides):
+        return False
+    return verdict.tree != position.tree
 
 
 def _mapped(gate: Gate, verdict: Verdict) -> Verdict:

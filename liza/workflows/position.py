@@ -128,3 +128,24 @@ class Moved(NamedTuple):
     @property
     def end(self) -> End | None:
         return self.position.end
+
+
+def answers(job: Job | None, position: Position, result: Result) -> bool:
+    """Say whether *result* is one of *job*; what made the work does not judge it."""
+    match job, result:
+        case ((Judge(gate) | Wait(_, Gate() as gate)), Verdict()):
+            made_it = result.evidence is not None and result.evidence.run in position.runs
+            return result.gate == gate.id and not made_it and not (isinstance(job, Wait) and job.on == TAINT)
+        case (Work(), Worked() | Crashed(gate=None)) | (Proceed(), Proceeded()):
+            return True
+        case Judge(gate), Crashed():
+            return result.gate == gate.id
+        case Wait(on), Answered():
+            return position.waiting is not None and on != TAINT
+        case _, Accepted():
+            return job is not None and position.is_tainted
+    return False
+
+
+def named(result: Result) -> str:
+    return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()

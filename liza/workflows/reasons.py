@@ -15,7 +15,7 @@ _PLACES: Final = re.compile(
     r"(?<=\w):\d+(?::\d+)?\b|\b(?:at |on |in )?(?:lines?|cols?|columns?) \d+(?: ?(?:-|to) ?\d+)?"
 )
 _HEX: Final = re.compile(r"\b(?:0x[0-9a-f]+|(?=[a-f]*\d)[0-9a-f]{7,64})\b")
-_NUMBERS: Final = re.compile(r"(?<![\w])\d+(?:[.,]\d+)*(?:%|\b)")
+_NUMBERS: Final = re.compile(r"(?<!\w)\d+(?:[.,]\d+)*(?:%|(?:[mµn]?s|min|h|[kmg]i?b)?\b)")
 _MARKS: Final = re.compile(r"[^\w\s]+|_(?!\w)|(?<!\w)_")
 # "no" and "not" are missing on purpose: they turn a reason round.
 _FILLERS: Final = frozenset(

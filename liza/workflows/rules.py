@@ -33,10 +33,7 @@ def broken(workflow: Workflow, task: Task, limits: Limits, now: datetime) -> tup
 
 
 def fired(rules: Iterable[Rule], events: Sequence[Event], limits: Limits, new: int = 1) -> tuple[Fired, ...]:
-    """Return the *rules* that hold after *events*, in the order in which to apply them.
-
-    The last *new* of the events have not been looked at before: alerts are told by them alone.
-    """
+    """Return the *rules* that hold after *events*, weakest action first; only *new* events tell an alert."""
     told = ((rule, _evidence(rule, events, limits, new)) for rule in rules)
     found = [Fired(rule.name, rule.action, why, SEVERITY[rule.action]) for rule, why in told if why]
     return tuple(sorted(found, key=lambda one: ORDER.index(one.action)))
@@ -80,7 +77,7 @@ def _evidence(rule: Rule, events: Sequence[Event], limits: Limits, new: int) -> 
     before = _sum(rule, [event for event in counted if not any(event is one for one in events[-new:])])
     if count < needed or (rule.action is Action.ALERT and before >= needed):
         return ()
-    return (f"{rule.says}: {count} times, and {rule.name} allows {needed - 1}", *_told(counted))
+    return (f"{rule.says}: {count} of {needed} that {rule.name} waits for", *_told(counted))
 
 
 def _needed(rule: Rule, limits: Limits) -> int:
@@ -97,9 +94,13 @@ def _concerns(rule: Rule, event: Event, newest: Event) -> bool:
 
 def _reset(rule: Rule, events: list[Event]) -> int:
     """Return which of *events* the rule starts to count after; -1 where it counts from the first."""
-    return max(
-        (n for n, event in enumerate(events) if any(one.fits(event) for one in rule.reset_on)), default=-1
-    )
+    return max((number for number, event in enumerate(events) if _resets(rule, event)), default=-1)
+
+
+def _resets(rule: Rule, event: Event) -> bool:
+    """What a person resolved does not trip again on what was seen before."""
+    resolved = event.kind is EventKind.HUMAN and event.fields.get("resolved") == rule.name
+    return resolved or any(one.fits(event) for one in rule.reset_on)
 
 
 def _counting(rule: Rule, since: list[Event], events: Sequence[Event]) -> list[Event]:
@@ -136,7 +137,7 @@ def _elapsed(rule: Rule, since: list[Event], new: int) -> tuple[str, ...]:
     over = [event for event in ticks if event.at - since[0].at >= (rule.within or timedelta.max)]
     if not over or (rule.action is Action.ALERT and not any(over[0] is one for one in since[-new:])):
         return ()
-    return (f"{rule.says}: {over[-1].at - since[0].at}, and {rule.name} allows {rule.within}",)
+    return (f"{rule.says}: {over[-1].at - since[0].at}; {rule.name} allows {rule.within}",)
 
 
 def _told(counted: Sequence[Event]) -> tuple[str, ...]:
@@ -144,5 +145,4 @@ def _told(counted: Sequence[Event]) -> tuple[str, ...]:
 
 
 def _what(event: Event) -> str:
-    said = [event.phase, event.outcome, event.reason]
-    return " ".join(filter(None, said)) or str(event.kind)
+    return " ".join(filter(None, (event.phase, event.outcome, event.reason))) or event.kind

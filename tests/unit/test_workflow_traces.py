@@ -11,7 +11,7 @@ from liza.verdicts import Evidence, Outcome
 from liza.workflows import engine
 from liza.workflows.document import Edge, Exhausted, Workflow
 from liza.workflows.loading import load
-from liza.workflows.position import Worked
+from liza.workflows.position import Result, Worked
 from tests.flows import Flow, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check
@@ -326,6 +326,12 @@ EXPERIMENT: Final = [
     Trace(
         "a sweep that cannot be run", "experiment", "work work work pass pass go crash crash", next="score"
     ),
+    Trace(
+        "a reviewer that blocks an idea leaves it to a person",
+        "experiment",
+        "work work work pass block",
+        "BLOCKED",
+    ),
     Trace("rounds of repair", REPAIRS, "work work work pass revise work revise work pass pass", next="go"),
     Trace("and no more", REPAIRS, "work work work revise work revise work revise", "STOPPED", effects=LAST),
     Trace(
@@ -394,6 +400,20 @@ class TestLiza:
 
         assert moved.stale
         assert flow.next == "review"
+
+    def test_a_reviewer_has_to_say_which_tree_it_let_pass(self) -> None:
+        flow = Flow("liza").play(CODED)
+
+        moved = flow.take(flow.verdict(Outcome.PASS).but(tree=None))
+
+        assert (moved.stale, flow.next) == (True, "review")
+
+    def test_a_question_outlives_a_change_of_the_tree(self) -> None:
+        flow = Flow("liza").play("pass ask")
+
+        flow.position = engine.fresh(flow.workflow, flow.position, tree(9))
+
+        assert flow.next == "wait :work"
 
     @pytest.mark.parametrize("script", [CODED, CODED + "pass ", CODED + "pass pass "])
     def test_another_tree_is_judged_again_from_the_first_gate(self, script: str) -> None:
@@ -487,7 +507,7 @@ class TestCycle:
 
 class TestPhased:
     def test_silence_that_is_tried_again_is_forced_through_at_its_limit(self) -> None:
-        workflow = with_gate("phased", "PLAN", "judge", on_none=engine_silence("revise"))
+        workflow = with_gate("phased", "PLAN", "judge", on_none=silence("revise"))
         rules = tuple(
             watch.but(action="force_pass") if watch.name == "no_signal" else watch for watch in workflow.rules
         )
@@ -497,6 +517,15 @@ class TestPhased:
         assert flow.next == "IMPLEMENT:worker"
         assert flow.position.taints == ("forced:PLAN",)
 
+    def test_new_work_is_not_let_pass_by_who_let_the_old_pass(self) -> None:
+        flow = Flow("phased").play(PLANNED)
+        before = flow.position.approvals
+
+        moved = flow.say("work")
+
+        assert [verdict.gate for verdict in before] == ["judge"]
+        assert moved.position.approvals == ()
+
     def test_a_session_goes_on_only_on_the_simple_path(self) -> None:
         for label, session in (("SIMPLE", "resume"), ("COMPLEX", "fresh")):
             flow = Flow("phased").play(f"work pass/{label}" + (" pass pass" if label == "COMPLEX" else ""))
@@ -504,7 +533,7 @@ class TestPhased:
             assert getattr(job, "session", None) == session
 
 
-def engine_silence(outcome: str) -> object:
+def silence(outcome: str) -> object:
     return load("liza").phases["REVIEW"].gates[0].on_none.but(outcome=Outcome(outcome))
 
 
@@ -550,8 +579,10 @@ class TestAnswers:
     def test_a_result_that_answers_another_job_is_refused(self, script: str) -> None:
         flow = Flow("liza").play(script)
         before = flow.position
-        late = flow.verdict(Outcome.PASS).but(gate="validation") if flow.next in {"diff", "review"} else None
-        for result in filter(None, (late, flow.result("accept"), flow.result("answer"), flow.result("go"))):
+        wrong: list[Result] = [flow.result(word) for word in ("accept", "answer", "go")]
+        if flow.next in {"diff", "review"}:
+            wrong.append(flow.verdict(Outcome.PASS).but(gate="validation"))
+        for result in wrong:
             with pytest.raises(Refused):
                 flow.take(result)
         assert flow.position == before
