@@ -93,10 +93,10 @@ def scope(*include: str, out: tuple[str, ...] = ()) -> Scope:
 
 def blamed(verdict: Verdict) -> list[str]:
     """Return the files that stand in the way."""
-    return sorted({str(one.file) for one in verdict.feedback if one.severity is Severity.BLOCKER and one.file})
+    return sorted(
+        {str(one.file) for one in verdict.feedback if one.severity is Severity.BLOCKER and one.file}
+    )
 
 
 def told(verdict: Verdict) -> str:
     return "\n".join([str(verdict.reason), *(one.message for one in verdict.feedback)])
-
-

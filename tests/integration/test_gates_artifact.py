@@ -150,8 +150,9 @@ class TestTests:
 
     def test_tests_inside_the_code_count(self, desk: Desk) -> None:
         """As Rust has them."""
-        text = "pub fn b() -> i32 { 2 }\n#[cfg(test)]\nmod tests {\n#[test]\nfn b() { assert_eq!(super::b(), 2); }\n}\n"
-        desk.commit({"src/lib.rs": text})
+        code = "pub fn b() -> i32 { 2 }\n"
+        test = "#[cfg(test)]\nmod tests {\n#[test]\nfn b() { assert_eq!(super::b(), 2); }\n}\n"
+        desk.commit({"src/lib.rs": code + test})
 
         assert desk.judged("artifact", TESTS).outcome is Outcome.PASS
 
@@ -164,7 +165,8 @@ class TestTests:
             assert "no_code" in case.facts
 
     @pytest.mark.parametrize(
-        "files", [{"Makefile": "all:\n"}, {".github/workflows/ci.yml": "on: push\n"}, {"tool": "#!/bin/sh\nexit 0\n"}]
+        "files",
+        [{"Makefile": "all:\n"}, {".github/workflows/ci.yml": "on: push\n"}, {"tool": "#!/bin/sh\nexit 0\n"}],
     )
     def test_what_runs_is_no_document(self, desk: Desk, files: dict[str, str]) -> None:
         """A build, a CI job or a script needs a test, or a scope that says otherwise."""

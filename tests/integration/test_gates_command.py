@@ -33,7 +33,11 @@ class TestOwnCommands:
 
         assert verdict.outcome is Outcome.PASS
         assert verdict.evidence
-        assert (verdict.evidence.command, verdict.evidence.code, verdict.evidence.tail) == ("cat c.txt", 0, "hello")
+        assert (verdict.evidence.command, verdict.evidence.code, verdict.evidence.tail) == (
+            "cat c.txt",
+            0,
+            "hello",
+        )
         assert (desk.runs / str(verdict.evidence.run) / "stdout").read_text() == "hello\n"
 
     def test_a_red_command_goes_back_with_its_places(self, desk: Desk) -> None:
@@ -71,7 +75,7 @@ class TestOwnCommands:
     def test_a_command_changes_nothing_that_is_judged(self, desk: Desk) -> None:
         """Neither the tree, nor what the next command finds."""
         head = desk.commit({"c.txt": "hello\n"})
-        line = "test \"$(cat c.txt)\" = hello && ! test -e new && echo bye > c.txt && touch new"
+        line = 'test "$(cat c.txt)" = hello && ! test -e new && echo bye > c.txt && touch new'
 
         with desk.case(gates={"test": line, "lint": f"{line} "}) as case:
             verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint")]
@@ -82,7 +86,11 @@ class TestOwnCommands:
     def test_the_setup_runs_once_while_nobody_touches_what_it_made(self, desk: Desk) -> None:
         """An installation takes minutes; what other commands add to it is removed, not kept."""
         desk.commit({"c.txt": "hello\n"})
-        gates = {"setup": "mkdir made && echo x > made/it", "test": "cat made/it && touch made/cache", "lint": "ls made"}
+        gates = {
+            "setup": "mkdir made && echo x > made/it",
+            "test": "cat made/it && touch made/cache",
+            "lint": "ls made",
+        }
 
         with desk.case(gates=gates) as case:
             verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint", "setup")]
@@ -154,7 +162,9 @@ class TestClaims:
         """The exit code is 0 and the output has what was expected."""
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("command", VALIDATION, checkpoint=checkpoint(command="cat c.txt", expect="Hello"))
+        verdict = desk.judged(
+            "command", VALIDATION, checkpoint=checkpoint(command="cat c.txt", expect="Hello")
+        )
 
         assert verdict.outcome is Outcome.PASS
 
@@ -173,7 +183,9 @@ class TestClaims:
         (tmp_path / "precious").mkdir()
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("command", VALIDATION, checkpoint=checkpoint(command=f"rm -rf {tmp_path}/precious"))
+        verdict = desk.judged(
+            "command", VALIDATION, checkpoint=checkpoint(command=f"rm -rf {tmp_path}/precious")
+        )
 
         assert (verdict.outcome, desk.ran) == (Outcome.REVISE, [])
         assert (tmp_path / "precious").exists()
@@ -192,7 +204,9 @@ class TestDoneWhen:
         """Those without a command are for the reviewer."""
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("command", {"from": "done_when"}, done_when=("`cat c.txt` prints hello", "it is nice"))
+        verdict = desk.judged(
+            "command", {"from": "done_when"}, done_when=("`cat c.txt` prints hello", "it is nice")
+        )
 
         assert verdict.outcome is Outcome.PASS
 
@@ -229,8 +243,12 @@ class TestScore:
 
         assert (verdict.outcome, verdict.label) == (Outcome.PASS, "+2")
 
-    @pytest.mark.parametrize("more", [{"baseline": 9}, {"at_least": 6}, {"baseline": 3, "higher_is_better": False}])
-    def test_a_worse_number_goes_back_unless_it_is_recorded(self, desk: Desk, more: dict[str, object]) -> None:
+    @pytest.mark.parametrize(
+        "more", [{"baseline": 9}, {"at_least": 6}, {"baseline": 3, "higher_is_better": False}]
+    )
+    def test_a_worse_number_goes_back_unless_it_is_recorded(
+        self, desk: Desk, more: dict[str, object]
+    ) -> None:
         """By the direction and the limits of the workflow."""
         desk.commit({"c.txt": "hello\n"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
-def judged(desk: Desk, files: dict[str, str | None], *include: str) -> Verdict:
+def judged(desk: Desk, files: Mapping[str, str | None], *include: str) -> Verdict:
     desk.commit(files)
     return desk.judged("proof", gates={"test": PYTEST}, scope=scope(*include))
 
@@ -42,7 +43,10 @@ class TestHonestWork:
 
     def test_a_test_added_to_an_old_file_passes(self, desk: Desk) -> None:
         """The file as a whole fails on the base."""
-        text = OLD_TEST.replace("import add", "import add, double") + "\n\ndef test_double():\n    assert double(2) == 4\n"
+        text = (
+            OLD_TEST.replace("import add", "import add, double")
+            + "\n\ndef test_double():\n    assert double(2) == 4\n"
+        )
 
         assert judged(desk, {"calc.py": BETTER, "tests/test_calc.py": text}).outcome is Outcome.PASS
 
@@ -98,14 +102,19 @@ class TestTestsThatProveNothing:
     @pytest.mark.parametrize("body", ["assert True", "double(2)"])
     def test_a_test_that_cannot_fail_goes_back_unrun(self, desk: Desk, body: str) -> None:
         """Reading it is enough."""
-        verdict = judged(desk, {**WORK, "tests/test_double.py": NEW_TEST.replace("assert double(2) == 4", body)})
+        verdict = judged(
+            desk, {**WORK, "tests/test_double.py": NEW_TEST.replace("assert double(2) == 4", body)}
+        )
 
         assert (verdict.outcome, desk.ran) == (Outcome.REVISE, [])
         assert verdict.feedback[0].line == 4
 
     def test_tests_that_do_not_run_go_back(self, desk: Desk) -> None:
         """All of them skipped is exit code 0, too."""
-        text = "import pytest\nimport calc\n\nif hasattr(calc, 'double'):\n    pytest.importorskip('ghost')\n" + NEW_TEST
+        text = (
+            "import pytest\nimport calc\n\nif hasattr(calc, 'double'):\n    pytest.importorskip('ghost')\n"
+            + NEW_TEST
+        )
 
         verdict = judged(desk, {**WORK, "tests/test_double.py": text})
 
@@ -133,7 +142,9 @@ class TestOldTests:
         ],
         ids=["deleted", "skipped", "always so", "renamed"],
     )
-    def test_a_weakened_test_is_seen_before_anything_runs(self, desk: Desk, trick: dict[str, str | None]) -> None:
+    def test_a_weakened_test_is_seen_before_anything_runs(
+        self, desk: Desk, trick: dict[str, str | None]
+    ) -> None:
         """Even where it would still pass: tomorrow it would not protect anybody."""
         verdict = judged(desk, {**WORK, **trick})
 
@@ -146,13 +157,18 @@ class TestOldTests:
             {"conftest.py": "collect_ignore = ['tests/test_calc.py']\n"},
             {"conftest.py": "import calc\n\ncalc.add = lambda a, b: 3\n"},
             {"pytest.ini": "[pytest]\naddopts = --deselect tests/test_calc.py::test_add\n"},
-            {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--ignore=tests/test_calc.py"\n', "pytest.ini": None},
+            {
+                "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--ignore=tests/test_calc.py"\n',
+                "pytest.ini": None,
+            },
             {"sitecustomize.py": "import os, sys\n"},
             {"pytest.py": "print('3 passed')\n"},
         ],
         ids=["weaker", "ignored", "patched", "deselected", "manifest", "sitecustomize", "shadowed"],
     )
-    def test_tampering_does_not_make_the_old_tests_pass(self, desk: Desk, trick: dict[str, str | None]) -> None:
+    def test_tampering_does_not_make_the_old_tests_pass(
+        self, desk: Desk, trick: dict[str, str | None]
+    ) -> None:
         """They are run as the base has them, by the runner as the base has it."""
         verdict = judged(desk, {**WORK, "calc.py": BROKEN, **trick})
 

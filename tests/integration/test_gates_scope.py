@@ -75,7 +75,10 @@ class TestAnnounced:
         """As a path, a directory or with a remark."""
         desk.commit({"src/b.py": "B = 2\n", "docs/b.md": LINE})
 
-        assert desk.judged("scope", checkpoint=checkpoint("src/b.py (change B)", "docs/")).outcome is Outcome.PASS
+        assert (
+            desk.judged("scope", checkpoint=checkpoint("src/b.py (change B)", "docs/")).outcome
+            is Outcome.PASS
+        )
 
     def test_a_file_that_was_not_goes_back(self, desk: Desk) -> None:
         """Where no scope says what is IN, the checkpoint does."""
