@@ -76,7 +76,6 @@ def grafted(repository: Repository, tree: str, items: Mapping[str, Item | None])
         index = {"GIT_INDEX_FILE": str(Path(place) / "index")}
         repository.git("read-tree", tree, environment=index)
         # What goes, goes first: a file may come where a directory was.
-        for lines in (gone, put):
-            words = ("update-index", "-z", "--index-info")
-            repository.git(*words, stdin=encoded("".join(lines)), environment=index)
+        lines = encoded("".join([*gone, *put]))
+        repository.git("update-index", "-z", "--index-info", stdin=lines, environment=index)
         return repository.git("write-tree", environment=index)

@@ -20,6 +20,8 @@ from liza.anomalies import Details
 from liza.board.edits import EDITABLE
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
+from liza.gates.forbidden import FORBIDDEN
+from liza.gates.table import KINDS
 from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
 from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
 from liza.model import Role, State, Status
@@ -225,6 +227,15 @@ def invariants() -> str:
     return table(["of", "what holds"], ([kind, inspect.getdoc(check) or ""] for kind, check in checks))
 
 
+def gates() -> str:
+    rows = ([f"`{name}`", kind.meaning, _fields_of(kind.options)] for name, kind in KINDS.items())
+    return table(["kind", "passes where", "options"], rows)
+
+
+def forbidden() -> str:
+    return table(["forbidden"], ([name] for name in FORBIDDEN))
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "lifecycle": lifecycle_rows,
     "statuses": statuses,
@@ -238,6 +249,8 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "config": config_keys,
     "switches": switches,
     "exit-codes": exit_codes,
+    "gates": gates,
+    "forbidden": forbidden,
 }
 
 

@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
 LIFECYCLE: Final = (ROOT / "specs" / "lifecycle.md").read_text(encoding="utf-8")
 BOARD: Final = (ROOT / "specs" / "board.md").read_text(encoding="utf-8")
+GATES: Final = (ROOT / "specs" / "gates.md").read_text(encoding="utf-8")
 
 
 def cells(rendering: str) -> list[list[str]]:
@@ -39,7 +40,7 @@ class TestPages:
         assert refreshed(text) == text
 
     def test_every_table_is_on_a_page(self) -> None:
-        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD, re.MULTILINE)
+        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD + GATES, re.MULTILINE)
 
         assert sorted(shown) == sorted(RENDERINGS)
 
