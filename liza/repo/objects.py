@@ -61,11 +61,24 @@ def contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def messages(repository: Repository, base: str, head: str) -> dict[str, str]:
-    """Return what the commits from *base* to *head* say, by their hashes."""
-    text = repository.git("log", "--no-color", "--format=%x00%H%n%B", f"{base}..{head}")
-    parts = (part.partition("\n") for part in text.split("\0") if part)
-    return {commit: said.strip() for commit, _, said in parts}
+class Change(NamedTuple):
+    """A commit on the way: what it changed, and what it says."""
+
+    commit: str
+    before: str
+    message: str
+
+
+def changes(repository: Repository, base: str, head: str) -> list[Change]:
+    """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
+    text = repository.git("log", "--no-color", "--format=%x00%H %P%n%B", f"{base}..{head}")
+    found = []
+    for part in text.split("\0")[1:]:
+        hashes, _, said = part.partition("\n")
+        commit, *parents = hashes.split()
+        before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
+        found.append(Change(commit, before, said.strip()))
+    return found
 
 
 def grafted(repository: Repository, tree: str, items: Mapping[str, Item | None]) -> str:

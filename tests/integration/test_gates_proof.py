@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -201,3 +203,33 @@ class TestWithoutARunner:
 
         assert verdict.outcome is Outcome.PASS
         assert {line for _, line in desk.ran} == {f"true && {PYTEST}"}
+
+    def test_the_standard_library_runs_tests_too(self, desk: Desk) -> None:
+        """One file at a time, found as the project finds them."""
+        start = "import unittest\nfrom calc import add\n\n\n"
+        old = start + "class T(unittest.TestCase):\n    def test_add(self):\n"
+        desk.begin({"tests/test_calc.py": old + "        self.assertEqual(add(1, 2), 3)\n"})
+        new = old.replace("add", "double") + "        self.assertEqual(double(2), 4)\n"
+        desk.commit({"calc.py": BETTER, "tests/test_double.py": new})
+        line = f"{sys.executable} -m unittest discover -s tests"
+
+        verdict = desk.judged("proof", gates={"test": line})
+
+        assert verdict.outcome is Outcome.PASS
+        assert desk.ran[0][1] == f"{line} -p test_double.py"
+
+    @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+    def test_node_runs_tests_too(self, desk: Desk) -> None:
+        """The same three trees, in another language."""
+        head = "const test = require('node:test');\nconst assert = require('node:assert');\n"
+        test = "test('{0}', () => assert.equal(require('../calc.js').{0}(2), 4));\n"
+        desk.begin(
+            {"calc.js": "exports.square = (a) => a * a;\n", "tests/old.test.js": head + test.format("square")}
+        )
+        code = "exports.square = (a) => a * a;\nexports.double = (a) => 2 * a;\n"
+        desk.commit({"calc.js": code, "tests/new.test.js": head + test.format("double")})
+
+        assert desk.judged("proof", gates={"test": "node --test tests/"}).outcome is Outcome.PASS
+
+        desk.commit({"calc.js": code.replace("a * a", "a")})
+        assert desk.judged("proof", gates={"test": "node --test tests/"}).outcome is Outcome.REVISE

@@ -404,6 +404,7 @@ class TestExpecting:
             ("3 passed in 0.12s", "3 passed in 0.05s"),
             ("`Hello, Ada`", "hello,  ada\n"),
             ("exit code 0", ""),
+            ("All tests pass.", "3 passed"),
             ("", "anything"),
             ("one\ntwo", "one\nsomething\ntwo"),
         ],
