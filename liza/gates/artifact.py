@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from liza.gates.case import Case
 from liza.gates.files import touches_code
-from liza.gates.finding import Finding, blocker, clean, judged, passed, revise
+from liza.gates.finding import Finding, blocker, clean, judged, one_line, passed, revise
 from liza.gates.languages import has_tests, is_comment, is_test, language_of
 from liza.record import Record
 from liza.repo.diff import LINK, REPOSITORY, Entry
@@ -87,8 +87,8 @@ def _odd_names(entries: Iterable[Entry]) -> Iterator[Feedback]:
     for entry in entries:
         odd = any(unicodedata.category(sign) == "Cc" or sign in _TURNING for sign in entry.path)
         if odd or entry.path != entry.path.encode("utf-8", "replace").decode():
-            shown = clean(entry.path)
-            yield blocker(f"the name {shown!r} has signs that cannot be read; rename the file", shown)
+            shown = one_line(entry.path)
+            yield blocker(f"the name {shown} has signs that cannot be read; rename the file", shown)
 
 
 def _foreign(entries: Iterable[Entry]) -> Iterator[Feedback]:

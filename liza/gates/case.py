@@ -127,7 +127,8 @@ class Case:
 
     def checkout(self, tree: str) -> Prepared:
         """Return a directory that is exactly *tree*, after the project's setup."""
-        return self._checkout.at(tree)
+        known = {self.base_tree: self.base, self.tree: self.head}
+        return self._checkout.at(tree, known.get(tree))
 
     def trial(self, tree: str, name: str, line: str, keep: tuple[str, ...] = ()) -> Trial:
         """Run *line* on *tree*, unless it ran there already; *keep* are files that it makes."""

@@ -47,11 +47,11 @@ class Checkout:
         self._prepared: Prepared | None = None
         self._marks: dict[str, _Mark] = {}
 
-    def at(self, tree: str) -> Prepared:
-        """Return the directory as *tree*, after the project's setup."""
+    def at(self, tree: str, commit: str | None = None) -> Prepared:
+        """Return the directory as *tree*, which is that of *commit*, after the project's setup."""
         if self._prepared and self._tree == tree and self._is_restored(self._prepared.path):
             return self._prepared
-        path = self._filled(tree)
+        path = self._filled(commit or tree)
         setup = self._run(self._setup, path, "setup") if self._setup else None
         self._marks = dict(_marks(path))
         self._tree, self._prepared = tree, Prepared(path, setup)
@@ -61,10 +61,10 @@ class Checkout:
         self._tree = self._prepared = None
         self._stack.close()
 
-    def _filled(self, tree: str) -> Path:
+    def _filled(self, name: str) -> Path:
         if self._prepared is None:
-            return self._stack.enter_context(scratch(self._worktrees, tree))
-        refill(self._worktrees, self._prepared.path, tree)
+            return self._stack.enter_context(scratch(self._worktrees, name))
+        refill(self._worktrees, self._prepared.path, name)
         return self._prepared.path
 
     def _is_restored(self, path: Path) -> bool:

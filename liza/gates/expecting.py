@@ -7,8 +7,11 @@ from typing import Final, NamedTuple
 
 from liza.model import Task
 
+# What speaks of success without quoting anything that is printed.
 _EXIT: Final = re.compile(
-    r"(?=.*(?:exit|code|status|succeed))(?:(?:it|the command) )?(?:should |must )?"
+    r"(?:all )?(?:the )?(?:new |old |unit |existing )*tests? (?:should |must )?"
+    r"(?:pass(?:es)?|succeeds?|(?:is|are) green)\.?"
+    r"|(?=.*(?:exit|code|status|succeed))(?:(?:it|the command) )?(?:should |must )?"
     r"(?:succeeds?|(?:(?:ends?|exits?|returns?)(?: with)?(?: an?)? ?)?"
     r"(?:exit )?(?:code|status)?(?: of)? ?(?:0|zero))\.?",
     re.IGNORECASE,

@@ -52,7 +52,7 @@ def concern(message: str, file: str | None = None, line: int | None = None, *, m
 def _feedback(message: str, file: str | None, line: int | None, mend: str, severity: Severity) -> Feedback:
     return Feedback(
         message=clean(message),
-        file=None if file is None else clean(file),
+        file=None if file is None else one_line(file),
         line=line if line and line > 0 else None,
         severity=severity,
         suggestion=clean(mend) if mend else None,
@@ -82,6 +82,11 @@ def clean(text: str) -> str:
     """Return *text* without what a terminal or YAML would choke on."""
     shown = printable(text)
     return "".join(sign if sign.isprintable() or sign in "\n\t" else f"\\x{ord(sign):02x}" for sign in shown)
+
+
+def one_line(text: str) -> str:
+    """Return *text* such that a reader sees every sign of it: the name of a file may have a newline."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def tail(text: str) -> str:

@@ -96,7 +96,7 @@ LANGUAGES: Final = (
         "sh bash bats zsh",
         r"\.bats$|(?:^|/)tests?/|(?:^|/)test[-_][^/]*$|[-_]test\.\w+$",
         r"@test\b|\[\[? |\btest\b|assert|grep|\bdiff\b|\bcmp\b",
-        r"\[\[? |\btest\b|assert|grep|\bdiff\b|\bcmp\b|\bexit\b|\brun\b",
+        r"\[\[? |(?<!@)\btest\b|assert|grep|\bdiff\b|\bcmp\b|\bexit\b|\brun\b",
         r"^\s*skip\b|^\s*exit 0\s*$",
         comment="#",
     ),

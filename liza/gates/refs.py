@@ -17,7 +17,7 @@ from liza.repo.objects import Item, contents
 
 # Not preceded by what makes it a part of a URL, of an absolute path or of a longer word.
 _CITED: Final = re.compile(
-    r"(?<![\w/.:@~-])((?:[\w.@+-]+/)*[\w.@+-]*\w):(\d{1,7})(?:[-\u2013](\d{1,7}))?(?![\w.])"
+    r"(?<![\w/.:@~-])((?:[\w.@+-]+/)*[\w.@+-]*\w):(\d{1,7})(?:[-\u2013](\d{1,7}))?(?!\w|\.\d)"
 )
 _DOC: Final = re.compile(r"(?<![\w/.:@~-])((?:[\w.@+-]+/)+[\w.@+-]+\.(?:md|rst|txt|adoc))\b")
 _KNOWN: Final = words(

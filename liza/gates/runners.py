@@ -116,7 +116,7 @@ _SKIPPED: Final = re.compile(r"skipped=(\d+)|(\d+) pending")
 
 def runner_of(line: str) -> Runner | None:
     """Return the runner that *line* calls by itself; None where a shell or a script is in between."""
-    if _SHELL.search(line):
+    if _SHELL.search(re.sub(r"'[^']*'", "", line)):
         return None
     try:
         words = shlex.split(line)

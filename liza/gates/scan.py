@@ -13,7 +13,7 @@ from liza.gates.forbidden import forbidden_in, removes
 from liza.gates.secrets import secrets_in
 from liza.record import Record
 from liza.repo.diff import Entry, Text, diff
-from liza.repo.objects import contents, messages
+from liza.repo.objects import Change, changes, contents
 from liza.verdicts import Feedback, Outcome
 
 LARGEST_BINARY: Final = 1 << 20  # bytes of a file that is no text in which we look for words all the same
@@ -51,12 +51,13 @@ def judge(options: Options, case: Case) -> Finding:
 
 def _secrets(case: Case) -> Iterator[Feedback]:
     yield from _in_lines(case, case.diff, "")
-    said = messages(case.repository, case.base, case.head)
-    for commit, message in said.items():
-        for kind in {kind for line in message.splitlines() for kind in secrets_in(line)}:
-            yield blocker(f"the message of the commit {commit[:12]} has a secret ({kind}); write it anew")
-    if len(said) > 1:
-        yield from _in_history(case, list(said))
+    made = changes(case.repository, case.base, case.head)
+    for change in made:
+        for kind in sorted({kind for line in change.message.splitlines() for kind in secrets_in(line)}):
+            message = f"the message of the commit {change.commit[:12]} has a secret ({kind}); write it anew"
+            yield blocker(message)
+    if len(made) > 1:
+        yield from _in_history(case, made)
     kinds = {kind for line in case.said.text.splitlines() for kind in secrets_in(line)}
     for kind in sorted(kinds):
         yield concern(f"the agent printed a secret ({kind}); whoever owns it should replace it")
@@ -80,20 +81,17 @@ def _strings(case: Case, entry: Entry) -> tuple[Text, ...]:
     return tuple(Text(0, found.decode()) for found in _WORDS.findall(data))
 
 
-def _in_history(case: Case, commits: list[str]) -> Iterator[Feedback]:
+def _in_history(case: Case, made: list[Change]) -> Iterator[Feedback]:
     """Look into each commit: what a later one removes is still merged with the history."""
     now = {(entry.path, line.text) for entry in case.diff for line in entry.added}
-    for commit in commits:
-        where = f" by the commit {commit[:12]}, and stays in the history; make one commit of all of them"
-        for entry in diff(case.repository, f"{commit}^", commit):
-            gone = tuple(line for line in entry.added if (entry.path, line.text) not in now)
-            found = any(secrets_in_any(line.text) for line in gone)
-            if found:
+    for change in made:
+        where = (
+            f" by the commit {change.commit[:12]}, and stays in the history; make one commit of all of them"
+        )
+        for entry in diff(case.repository, change.before, change.commit):
+            gone = (line.text for line in entry.added if (entry.path, line.text) not in now)
+            if any(True for line in gone for _ in secrets_in(line)):
                 yield blocker(f"a secret was added here{where}", entry.path)
-
-
-def secrets_in_any(line: str) -> bool:
-    return next(secrets_in(line), None) is not None
 
 
 def _commands(case: Case) -> Iterator[Feedback]:

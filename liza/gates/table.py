@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from liza.errors import UsageError
 from liza.gates import artifact, command, human, proof, refs, scan, scope, score
 from liza.gates.case import Case
-from liza.gates.finding import Finding, clean
+from liza.gates.finding import Finding, one_line
 from liza.problems import explained
 from liza.record import Record
 from liza.verdicts import Verdict
@@ -66,7 +66,7 @@ def judge(gate: str, kind: str, options: Mapping[str, Any], case: Case) -> Verdi
         outcome=found.outcome,
         at=case.clock(),
         tree=case.tree,
-        reason=clean(found.reason),
+        reason=one_line(found.reason),
         feedback=found.feedback,
         label=found.label,
         evidence=found.evidence,

@@ -5,6 +5,7 @@ No file of either tree can hide anything: no attribute, filter, external program
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ EXECUTABLE: Final = "100755"
 NOBODY: Final = "000000"  # the mode of a path that is not there
 
 _WORDS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
-_HONEST: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
+_HONEST: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+_UNTOLD: Final = ("-c", f"core.attributesFile={os.devnull}")
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _TYPE_CHANGED: Final = "T"
 
@@ -78,7 +80,9 @@ class _Body(NamedTuple):
 
 def diff(repository: Repository, base: str, head: str) -> tuple[Entry, ...]:
     """Return what *head* has otherwise than *base*, path by path."""
-    answer = repository.ask("diff-tree", *_WORDS, *_HONEST, base, head)
+    # Attributes would be read from the index too, and can call any file a binary.
+    blind = {"GIT_INDEX_FILE": str(repository.common / "liza-no-index"), "GIT_ATTR_NOSYSTEM": "1"}
+    answer = repository.ask(*_UNTOLD, "diff-tree", *_WORDS, *_HONEST, base, head, environment=blind)
     if answer.code != 0:
         repository.git("diff-tree", "--name-only", base, head)  # raises git's own sentence
     return tuple(_entries(answer.output))

@@ -61,11 +61,24 @@ def contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def messages(repository: Repository, base: str, head: str) -> dict[str, str]:
-    """Return what the commits from *base* to *head* say, by their hashes."""
-    text = repository.git("log", "--no-color", "--format=%x00%H%n%B", f"{base}..{head}")
-    parts = (part.partition("\n") for part in text.split("\0") if part)
-    return {commit: said.strip() for commit, _, said in parts}
+class Change(NamedTuple):
+    """A commit on the way: what it changed, and what it says."""
+
+    commit: str
+    before: str
+    message: str
+
+
+def changes(repository: Repository, base: str, head: str) -> list[Change]:
+    """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
+    text = repository.git("log", "--no-color", "--format=%x00%H %P%n%B", f"{base}..{head}")
+    found = []
+    for part in text.split("\0")[1:]:
+        hashes, _, said = part.partition("\n")
+        commit, *parents = hashes.split()
+        before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
+        found.append(Change(commit, before, said.strip()))
+    return found
 
 
 def grafted(repository: Repository, tree: str, items: Mapping[str, Item | None]) -> str:
@@ -76,7 +89,6 @@ def grafted(repository: Repository, tree: str, items: Mapping[str, Item | None])
         index = {"GIT_INDEX_FILE": str(Path(place) / "index")}
         repository.git("read-tree", tree, environment=index)
         # What goes, goes first: a file may come where a directory was.
-        for lines in (gone, put):
-            words = ("update-index", "-z", "--index-info")
-            repository.git(*words, stdin=encoded("".join(lines)), environment=index)
+        lines = encoded("".join([*gone, *put]))
+        repository.git("update-index", "-z", "--index-info", stdin=lines, environment=index)
         return repository.git("write-tree", environment=index)

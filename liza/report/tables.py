@@ -23,6 +23,8 @@ from liza.anomalies import Details
 from liza.board.edits import EDITABLE
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
+from liza.gates.forbidden import FORBIDDEN
+from liza.gates.table import KINDS as GATE_KINDS
 from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
 from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
 from liza.model import Role, State, Status
@@ -359,6 +361,15 @@ def _watches(rule: Rule) -> str:
     return coded(names) + (f" (as `{groups[0]}`)" if groups else "")
 
 
+def gates() -> str:
+    rows = ([f"`{name}`", kind.meaning, _fields_of(kind.options)] for name, kind in GATE_KINDS.items())
+    return table(["kind", "passes where", "options"], rows)
+
+
+def forbidden() -> str:
+    return table(["forbidden"], ([name] for name in FORBIDDEN))
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "lifecycle": lifecycle_rows,
     "statuses": statuses,
@@ -379,6 +390,8 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "gate-options": gate_options,
     "effects": effects,
     "rules": rules,
+    "gates": gates,
+    "forbidden": forbidden,
 }
 
 

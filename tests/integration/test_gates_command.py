@@ -1,0 +1,303 @@
+"""The command, score and human gates: real commands on a checkout of exactly the head."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from liza.gates.case import Said, Word
+from liza.gates.table import judge
+from liza.repo.pool import POOL
+from liza.verdicts import LONGEST_TAIL, Outcome
+from tests.cases import Desk, checkpoint, told
+from tests.repos import NOW
+
+TEST = {"command": "test"}
+VALIDATION = {"from": "checkpoint.validation"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+class TestOwnCommands:
+    def test_a_green_command_passes_with_evidence(self, desk: Desk) -> None:
+        """What was run, how it ended, what it printed, and where the rest is."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", TEST, gates={"test": "cat c.txt"})
+
+        assert verdict.outcome is Outcome.PASS
+        assert verdict.evidence
+        assert (verdict.evidence.command, verdict.evidence.code, verdict.evidence.tail) == (
+            "cat c.txt",
+            0,
+            "hello",
+        )
+        assert (desk.runs / str(verdict.evidence.run) / "stdout").read_text() == "hello\n"
+
+    def test_a_red_command_goes_back_with_its_places(self, desk: Desk) -> None:
+        """The end of a long output is kept, and the file and line in it are feedback."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", TEST, gates={"test": "seq 9999; echo src/b.py:1: wrong; exit 3"})
+
+        assert (verdict.outcome, verdict.reason) == (
+            Outcome.REVISE,
+            "test (seq 9999; echo src/b.py:1: wrong; exit 3) ended with exit code 3",
+        )
+        assert verdict.evidence
+        assert len(verdict.evidence.tail) == LONGEST_TAIL
+        assert ("src/b.py", 1, "wrong") in [(one.file, one.line, one.message) for one in verdict.feedback]
+
+    def test_an_absent_command_is_said_to_be_absent(self, desk: Desk) -> None:
+        """It passes, and never silently."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", {"command": "lint"})
+
+        assert (verdict.outcome, verdict.label) == (Outcome.PASS, "skipped")
+        assert str(verdict.reason).startswith("not set up")
+
+    def test_what_is_not_committed_cannot_help(self, desk: Desk) -> None:
+        """Leftovers and ignored files of a worktree are not in the checkout."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.home.write("leftover.txt", "x")
+        desk.home.write("ignored.log", "x")
+
+        assert desk.judged("command", TEST, gates={"test": "test -e leftover.txt"}).outcome is Outcome.REVISE
+        assert desk.judged("command", TEST, gates={"test": "test -e ignored.log"}).outcome is Outcome.REVISE
+
+    def test_a_command_changes_nothing_that_is_judged(self, desk: Desk) -> None:
+        """Neither the tree, nor what the next command finds."""
+        head = desk.commit({"c.txt": "hello\n"})
+        line = 'test "$(cat c.txt)" = hello && ! test -e new && echo bye > c.txt && touch new'
+
+        with desk.case(gates={"test": line, "lint": f"{line} "}) as case:
+            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint")]
+
+        assert [verdict.outcome for verdict in verdicts] == [Outcome.PASS, Outcome.PASS]
+        assert {verdict.tree for verdict in verdicts} == {desk.home.git("rev-parse", f"{head}^{{tree}}")}
+
+    def test_the_setup_runs_once_while_nobody_touches_what_it_made(self, desk: Desk) -> None:
+        """An installation takes minutes; what other commands add to it is removed, not kept."""
+        desk.commit({"c.txt": "hello\n"})
+        gates = {
+            "setup": "mkdir made && echo x > made/it",
+            "test": "cat made/it && touch made/cache",
+            "lint": "ls made",
+        }
+
+        with desk.case(gates=gates) as case:
+            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint", "setup")]
+
+        assert [name for name, _ in desk.ran] == ["setup", "test", "lint"]
+        assert [str(verdict.evidence and verdict.evidence.tail) for verdict in verdicts] == ["x", "it", ""]
+
+    def test_what_was_tampered_with_is_set_up_again(self, desk: Desk) -> None:
+        """A test must not be able to change what the next command relies on."""
+        desk.commit({"c.txt": "hello\n"})
+        gates = {"setup": "echo good > made", "test": "echo bad > made", "lint": "cat made"}
+
+        with desk.case(gates=gates) as case:
+            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint")]
+
+        assert verdicts[1].evidence
+        assert verdicts[1].evidence.tail == "good"
+        assert [name for name, _ in desk.ran] == ["setup", "test", "setup", "lint"]
+
+    def test_a_red_setup_is_the_reason(self, desk: Desk) -> None:
+        """The test is not run where nothing is ready for it."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", TEST, gates={"setup": "exit 4", "test": "true"})
+
+        assert (verdict.outcome, verdict.reason) == (Outcome.REVISE, "setup (exit 4) ended with exit code 4")
+
+    def test_a_command_that_removes_its_directory_spoils_nothing(self, desk: Desk) -> None:
+        """The next one gets a new one."""
+        desk.commit({"c.txt": "hello\n"})
+
+        with desk.case(gates={"test": 'rm -rf "$PWD"', "lint": "cat c.txt"}) as case:
+            judge("test", "command", TEST, case)
+            verdict = judge("lint", "command", {"command": "lint"}, case)
+
+        assert verdict.outcome is Outcome.PASS
+
+    def test_the_directory_is_given_back(self, desk: Desk) -> None:
+        """The pool has it for the next case, clean."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.judged("command", TEST, gates={"test": "touch left"})
+
+        waiting = list((desk.home.directory / ".worktrees" / POOL).iterdir())
+
+        assert [(path / "left").exists() for path in waiting] == [False]
+
+    def test_the_same_command_on_the_same_tree_runs_once(self, desk: Desk) -> None:
+        """Two gates that ask the same get the same answer."""
+        desk.commit({"c.txt": "hello\n"})
+
+        with desk.case(gates={"test": "cat c.txt"}) as case:
+            judge("one", "command", TEST, case)
+            judge("two", "command", {"run": "cat c.txt"}, case)
+
+        assert len(desk.ran) == 1
+
+    def test_a_recorded_command_does_not_decide(self, desk: Desk) -> None:
+        """Its end is told all the same."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", {"run": "exit 3", "mode": "record"})
+
+        assert (verdict.outcome, verdict.label) == (Outcome.PASS, "recorded")
+        assert "exit code 3" in str(verdict.reason)
+
+
+class TestClaims:
+    def test_a_true_claim_passes(self, desk: Desk) -> None:
+        """The exit code is 0 and the output has what was expected."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged(
+            "command", VALIDATION, checkpoint=checkpoint(command="cat c.txt", expect="Hello")
+        )
+
+        assert verdict.outcome is Outcome.PASS
+
+    @pytest.mark.parametrize(("command", "expect"), [("cat ghost.txt", ""), ("cat c.txt", "goodbye")])
+    def test_a_false_claim_is_told_as_such(self, desk: Desk, command: str, expect: str) -> None:
+        """Pains, A15: an agent explains red tests away; here it is shown what its command said."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", VALIDATION, checkpoint=checkpoint(command=command, expect=expect))
+
+        assert verdict.outcome is Outcome.REVISE
+        assert "the checkpoint claims" in told(verdict)
+
+    def test_a_dangerous_claim_is_not_run(self, desk: Desk, tmp_path: Path) -> None:
+        """The command is the agent's, the machine is not."""
+        (tmp_path / "precious").mkdir()
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged(
+            "command", VALIDATION, checkpoint=checkpoint(command=f"rm -rf {tmp_path}/precious")
+        )
+
+        assert (verdict.outcome, desk.ran) == (Outcome.REVISE, [])
+        assert (tmp_path / "precious").exists()
+
+    def test_no_claim_is_no_silent_pass(self, desk: Desk) -> None:
+        """The reviewer is told that nothing was run."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", VALIDATION, checkpoint=checkpoint())
+
+        assert (verdict.outcome, verdict.label, len(verdict.feedback)) == (Outcome.PASS, "skipped", 1)
+
+
+class TestDoneWhen:
+    def test_lines_that_are_met_pass(self, desk: Desk) -> None:
+        """Those without a command are for the reviewer."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged(
+            "command", {"from": "done_when"}, done_when=("`cat c.txt` prints hello", "it is nice")
+        )
+
+        assert verdict.outcome is Outcome.PASS
+
+    def test_a_line_that_is_not_met_goes_back(self, desk: Desk) -> None:
+        """With what the command printed instead."""
+        desk.commit({"c.txt": "goodbye\n"})
+
+        verdict = desk.judged("command", {"from": "done_when"}, done_when=("`cat c.txt` prints hello",))
+
+        assert verdict.outcome is Outcome.REVISE
+        assert "goodbye" in told(verdict)
+
+    def test_a_word_that_is_no_command_blames_nobody(self, desk: Desk) -> None:
+        """`greet` may be a function: that it was not checked is said."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("command", {"from": "done_when"}, done_when=("`greet_nobody` prints hello",))
+
+        assert verdict.outcome is Outcome.PASS
+        assert "was not checked" in told(verdict)
+
+
+class TestScore:
+    SWEEP = f"{sys.executable} -c \"print('speed,score'); print('1,4'); print('1,6')\" > results.csv"
+
+    def options(self, **more: object) -> dict[str, object]:
+        return {"run": self.SWEEP, "results": "results.csv", "column": "score", **more}
+
+    def test_a_better_number_passes(self, desk: Desk) -> None:
+        """The delta to the baseline is the label."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("score", self.options(baseline=3))
+
+        assert (verdict.outcome, verdict.label) == (Outcome.PASS, "+2")
+
+    @pytest.mark.parametrize(
+        "more", [{"baseline": 9}, {"at_least": 6}, {"baseline": 3, "higher_is_better": False}]
+    )
+    def test_a_worse_number_goes_back_unless_it_is_recorded(
+        self, desk: Desk, more: dict[str, object]
+    ) -> None:
+        """By the direction and the limits of the workflow."""
+        desk.commit({"c.txt": "hello\n"})
+
+        assert desk.judged("score", self.options(**more)).outcome is Outcome.REVISE
+        assert desk.judged("score", self.options(**more, mode="record")).outcome is Outcome.PASS
+
+    def test_a_file_that_the_command_did_not_write_is_no_result(self, desk: Desk) -> None:
+        """A number from yesterday says nothing about today's work."""
+        desk.commit({"results.csv": "score\n99\n"})
+
+        verdict = desk.judged("score", self.options(run="true", baseline=3))
+
+        assert verdict.outcome is Outcome.NONE
+
+    def test_the_baseline_can_be_a_file_of_the_base_or_measured(self, desk: Desk) -> None:
+        """An agent cannot change what it is compared with."""
+        desk.begin({"baseline.csv": "score\n1\n", "number": "1\n"})
+        desk.commit({"baseline.csv": "score\n-99\n", "number": "3\n"})
+
+        by_file = desk.judged("score", self.options(baseline="baseline.csv"))
+        measured = desk.judged("score", {"run": "cat number", "baseline": "run"})
+
+        assert (by_file.label, measured.label) == ("+4", "+2")
+
+
+class TestHuman:
+    def word(self, outcome: Outcome, tree: str | None = None) -> Said:
+        return Said(word=Word(by="ada", at=NOW, outcome=outcome, text="the colour is wrong", tree=tree))
+
+    def test_a_person_decides(self, desk: Desk) -> None:
+        """Their words are the feedback."""
+        desk.commit({"c.txt": "hello\n"})
+
+        assert desk.judged("human", said=self.word(Outcome.PASS)).outcome is Outcome.PASS
+        verdict = desk.judged("human", said=self.word(Outcome.REVISE))
+        assert (verdict.outcome, verdict.feedback[0].message) == (Outcome.REVISE, "the colour is wrong")
+
+    @pytest.mark.parametrize("hours", [0, 1, 10_000])
+    def test_silence_never_approves(self, desk: Desk, hours: int) -> None:
+        """However long it lasts: it is time to remind, and no more."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged("human", said=Said(asked=NOW - timedelta(hours=hours)))
+
+        assert (verdict.outcome, verdict.label) == (Outcome.ASK, "overdue" if hours else None)
+        assert "May this be merged as it is?" in str(verdict.reason)
+
+    def test_a_word_about_another_tree_is_stale(self, desk: Desk) -> None:
+        """An approval is for what was looked at."""
+        desk.commit({"c.txt": "hello\n"})
+
+        assert desk.judged("human", said=self.word(Outcome.PASS, tree="0" * 40)).outcome is Outcome.ASK

@@ -1,0 +1,173 @@
+"""The scope and refs gates on real commits: what may be touched, how much, and what is cited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from liza.gates.case import Said
+from liza.verdicts import Feedback, Outcome
+from tests.cases import Desk, blamed, checkpoint, scope
+
+LINE = "a line of text\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+class TestPaths:
+    def test_work_inside_its_scope_passes(self, desk: Desk) -> None:
+        """Also where the checkpoint announces nothing: IN says enough."""
+        desk.commit({"src/b.py": "B = 2\n", "src/deep/c.py": "C = 1\n"})
+
+        verdict = desk.judged("scope", scope=scope("src/"), checkpoint=checkpoint())
+
+        assert (verdict.outcome, verdict.feedback) == (Outcome.PASS, ())
+
+    def test_a_test_that_comes_with_the_work_is_inside(self, desk: Desk) -> None:
+        """Every code task brings tests; a scope that forgets them means no harm."""
+        desk.commit({"src/b.py": "B = 2\n", "tests/test_b.py": "def test_b():\n    assert B == 2\n"})
+
+        assert desk.judged("scope", scope=scope("src/b.py")).outcome is Outcome.PASS
+
+    def test_what_steers_the_runner_does_not_come_with_the_work(self, desk: Desk) -> None:
+        """A conftest.py decides which tests run."""
+        desk.commit({"src/b.py": "B = 2\n", "tests/conftest.py": "collect_ignore = ['x']\n"})
+
+        assert blamed(desk.judged("scope", scope=scope("src/b.py"))) == ["tests/conftest.py"]
+
+    def test_touching_what_is_out_goes_back(self, desk: Desk) -> None:
+        """OUT beats IN."""
+        desk.commit({"src/b.py": "B = 2\n", "src/c.py": "C = 1\n"})
+
+        assert blamed(desk.judged("scope", scope=scope("src/", out=("src/b.py",)))) == ["src/b.py"]
+
+    def test_a_deletion_outside_goes_back(self, desk: Desk) -> None:
+        """To remove is to touch."""
+        desk.commit({"src/b.py": "B = 2\n", "a.txt": None})
+
+        assert blamed(desk.judged("scope", scope=scope("src/"))) == ["a.txt"]
+
+    def test_a_rename_counts_at_both_ends(self, desk: Desk) -> None:
+        """Moving a file out of its place does not dodge the scope."""
+        (desk.home.directory / "docs").mkdir()
+        desk.home.git("mv", "a.txt", "docs/a.txt")
+        desk.commit()
+
+        assert blamed(desk.judged("scope", scope=scope("docs/"))) == ["a.txt"]
+        assert blamed(desk.judged("scope", scope=scope("a.txt"))) == ["docs/a.txt"]
+
+    def test_a_scope_in_words_is_left_to_the_reader(self, desk: Desk) -> None:
+        """It stops nobody, and is said."""
+        desk.commit({"src/b.py": "B = 2\n"})
+
+        verdict = desk.judged("scope", scope=scope("the greeting of users"))
+
+        assert verdict.outcome is Outcome.PASS
+        assert "judge it yourself" in verdict.feedback[0].message
+
+
+class TestAnnounced:
+    def test_a_file_that_was_announced_passes(self, desk: Desk) -> None:
+        """As a path, a directory or with a remark."""
+        desk.commit({"src/b.py": "B = 2\n", "docs/b.md": LINE})
+
+        assert (
+            desk.judged("scope", checkpoint=checkpoint("src/b.py (change B)", "docs/")).outcome
+            is Outcome.PASS
+        )
+
+    def test_a_file_that_was_not_goes_back(self, desk: Desk) -> None:
+        """Where no scope says what is IN, the checkpoint does."""
+        desk.commit({"src/b.py": "B = 2\n", "a.txt": LINE})
+
+        assert blamed(desk.judged("scope", checkpoint=checkpoint("src/b.py"))) == ["a.txt"]
+
+    def test_it_can_be_recorded_instead(self, desk: Desk) -> None:
+        """A workflow decides how strict it is."""
+        desk.commit({"a.txt": LINE})
+
+        verdict = desk.judged("scope", {"announced": "recorded"}, checkpoint=checkpoint("src/b.py"))
+
+        assert (verdict.outcome, verdict.feedback[0].file) == (Outcome.PASS, "a.txt")
+
+
+class TestSize:
+    @pytest.mark.parametrize(
+        ("lines", "files", "mode", "outcome"),
+        [
+            (150, 3, "any", Outcome.PASS),
+            (151, 2, "any", Outcome.PASS),
+            (151, 3, "any", Outcome.REVISE),
+            (151, 2, "all", Outcome.REVISE),
+            (150, 3, "all", Outcome.REVISE),
+            (150, 2, "all", Outcome.PASS),
+        ],
+    )
+    def test_either_limit_is_enough_unless_both_are_asked(
+        self, desk: Desk, lines: int, files: int, mode: str, outcome: Outcome
+    ) -> None:
+        """Behaviour 1.7: a violation is more lines AND more files; `all` makes it OR."""
+        texts = {f"src/f{number}.py": "x = 1\n" for number in range(files - 1)}
+        desk.commit({**texts, "src/long.py": "x = 1\n" * (lines - files + 1)})
+
+        assert desk.judged("scope", {"max_loc": 150, "max_files": 2, "mode": mode}).outcome is outcome
+
+    @pytest.mark.parametrize(
+        ("path", "lines", "outcome"),
+        [("a.md", 164, Outcome.PASS), ("a.md", 165, Outcome.REVISE), ("a.py", 151, Outcome.REVISE)],
+    )
+    def test_documents_alone_may_be_a_little_longer(
+        self, desk: Desk, path: str, lines: int, outcome: Outcome
+    ) -> None:
+        """By less than a tenth; code never."""
+        desk.commit({path: LINE * lines})
+
+        assert desk.judged("scope", {"max_loc": 150}).outcome is outcome
+
+    def test_a_binary_and_a_rename_have_no_lines(self, desk: Desk) -> None:
+        """They count as files."""
+        (desk.home.directory / "x.bin").write_bytes(b"\0" * 5000)
+        desk.home.git("mv", "a.txt", "b.txt")
+        desk.commit()
+
+        assert desk.judged("scope", {"max_loc": 1}).outcome is Outcome.PASS
+        assert desk.judged("scope", {"max_files": 1}).outcome is Outcome.REVISE
+
+
+class TestRefs:
+    def test_what_exists_may_be_cited(self, desk: Desk) -> None:
+        """At the base or at the head, by its path or its name."""
+        desk.commit({"src/c.py": "one\ntwo\n", "a.txt": None})
+        said = Said(answers=("a.txt:3 is gone, c.py:2 is new, src/b.py:1 stays",))
+
+        assert desk.judged("refs", said=said).outcome is Outcome.PASS
+
+    @pytest.mark.parametrize("text", ["src/ghost.py:3", "src/b.py:900"])
+    def test_what_does_not_exist_goes_back(self, desk: Desk, text: str) -> None:
+        """A file, or a line behind the end of one."""
+        desk.commit({"src/c.py": "one\n"})
+
+        verdict = desk.judged("refs", said=Said(answers=(f"as {text} shows",)))
+
+        assert verdict.outcome is Outcome.REVISE
+        assert f"{verdict.feedback[0].file}:{verdict.feedback[0].line}" == text
+
+    def test_a_reviewer_cites_too(self, desk: Desk) -> None:
+        """Feedback about a file that nobody has helps nobody; it can be recorded instead."""
+        desk.commit({"src/c.py": "one\n"})
+        said = Said(feedback=(Feedback(message="mend it", file="src/ghost.py", line=1),))
+
+        assert blamed(desk.judged("refs", said=said)) == ["src/ghost.py"]
+        assert desk.judged("refs", {"on_miss": "record"}, said=said).outcome is Outcome.PASS
+
+    def test_more_documents_than_allowed_go_back(self, desk: Desk) -> None:
+        """The diet of behaviour 1.7."""
+        desk.commit({"docs/a.md": LINE, "docs/b.md": LINE, "docs/c.md": LINE})
+        said = Said(answers=("docs/a.md, docs/b.md and docs/c.md say so",))
+
+        assert desk.judged("refs", {"max_docs": 2}, said=said).outcome is Outcome.REVISE
+        assert desk.judged("refs", {"max_docs": 3}, said=said).outcome is Outcome.PASS
