@@ -286,9 +286,7 @@ class Metrics(Record):
     rejections: Counts = Field(default={})  # by kind of reason
     merged_rounds: Count = 0  # iterations of merged tasks, summed
     merged_cycles: Count = 0  # rejections of merged tasks, summed
-    cycle_times: Counts = Field(
-        default={}
-    )  # of merged tasks: "90s" counts those within 90 seconds
+    cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
     seconds: Counts = Field(default={})  # that tasks spent, by status
     crashes: Counts = Field(default={})  # by worker
     gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often

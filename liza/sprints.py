@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from liza.lifecycle import TERMINAL
-from liza.model import Sprint
+from liza.model import GoalStatus, Sprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +56,14 @@ def why_over(state: State, now: datetime) -> str | None:
     if is_limited(length) and sprint.tasks and not _open(state, sprint.tasks):
         return "all of its tasks are finished"
     return None
+
+
+def why_ended(state: State) -> str:
+    """Return why the sprint that is over was."""
+    sprint = state.sprint
+    if state.goal.status is not GoalStatus.IN_PROGRESS or sprint.ended is None:
+        return f"the goal is {state.goal.status}"
+    return why_over(state.but(sprint=sprint.but(ended=None)), sprint.ended) or "it was ended"
 
 
 def _open(state: State, names: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.changes import waits_for
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
+from liza.switches import way_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +39,10 @@ def status(state: State, switches: Mapping[str, str]) -> str:
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
-        *(f"Switch    {name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *(
+            f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
+            for name, said in switches.items()
+        ),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_note_lines(state),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza import life
+from liza import life, sprints
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
@@ -29,16 +29,21 @@ from liza.model import GoalStatus
 from liza.project import switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
-from liza.repo.repository import Repository
+from liza.repo.repository import BRANCHES, Repository
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
+from liza.supervision import sprinting
+from liza.supervision.alarms import Alarm, alarms, stale
 from liza.supervision.crew import Crew
+from liza.supervision.guard import Guard
+from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
+from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from liza.model import State
     from liza.report.screen import View
@@ -108,7 +113,10 @@ class Supervisor:
         self._posts: dict[str, Post] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
-        self._told: frozenset[str] = frozenset()
+        self._guard = Guard(scene.board, scene.home)
+        self._told = Told(scene.home)
+        self._said: set[str] = set()  # keys of alarms that this very run has said
+        self._courier = Courier(scene.home)
         self._collected = time.monotonic()
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._bell = bell
@@ -117,13 +125,18 @@ class Supervisor:
         adopt_orphans()
         self._recover()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
+        self._courier.start()
         try:
             ending = self._watched()
-        except BaseException:
+            self._dismiss(PATIENCE[ending] * self._grace)
+            self._leave(ending)
+        except BaseException as error:
+            if isinstance(error, InvalidBoard):
+                self._alert(f"the run ended, because the board is not valid: {error}")
             self._dismiss(0.0)
             raise
-        self._dismiss(PATIENCE[ending] * self._grace)
-        self._leave(ending)
+        finally:
+            self._courier.close()
         return EXIT_CODES[ending]
 
     def _watched(self) -> Ending:
@@ -152,12 +165,16 @@ class Supervisor:
         while self._gone:
             self._bury(*self._gone[0])
             self._gone.pop(0)
-        state = self._reclaim(self._board.read())
+        state = self._guard.look(self._reclaim(self._board.read()), self._clock())
+        if self._guard.hold(state, switches):
+            switches = switches_of(self._scene.home)
         self._summarise(state, switches)
         self._view.show(state, switches)
+        self._courier.nudge(state.config.notify)
         if ending := self._outlook(state):
             return ending
-        if switch is Switch.NORMAL:
+        sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
+        if thrown(switches) is Switch.NORMAL:
             self._collect()
             self._man(state)
         return None
@@ -166,17 +183,13 @@ class Supervisor:
         """Tell people what waits for them, and return whether that, or nothing more to do, ends the run."""
         now = self._clock()
         if planner.is_complete(state):
-            done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
-            state = self._board.update(done)
+            state = self._board.update(
+                Change(SUPERVISOR.id, "complete the goal", lambda s: _completed(s, now))
+            )
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
-        waits = [str(wait) for wait in outlook.only_people(state, now)]
-        for wait in waits:
-            if wait not in self._told:
-                self._alert(f"only people can make progress: {wait}")
-        # What was answered is forgotten, so that the same question is told again when it comes again.
-        self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
-        return Ending.ONLY_PEOPLE if waits and self._until_idle else None
+        self._tell(alarms(state, now))
+        return Ending.ONLY_PEOPLE if self._until_idle and outlook.only_people(state, now) else None
 
     def _bury(self, name: str, code: int) -> None:
         """Clear up after a worker whose process ended, before anybody else may take what it held."""
@@ -235,8 +248,10 @@ class Supervisor:
             return  # taken back at this moment
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            _write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), switches[path.name]))
             self._view.say(f"the summary of this checkpoint is in {summary}")
+        hours = state.config.limits.checkpoint_hours
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -268,7 +283,18 @@ class Supervisor:
             return
         facts = self._scene.facts(self._clock(), living=self._crew.names)
         self._scene.perform(recovery.pruned(facts), facts)
+        self._miss_branch(facts.state.config.integration_branch)
         self._collected = time.monotonic()
+
+    def _miss_branch(self, name: str) -> None:
+        """Tell people that the integration branch is gone, once until it is back."""
+        key = f"gone {name}"
+        if self._scene.repository.commit_at(BRANCHES + name) is not None:
+            self._said.discard(key)
+        elif key not in self._said:
+            self._said.add(key)
+            back = f"`git branch {name} COMMIT` puts it back, and `liza log` has the commits"
+            self._alert(f"the integration branch {name} is gone; {back}")
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
@@ -304,15 +330,43 @@ class Supervisor:
         self._scene.perform(recovery.plan(facts), facts)
         if ending is Ending.COMPLETE:
             Worktrees(self._scene.repository).drain()
+            self._celebrate()
         life.bury(self._scene.home)
         state = self._board.read()
         self._view.show(state, switches_of(self._scene.home))
         self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
 
+    def _celebrate(self) -> None:
+        """Look back on the last sprint and tell people that there is nothing more to do."""
+        state = self._board.read()
+        try:
+            sprinting.kept(self._board, self._scene.home, state, {}, self._clock())
+        except DiskTrouble as error:  # the work is done all the same
+            self._alert(f"there is no retrospective: {error}")
+        key = f"goal {state.goal.status} {state.goal.completed}"
+        self._tell([Alarm(key, f"the goal is {state.goal.status}: {outcome(state)}")])
+        self._courier.nudge(state.config.notify)
+
+    def _tell(self, found: Iterable[Alarm]) -> None:
+        """Tell each alarm once, however many supervisors see it; what still waits is said in every run."""
+        for alarm in found:
+            is_news = self._told.is_news(alarm)
+            if is_news and self._logged(alarm.says):
+                self._told.remember(alarm)
+            if (is_news or alarm.stands) and alarm.key not in self._said:
+                self._view.say(alarm.says)
+            self._said.add(alarm.key)
+
     def _alert(self, sentence: str) -> None:
-        with suppress(OSError):  # the disk may be what the alert is about
-            alert(self._scene.home, self._clock(), sentence)
+        self._logged(sentence)
         self._view.say(sentence)
+
+    def _logged(self, sentence: str) -> bool:
+        try:
+            alert(self._scene.home, self._clock(), sentence)
+        except OSError:  # the disk may be what the alert is about
+            return False
+        return True
 
     def _pause(self) -> float:
         now = time.monotonic()
@@ -342,15 +396,10 @@ _FAREWELLS: Final = {
 }
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file that is whole or not there."""
-    draft = path.with_suffix(".draft")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        draft.write_text(text)
-        draft.replace(path)
-    except OSError as error:
-        raise DiskTrouble(f"write {path}", error) from error
+def _completed(state: State, now: datetime) -> State:
+    """Return the board with its goal COMPLETE, where it is, and its last sprint with it."""
+    done = planner.completed(state, now)
+    return done if done is state else sprints.ended(done, now)
 
 
 def _check(home: Path) -> None:
