@@ -446,18 +446,10 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT")
 def _resume(args: Namespace) -> None:
-    from liza.breaker import open_trips
-    from liza.project import switches_of
+    from liza.supervision.guard import resumed
 
-    home = _home(args)
-    taken = list(switches_of(home))
-    for name in taken:
-        (home / name).unlink(missing_ok=True)
+    taken = resumed(_board(args), _home(args))
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
-    if found := open_trips(_board(args).read()):
-        raise LizaError(
-            f"{found[0].id} ({found[0].rule}) is open and stops the agents; `liza breaker` says how on"
-        )
 
 
 def _throw(args: Namespace, name: str) -> None:

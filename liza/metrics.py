@@ -79,6 +79,8 @@ def counted(old: State, new: State) -> State:
     happened = [
         item for task in _touched(old.tasks, new.tasks) for item in _since(old.tasks.get(task.id), task)
     ]
+    if not happened and new.agents is old.agents and new.sprint.metrics is base:
+        return new
     found = _Counting(base)
     for item in happened:
         found.entry(item, is_handed_over=old.handoff.get(item.task.id) is not new.handoff.get(item.task.id))
@@ -170,7 +172,7 @@ class _Counting:
 
     def metrics(self) -> Metrics:
         sums = {name: getattr(self._base, name) + more for name, more in self._sums.items()}
-        return Metrics(
+        return self._base.but(
             **sums,
             fruitless=self._fruitless,
             reviews=self._reviews,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
 from liza.changes import HUMAN, SUPERVISOR, Change
+from liza.errors import Refused
 from liza.model import Remedy
+from liza.project import switches_of
 from liza.report.trips import file_name, report, resolving
 from liza.supervision import papers
 from liza.switches import BREAKER, Switch
@@ -82,15 +84,26 @@ def resolution(board: Board, home: Path, name: str, reason: str, now: datetime) 
     """Resolve a trip, take back the switches that only it held, and return what lets the agents go on."""
     change = Change(HUMAN.id, f"resolve {name}", lambda state: resolved(state, name, reason, now))
     state = board.update(change)
-    left = open_trips(state)
-    for switch in SWITCHES.values():
-        path = home / switch.name
-        is_ours = path.is_file() and path.read_text(errors="replace").startswith(BREAKER)
-        if is_ours and switch not in held(state):
-            papers.take_back(home, switch)
-    if left:
+    for file, said in switches_of(home).items():
+        if said.startswith(BREAKER) and Switch[file] not in held(state):
+            papers.take_back(home, Switch[file])
+    if left := open_trips(state):
         return f"Resolved {name}; {', '.join(trip.id for trip in left)} is still open (`liza breaker`)."
-    others = [switch.name for switch in Switch if switch and (home / switch.name).exists()]
-    if others:
+    if others := list(switches_of(home)):
         return f"Resolved {name}; {' and '.join(others)} is thrown, and `liza resume` takes it back."
     return f"Resolved {name}; the breaker is OK and the agents go on."
+
+
+def resumed(board: Board, home: Path) -> list[str]:
+    """Take back the switches and return their names; raise if a trip is open, which keeps its own."""
+    said = switches_of(home)
+    mine = [name for name in said if not said[name].startswith(BREAKER)]
+    for name in mine:  # first, because it must be possible whatever the board is like
+        papers.take_back(home, Switch[name])
+    state = board.read()
+    if found := open_trips(state):
+        first = f"{found[0].id} ({found[0].rule})"
+        raise Refused(f"{first} is open and stops the agents; `{resolving(found[0])}` resolves it")
+    for name in said.keys() - set(mine):
+        papers.take_back(home, Switch[name])
+    return list(said)
