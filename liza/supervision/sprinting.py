@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def kept(board: Board, home: Path, state: State, switches: Mapping[str, str], now: datetime) -> State:
     """Bring the sprint one step further where that is due; each step may be taken twice."""
-    if sprints.why_over(state, now):
+    if state.goal.status is not GoalStatus.IN_PROGRESS or sprints.why_over(state, now):
         state = board.update(
             Change(SUPERVISOR.id, "end the sprint", lambda latest: sprints.ended(latest, now))
         )

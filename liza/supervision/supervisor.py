@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza import life, sprints
+from liza import life
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
@@ -183,9 +183,8 @@ class Supervisor:
         """Tell people what waits for them, and return whether that, or nothing more to do, ends the run."""
         now = self._clock()
         if planner.is_complete(state):
-            state = self._board.update(
-                Change(SUPERVISOR.id, "complete the goal", lambda s: _completed(s, now))
-            )
+            done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
+            state = self._board.update(done)
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
         self._tell(alarms(state, now))
@@ -394,12 +393,6 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
-
-
-def _completed(state: State, now: datetime) -> State:
-    """Return the board with its goal COMPLETE, where it is, and its last sprint with it."""
-    done = planner.completed(state, now)
-    return done if done is state else sprints.ended(done, now)
 
 
 def _check(home: Path) -> None:
