@@ -92,8 +92,12 @@ class Message(NamedTuple):
 class Courier:
     """Sends on what comes into alerts.log, one message after the other."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(
+        self, home: Path, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
+    ) -> None:
         self._home = home
+        self._retries = retries
+        self._patience = patience
         self._log = home / ALERTS
         self._mark = home / FOLDER / "sent"
         self._notify = Notify()
@@ -123,9 +127,10 @@ class Courier:
         while True:
             self._news.wait()
             self._news.clear()
+            is_closing = self._closing.is_set()  # asked before, so that all that came until then is sent
             with suppress(OSError):  # a full disk: at the next alert
                 self._send_on()
-            if self._closing.is_set():
+            if is_closing:
                 return
 
     def _send_on(self) -> None:
@@ -138,7 +143,8 @@ class Courier:
         for line in lines:
             if self._is_late():
                 return
-            self._send(line.decode(errors="replace").strip())
+            if not self._is_settled(line.decode(errors="replace").strip()):
+                return
             start += len(line)
             _replace(self._mark, str(start))
 
@@ -161,23 +167,31 @@ class Courier:
         except (OSError, ValueError):
             return 0
 
-    def _send(self, line: str) -> None:
+    def _is_settled(self, line: str) -> bool:
+        """Send one line; tell whether it was, or was given up. One that the end cut short is neither."""
         at, _, said = line.partition(" ")
         if not said or said.startswith(UNSENT):
-            return
+            return True
         message, notify = Message(at, said, self._home.parent.name), self._notify
-        if notify.command and (why := commanded(notify.command, message)):
-            self._complain(f"{notify.command[0]} {why}: {said}")
+        whys: list[str] = []
+        if notify.command and (why := commanded(notify.command, message, self._home.parent, self._patience)):
+            whys.append(f"{notify.command[0]} {why}")
         if notify.webhook and (why := self._posted(notify.webhook, notify.secret_env, message)):
             # Only the host: the rest of an address is often the secret.
-            self._complain(f"{urlsplit(notify.webhook).hostname or 'the webhook'} {why}: {said}")
+            whys.append(f"{urlsplit(notify.webhook).hostname or 'the webhook'} {why}")
+        if whys and self._is_late():
+            return False
+        for why in whys:
+            self._complain(f"{why}: {said}")
+        return True
 
     def _posted(self, url: str, secret_env: str, message: Message) -> str | None:
-        why = posted(url, os.environ.get(secret_env), message)
-        for delay in RETRIES:
+        secret = os.environ.get(secret_env)
+        why = posted(url, secret, message, self._patience)
+        for delay in self._retries:
             if why is None or not self._has_waited(delay):
                 break
-            why = posted(url, os.environ.get(secret_env), message)
+            why = posted(url, secret, message, self._patience)
         return why
 
     def _has_waited(self, delay: float) -> bool:
@@ -201,11 +215,12 @@ class Courier:
             alert(self._home, utc_now(), f"{UNSENT}{what}")
 
 
-def commanded(command: tuple[str, ...], message: Message, patience: float = PATIENCE) -> str | None:
-    """Run *command* with the message as its last word and as JSON on its stdin; return what went wrong."""
+def commanded(command: tuple[str, ...], message: Message, cwd: Path, patience: float) -> str | None:
+    """Run *command* with the message as last word, and as JSON on stdin; return what went wrong."""
     try:
         process = subprocess.Popen(
             [*_SHELL, *command, message.alert],
+            cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
@@ -238,7 +253,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def posted(url: str, secret: str | None, message: Message, patience: float = PATIENCE) -> str | None:
+def posted(url: str, secret: str | None, message: Message, patience: float) -> str | None:
     """Send the message to *url* as JSON, signed where there is a secret; return what went wrong."""
     if not url.startswith(("http://", "https://")):
         return "is not an http or https address"
