@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from liza import model
 from liza.anomalies import Details
 from liza.board.edits import EDITABLE
+from liza.breaker import RULES as BREAKER_RULES
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
 from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
 from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
 from liza.model import Role, State, Status
 from liza.promises import PROMISES
-from liza.record import Record
+from liza.record import Record, utc_now
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
 
@@ -157,6 +158,17 @@ def anomalies() -> str:
     )
 
 
+def breaker() -> str:
+    usual = State(revision=1, goal=model.Goal(description="any", created=utc_now()))
+    return table(
+        ["rule", "it takes", "severity", "then", "what it means"],
+        (
+            [f"`{rule.name}`", str(rule.count(usual)), rule.severity, f"`{rule.action}`", rule.means]
+            for rule in BREAKER_RULES
+        ),
+    )
+
+
 def config_keys() -> str:
     return table(["key", "default"], ([f"`{key}`", default] for key, default in _keys_of(Config, "")))
 
@@ -236,6 +248,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "invariants": invariants,
     "anomalies": anomalies,
     "config": config_keys,
+    "breaker": breaker,
     "switches": switches,
     "exit-codes": exit_codes,
 }
