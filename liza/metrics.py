@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from itertools import compress
+from itertools import chain, compress, islice
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -94,12 +94,14 @@ def counted(old: State, new: State) -> State:
 
 
 def _touched(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the records of *after* that are new or changed; identity tells, at the speed of C."""
+    """Return the records of *after* that are new or changed, and perhaps some that only moved.
+
+    They are compared place by place, at the speed of C; by name it would take ten times as long.
+    """
     if before is after:
         return ()
-    if list(before) == list(after):
-        return compress(after.values(), map(is_not, after.values(), before.values()))
-    return [record for name, record in after.items() if before.get(name) is not record]
+    changed = compress(after.values(), map(is_not, after.values(), before.values()))
+    return chain(changed, islice(after.values(), len(before), None))
 
 
 def _since(before: Task | None, task: Task) -> Iterator[Happened]:

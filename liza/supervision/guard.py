@@ -37,7 +37,7 @@ class Guard:
         self._reported: CircuitBreaker | None = None
 
     def look(self, state: State, now: datetime) -> State:
-        """Let every rule fire that is due, and report what fired."""
+        """Let every rule fire that is due."""
         reads = (state.anomalies, state.tasks, state.sprint.metrics.fruitless, state.config.limits)
         if len(reads) != len(self._seen) or any(
             new is not old for new, old in zip(reads, self._seen, strict=True)
@@ -47,16 +47,17 @@ class Guard:
                     Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
                 )
             self._seen = reads
-        if state.circuit_breaker is not self._reported:
-            self._report(state)
-            self._reported = state.circuit_breaker
         return state
 
-    def _report(self, state: State) -> None:
+    def report(self, state: State) -> None:
+        """Write what reports are missing; last, so that a full disk does not keep a switch from working."""
+        if state.circuit_breaker is self._reported:
+            return
         for trip in state.circuit_breaker.trips:
             path = self._home / REPORTS / file_name(trip)
             if (trip.resolved_at is None or trip.resolution == TOLD) and not path.exists():
                 papers.write(path, report(trip, state))
+        self._reported = state.circuit_breaker
 
     def hold(self, state: State, switches: Mapping[str, str]) -> bool:
         """Have a switch thrown exactly while an open trip asks for it; tell whether that moved one."""

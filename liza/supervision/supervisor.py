@@ -168,12 +168,15 @@ class Supervisor:
         state = self._guard.look(self._reclaim(self._board.read()), self._clock())
         if self._guard.hold(state, switches):
             switches = switches_of(self._scene.home)
+        self._guard.report(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
         self._courier.nudge(state.config.notify)
         if ending := self._outlook(state):
             return ending
-        sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
+        state = sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
+        if self._until_idle and state.sprint.ended and Switch.CHECKPOINT.name in switches:
+            return Ending.ONLY_PEOPLE
         if thrown(switches) is Switch.NORMAL:
             self._collect()
             self._man(state)

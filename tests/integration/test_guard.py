@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from datetime import timedelta
@@ -10,12 +11,18 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
+from liza.bell import Bell
 from liza.breaker import resolved, tripped
 from liza.changes import HUMAN, Change, apply, with_anomaly
 from liza.config import Notify, SprintLength
 from liza.events import Block, Defer
 from liza.model import Actor, BreakerStatus, Role, Sprint
 from liza.record import utc_now
+from liza.repo.repository import Repository
+from liza.report.screen import Lines
+from liza.supervision.crew import Crew
+from liza.supervision.rescue import Scene
+from liza.supervision.supervisor import Supervisor
 from tests.supervised import Yard, yard
 
 if TYPE_CHECKING:
@@ -131,8 +138,48 @@ class TestDying:
         assert state.sprint.tasks == ("t1",)
         here.eventually(lambda: "sprint 1 is over" in alerts(here))
 
+    def test_until_idle_ends_with_3_at_the_end_of_a_sprint(self, here: Yard) -> None:
+        old = utc_now() - timedelta(hours=3)
+
+        def short(state: State) -> State:
+            return state.but(sprint=Sprint(started=old, deadline=old + timedelta(hours=1)))
+
+        here.board.update(Change("human", "hurry", short))
+        assert here.ended(here.start(until_idle=True)) == 3
+        assert list((here.home / "checkpoints").glob("*.md"))
+        assert "sprint 1 is over; see report/sprint-1.md" in alerts(here)
+
 
 class TestTelling:
+    def test_a_lost_integration_branch_is_told_once_until_it_is_back(self, here: Yard) -> None:
+        repository = Repository.around(here.home.parent)
+        begin = repository.ensure_branch("liza/integration")
+        supervisor = Supervisor(
+            Scene(here.board, repository),
+            Crew(here.home, ["true"], here.home),
+            Lines(io.StringIO()),
+            Bell(),
+            until_idle=False,
+            grace=0.0,
+        )
+        commit = str(repository.commit_at(begin))
+        for _ in range(2):
+            repository.delete(begin, expected=commit)
+            for _ in range(3):
+                supervisor._miss_branch("liza/integration")
+            repository.move(begin, to=commit, expected=None, why="put back")
+            supervisor._miss_branch("liza/integration")
+        assert alerts(here).count("the integration branch liza/integration is gone") == 2
+
+    def test_a_full_report_folder_does_not_keep_the_switch_from_working(self, here: Yard) -> None:
+        (here.home / "report").write_text("in the way")
+        here.start()
+        log(here, *OUTAGE)
+        here.eventually((here.home / "CHECKPOINT").exists)
+        here.eventually(lambda: "trouble, tried again until it is over: cannot write" in alerts(here))
+        (here.home / "report").unlink()
+        here.eventually(lambda: reports(here))
+
     def test_a_checkpoint_of_nine_hours_is_told_once_over_two_runs(self, here: Yard) -> None:
         path = here.home / "CHECKPOINT"
         path.write_text("look\n")
