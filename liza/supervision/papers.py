@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from liza.board.disk import Disk
 from liza.errors import DiskTrouble
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ def write(path: Path, text: str) -> None:
 
 def throw(home: Path, switch: Switch, said: str) -> bool:
     """Throw *switch* and say in its file why; one that is there already stays. Tell whether it was ours."""
-    path = home / switch.name
+    path, draft = home / switch.name, home / f"{switch.name}.draft"
     try:
-        with path.open("x") as file:
-            file.write(f"{' '.join(said.split())}\n")
+        draft.write_text(f"{' '.join(said.split())}\n")
+        # Under its name it is whole: an empty one would seem to be somebody else's.
+        Disk().place(draft, path)
     except FileExistsError:
+        draft.unlink(missing_ok=True)
         return False
     except OSError as error:
         raise DiskTrouble(f"write {path}", error) from error
