@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from liza.anomalies import Anomaly
     from liza.model import State, Task
 
+FAILED_CODERS: Final = 2  # after which a third would only fail as well
+LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
 ALIKE: Final = 0.7  # share of their words that two texts have in common and are the same for us
 TOLD: Final = "told; it stops nobody, so there is nothing to resolve"
 _TICK: Final = timedelta(microseconds=1)  # between trips of one moment, whose reports are named by the time
@@ -96,7 +98,7 @@ def _logged(
 def _told(anomaly: Anomaly) -> str:
     facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.plain().items() if key != "type")
     about = f" of {anomaly.task_id}" if anomaly.task_id else ""
-    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts}"
+    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:LONGEST]}"
 
 
 def _debt(details: a.Details) -> str | None:
@@ -114,10 +116,8 @@ def _given_up(state: State) -> Iterator[Sighting]:
         failed = next((entry for entry in reversed(task.history) if entry.event == name_of(e.Fail)), None)
         if len(task.failed_by) >= FAILED_CODERS and failed is not None:
             name = f"{task.id}@{failed.at:%Y%m%dT%H%M%S.%fZ}"
-            why = (
-                f"{task.id}: {' and '.join(task.failed_by)} could not do it: {failed.facts.get('reason', '')}"
-            )
-            yield Sighting(name, frozenset({name}), why, task.id)
+            why = f"{' and '.join(task.failed_by)} could not do it: {failed.facts.get('reason', '')}"
+            yield Sighting(name, frozenset({name}), f"{task.id}: {why[:LONGEST]}", task.id)
 
 
 def _deadlocks(state: State) -> Iterator[Sighting]:
@@ -130,7 +130,7 @@ def _deadlocks(state: State) -> Iterator[Sighting]:
             # The total when these two began with each other stays as it is while they go on.
             name = f"{task.id}/{_coder(task)}/{task.review_cycles_total - task.review_cycles_current}"
             why = f"{task.id}: {task.review_cycles_current} rejections of {_coder(task)}'s work"
-            yield Sighting(name, frozenset({task.id}), f"{why}: {task.rejection_reason}", task.id)
+            yield Sighting(name, frozenset({task.id}), f"{why}: {task.rejection_reason}"[:LONGEST], task.id)
 
 
 def _coder(task: Task) -> str:
@@ -142,8 +142,6 @@ def _fruitless(state: State) -> Iterator[Sighting]:
         task = name.partition("#")[0]
         yield Sighting(name, frozenset({"progress"}), f"{name}: an attempt that came to nothing", task)
 
-
-FAILED_CODERS: Final = 2  # after which a third would only fail as well
 
 # Columns: name, severity, what is done, how many, what counts, what it means, what people should do.
 RULES: Final[tuple[Rule, ...]] = (
@@ -214,7 +212,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "the planner thinks about the task; `liza note … --for TASK` helps it",
     ),
     Rule(
-        "review_deadlock", "high", Remedy.CHECKPOINT, lambda _: 1,
+        # It stops nobody else: the limits of the task itself block it.
+        "review_deadlock", "high", Remedy.ALERT, lambda _: 1,
         _deadlocks,
         "a coder and its reviewer do not come to an end with each other",
         "read both sides (`liza task show TASK`) and decide: `liza note … --for TASK`, or `liza answer`",

@@ -6,6 +6,7 @@ what is missing at its next, and a switch is there exactly while an open trip as
 
 from __future__ import annotations
 
+from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
@@ -38,15 +39,15 @@ class Guard:
 
     def look(self, state: State, now: datetime) -> State:
         """Let every rule fire that is due."""
-        reads = (state.anomalies, state.tasks, state.sprint.metrics.fruitless, state.config.limits)
-        if len(reads) != len(self._seen) or any(
-            new is not old for new, old in zip(reads, self._seen, strict=True)
-        ):
-            if trips(state, now):
-                state = self._board.update(
-                    Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
-                )
-            self._seen = reads
+        # The breaker itself is read as well: more of what was open may be due once it is resolved.
+        fruitless, limits = state.sprint.metrics.fruitless, state.config.limits
+        reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
+        if self._seen and not any(map(is_not, reads, self._seen)):
+            return state
+        if trips(state, now):
+            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
+            return self._board.update(change)
+        self._seen = reads
         return state
 
     def report(self, state: State) -> None:
