@@ -51,6 +51,7 @@ GROUPS: Final = {
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
     "salvage": "work that was saved before its worktree went",
+    "breaker": "what the circuit breaker saw, and its resolution",
 }
 AS_JSON: Final = Argument(("--json",), {"action": "store_true", "help": "print JSON"})
 
@@ -69,6 +70,7 @@ def command(name: str, summary: str, *arguments: Argument) -> Callable[[Run], No
 
 
 MANY: Final[dict[str, Any]] = {"nargs": "+", "action": "extend", "default": []}
+TRIP: Final = argument("trip", metavar="TRIP", help="the id of a trip")
 TASK: Final = argument("task", metavar="TASK", help="the id of a task")
 
 
@@ -295,6 +297,49 @@ def _board_diff(args: Namespace) -> None:
         print("\n".join(map(str, found)) or "Nothing differs.")
 
 
+@command("breaker", "show the circuit breaker and its trips", AS_JSON)
+def _breaker(args: Namespace) -> None:
+    from liza.report import trips
+
+    state = _board(args).absorb()
+    print(json.dumps(trips.as_json(state)) if args.json else trips.listed(state).rstrip())
+
+
+@command("breaker show", "show what a rule saw and what to do about it", AS_JSON, TRIP)
+def _breaker_show(args: Namespace) -> None:
+    from liza.breaker import trip_of
+    from liza.report import trips
+
+    state = _board(args).absorb()
+    trip = trip_of(state, args.trip)
+    print(json.dumps(trips.trip_json(trip)) if args.json else trips.report(trip, state).rstrip())
+
+
+@command("breaker resolve", "say that what a rule saw is settled, and let the agents go on", TRIP,
+         argument("--reason", required=True, metavar="R", help="what was done about it"))  # fmt: skip
+def _breaker_resolve(args: Namespace) -> None:
+    from liza.record import utc_now
+    from liza.supervision.guard import resolution
+
+    board = _board(args)
+    with _patience(board):
+        board.absorb()
+        print(resolution(board, board.home, args.trip, _said(args.reason, "reason"), utc_now()))
+
+
+@command("metrics", "show what the run comes to in numbers", AS_JSON,
+         argument("--all", action="store_true", dest="whole",
+                  help="of all sprints, not only the current one"))  # fmt: skip
+def _metrics(args: Namespace) -> None:
+    from liza.record import utc_now
+    from liza.report import measures
+
+    board, now = _board(args), utc_now()
+    state = board.absorb()
+    found = measures.of_goal(board, now) if args.whole else measures.of_sprint(state, now)
+    print(json.dumps(measures.as_json(found)) if args.json else measures.table(found).rstrip())
+
+
 @command("run", "work on the goal until it is complete, or you stop it",
          argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
          argument("--until-idle", action="store_true",
@@ -446,12 +491,9 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT")
 def _resume(args: Namespace) -> None:
-    from liza.project import switches_of
+    from liza.supervision.guard import resumed
 
-    home = _home(args)
-    taken = list(switches_of(home))
-    for name in taken:
-        (home / name).unlink(missing_ok=True)
+    taken = resumed(_board(args), _home(args))
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
 
 

@@ -13,6 +13,7 @@ AtLeastOne = Annotated[int, Field(ge=1)]
 # No infinities: JSON, and so the journal, cannot say them.
 Minutes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 INTEGRATION_BRANCH: Final = "liza/integration"
@@ -58,6 +59,8 @@ class Limits(Record):
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
     free_disk_mb: Count = 500
+    attempts_without_progress: AtLeastOne = 6
+    checkpoint_hours: Hours = 8
 
 
 class Budget(Record):
@@ -66,8 +69,18 @@ class Budget(Record):
 
 
 class Notify(Record):
+    """Who else is told what is in alerts.log; the secret itself is never on the board."""
+
     command: tuple[Line, ...] | None = None
     webhook: Line | None = None
+    secret_env: Line = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+
+
+class SprintLength(Record):
+    """How long a sprint is; with neither limit the goal is one sprint."""
+
+    hours: Hours | None = None
+    tasks: AtLeastOne | None = None
 
 
 class Config(Record):
@@ -80,3 +93,4 @@ class Config(Record):
     limits: Limits = Limits()
     budget: Budget = Budget()
     notify: Notify = Notify()
+    sprint: SprintLength = SprintLength()

@@ -22,7 +22,7 @@ Found = Iterator[Violation]
 
 
 class Rule(NamedTuple):
-    """A rule over the whole board and the fields it reads (`tasks.lease`, or a section's name)."""
+    """A rule over the whole board and the fields it reads (`tasks.lease`, `sprint.tasks`, or a section)."""
 
     reads: frozenset[str]
     find: Callable[[State], Found]
@@ -293,7 +293,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule(
         _named_tasks_exist,
         *("tasks.id", "tasks.superseded_by", "archived"),
-        *("human_notes", "anomalies", "discovered", "handoff", "sprint"),
+        *("human_notes", "anomalies", "discovered", "handoff", "sprint.tasks"),
     ),
     _rule(_notes_are_marked_whole, "human_notes"),
     _rule(_goal_is_truly_complete, "goal", "tasks.status", "tasks.id", "archived"),
@@ -311,7 +311,9 @@ class Step(NamedTuple):
 
     def fields(self) -> frozenset[str]:
         """Return what changed, in the words of `Rule.reads`."""
-        changed = {section for section in (*self.put, *self.gone) if section != "tasks"}
+        changed = {section for section in (*self.put, *self.gone) if section not in {"tasks", "sprint"}}
+        if "sprint" in self.put:
+            changed |= {f"sprint.{field}" for field in _changed(self.old.sprint, self.new.sprint)}
         if "tasks" in self.gone:
             changed.add("tasks.id")
         for name in self.put.get("tasks", ()):

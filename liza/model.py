@@ -261,13 +261,48 @@ class Agent(Record):
     stopped_reason: Line | None = None
 
 
+Counts = dict[str, Count]
+
+
+class Reviews(Record):
+    """What one reviewer said, and how often that was about work that nobody had seen before."""
+
+    approved: Count = 0
+    rejected: Count = 0
+    first_seen: Count = 0
+    first_approved: Count = 0
+
+
+class Metrics(Record):
+    """Counters of one sprint, carried on by every change; `liza.metrics` counts and reads them."""
+
+    added: Count = 0
+    outcomes: Counts = Field(default={})  # by final status
+    attempts: Count = 0  # claims of coders
+    in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
+    fruitless: tuple[Line, ...] = ()  # the latest of those since somebody made progress
+    submissions: Count = 0
+    reviews: dict[Id, Reviews] = Field(default={})  # by reviewer
+    rejections: Counts = Field(default={})  # by kind of reason
+    merged_rounds: Count = 0  # iterations of merged tasks, summed
+    merged_cycles: Count = 0  # rejections of merged tasks, summed
+    cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
+    seconds: Counts = Field(default={})  # that tasks spent, by status
+    crashes: Counts = Field(default={})  # by worker
+    gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often
+
+
 class Sprint(Record):
+    """A stretch of the run between two looks of a person; no tasks here means all of the board."""
+
     number: Annotated[int, Field(ge=1)] = 1
     goal: Line | None = None
     tasks: tuple[Id, ...] = ()
     started: Time | None = None
     deadline: Time | None = None
     ended: Time | None = None
+    retrospective: Line | None = None  # the file that looks back on it; written after it, so it is there
+    metrics: Metrics = Metrics()
 
 
 class Note(Record):
@@ -314,14 +349,26 @@ class BreakerStatus(StrEnum):
     TRIPPED = "TRIPPED"
 
 
+class Remedy(StrEnum):
+    """What a rule of the breaker does when it fires."""
+
+    ALERT = "alert"
+    CHECKPOINT = "checkpoint"
+    PAUSE = "pause"
+
+
 class Trip(Record):
-    """A rule that fired, with what it saw; resolved by a person with a reason."""
+    """A rule that fired, with all that it saw; resolved by a person with a reason."""
 
     id: Id
     rule: Line
     severity: Line
     at: Time
-    evidence: tuple[Line, ...] = ()
+    action: Remedy = Remedy.CHECKPOINT
+    about: Line | None = None  # what the evidence has in common
+    evidence: tuple[Line, ...] = ()  # ids: of anomalies, or of what else the rule counts
+    says: tuple[Line, ...] = ()  # the same as sentences
+    tasks: tuple[Id, ...] = ()  # those affected
     resolved_at: Time | None = None
     resolution: Line | None = None
 

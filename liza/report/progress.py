@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import AgentStatus, GoalStatus, Role, Status
 from liza.roles import planner
+from liza.switches import way_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +42,7 @@ def lines(state: State, now: datetime, switches: Mapping[str, str]) -> list[str]
     """Return the view of *state* at *now*; *switches* are the files that are thrown, with what they say."""
     return [
         f"{_first_line(state.goal.description)} ({state.goal.status}, revision {state.revision})",
-        *(f"{name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *(f"{name}: {said or 'thrown'} (`{way_on(said)}` goes on)" for name, said in switches.items()),
         _tally(state),
         "",
         *_workers(state, now),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 from liza.model import GoalStatus
 from liza.record import utc_now
 from liza.report.progress import lines, news, outcome
+from liza.switches import way_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +51,7 @@ class Lines:
         self._shown = state
         for name in switches.keys() - self._switches.keys():
             self.say(
-                f"{name} is thrown{f': {said}' if (said := switches[name]) else ''}; `liza resume` goes on"
+                f"{name} is thrown{f': {said}' if (said := switches[name]) else ''}; `{way_on(said)}` goes on"
             )
         for name in self._switches.keys() - switches.keys():
             self.say(f"{name} was taken back")

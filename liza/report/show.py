@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.breaker import open_trips, sentence
 from liza.changes import waits_for
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
+from liza.report.trips import resolving
+from liza.switches import way_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,10 +44,14 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
-        *(f"Switch    {name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *(
+            f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
+            for name, said in switches.items()
+        ),
         *([f"Disk      {shortage}"] if shortage else []),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
+        *_breaker_lines(state),
         *_note_lines(state),
         *_anomaly_lines(state),
         *_handover_lines(state, counts[Status.MERGED]),
@@ -70,6 +77,12 @@ def _task_lines(state: State, task: Task) -> Iterator[str]:
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
         yield f"      because {_first_line(task.rejection_reason or '')}"
+
+
+def _breaker_lines(state: State) -> Iterator[str]:
+    for trip in open_trips(state):
+        yield f"Breaker   {sentence(trip)}"
+        yield f"      then    {resolving(trip)}"
 
 
 def _note_lines(state: State) -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
+from liza.metrics import figures
 from liza.model import Status
+from liza.report import measures
 from liza.report.progress import ago
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ def _metrics(state: State, now: datetime) -> Iterator[str]:
     yield f"{sum(task.iteration for task in tasks)} rounds of their current coders"
     yield f"{sum(len(agent.crashes) for agent in state.agents.values())} crashes of workers"
     yield f"{sum(note.processed is None for note in state.human_notes.values())} notes not read yet"
+    yield from (f"{name}: {value}" for name, value in measures.rows(figures(state, now)))
 
 
 def _by_status(state: State) -> Iterator[str]:

@@ -21,6 +21,7 @@ from liza.agents.protocol import MEANING as ENDING_MEANING
 from liza.agents.protocol import Ending
 from liza.anomalies import Details
 from liza.board.edits import EDITABLE
+from liza.breaker import RULES as BREAKER_RULES
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
 from liza.gates.forbidden import FORBIDDEN
@@ -29,7 +30,7 @@ from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
 from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
 from liza.model import Role, State, Status
 from liza.promises import PROMISES
-from liza.record import Record
+from liza.record import Record, utc_now
 from liza.replies import KINDS, ROLES, Step
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
@@ -162,6 +163,17 @@ def anomalies() -> str:
         (
             [f"`{kind.model_fields['type'].default}`", _fields_of(kind, leaving_out={"type"})]
             for kind in kinds
+        ),
+    )
+
+
+def breaker() -> str:
+    usual = State(revision=1, goal=model.Goal(description="any", created=utc_now()))
+    return table(
+        ["rule", "it takes", "severity", "then", "what it means"],
+        (
+            [f"`{rule.name}`", str(rule.count(usual)), rule.severity, f"`{rule.action}`", rule.means]
+            for rule in BREAKER_RULES
         ),
     )
 
@@ -381,6 +393,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "invariants": invariants,
     "anomalies": anomalies,
     "config": config_keys,
+    "breaker": breaker,
     "switches": switches,
     "exit-codes": exit_codes,
     "answers": answers,

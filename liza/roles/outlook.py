@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from liza.model import State
+    from liza.model import State, Task
 
 
 class Wait(NamedTuple):
@@ -20,6 +20,7 @@ class Wait(NamedTuple):
 
     what: str
     then: str
+    since: str = ""  # which of several times it is: what was answered may be asked again
 
     def __str__(self) -> str:
         return f"{self.what} (`{self.then}`)"
@@ -89,13 +90,20 @@ def _questions(state: State) -> Iterator[Wait]:
     for task in state.tasks.values():
         if task.status is Status.BLOCKED:
             asked = "; ".join(task.blocked_questions)
-            yield Wait(f"{task.id} is BLOCKED: {asked}", f'liza answer {task.id} "…"')
+            yield Wait(f"{task.id} is BLOCKED: {asked}", f'liza answer {task.id} "…"', _since(task))
         elif task.status is Status.AWAITING_APPROVAL:
-            yield Wait(f"{task.id} awaits approval: {task.approval_question}", f"liza task accept {task.id}")
+            asked = f"{task.id} awaits approval: {task.approval_question}"
+            yield Wait(asked, f"liza task accept {task.id}", _since(task))
         elif task.status is Status.APPROVED and task.is_tainted:
             yield Wait(f"{task.id} passed by force and needs your consent", f"liza task accept {task.id}")
         elif task.status is Status.DRAFT:
             yield Wait(f"{task.id} is a DRAFT that nobody released", f"liza task ready {task.id}")
+
+
+def _since(task: Task) -> str:
+    """Return when the task came to be as it is; a long time ago where its history no longer shows it."""
+    moved = (entry.at for entry in reversed(task.history) if entry.source is not entry.target)
+    return (task.asked or next(moved, task.created)).isoformat()
 
 
 def _missing(state: State) -> Iterator[Wait]:
@@ -106,4 +114,6 @@ def _missing(state: State) -> Iterator[Wait]:
 def _trips(state: State) -> Iterator[Wait]:
     for trip in state.circuit_breaker.trips:
         if trip.resolved_at is None:
-            yield Wait(f"the rule {trip.rule} tripped: {'; '.join(trip.evidence)}", "liza edit")
+            seen = "; ".join(trip.says or trip.evidence)
+            then = f'liza breaker resolve {trip.id} --reason "…"'
+            yield Wait(f"the rule {trip.rule} tripped: {seen}", then, trip.id)

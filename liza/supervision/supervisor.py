@@ -36,12 +36,17 @@ from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
 from liza.settings import apply_team_file
+from liza.supervision import sprinting
+from liza.supervision.alarms import Alarm, alarms, stale
 from liza.supervision.crew import Crew
+from liza.supervision.guard import Guard
+from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
+from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from liza.model import State
     from liza.report.screen import View
@@ -114,7 +119,10 @@ class Supervisor:
         self._posts: dict[str, Post] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
-        self._told: frozenset[str] = frozenset()
+        self._guard = Guard(scene.board, scene.home)
+        self._told = Told(scene.home)
+        self._said: set[str] = set()  # keys of alarms that this very run has said
+        self._courier = Courier(scene.home)
         self._collected = time.monotonic()
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
@@ -125,13 +133,18 @@ class Supervisor:
         adopt_orphans()
         self._recover()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
+        self._courier.start()
         try:
             ending = self._watched()
-        except BaseException:
+            self._dismiss(PATIENCE[ending] * self._grace)
+            self._leave(ending)
+        except BaseException as error:
+            if isinstance(error, InvalidBoard):
+                self._alert(f"the run ended, because the board is not valid: {error}")
             self._dismiss(0.0)
             raise
-        self._dismiss(PATIENCE[ending] * self._grace)
-        self._leave(ending)
+        finally:
+            self._courier.close()
         return EXIT_CODES[ending]
 
     def _watched(self) -> Ending:
@@ -160,13 +173,20 @@ class Supervisor:
         while self._gone:
             self._bury(*self._gone[0])
             self._gone.pop(0)
-        state = self._reclaim(self._board.read())
+        state = self._guard.look(self._reclaim(self._board.read()), self._clock())
         self._look_at_space(state)
+        if self._guard.hold(state, switches):
+            switches = switches_of(self._scene.home)
+        self._guard.report(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
+        self._courier.nudge(state.config.notify)
         if ending := self._outlook(state):
             return ending
-        if switch is Switch.NORMAL:
+        state = sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
+        if self._until_idle and state.sprint.ended and Switch.CHECKPOINT.name in switches:
+            return Ending.ONLY_PEOPLE
+        if thrown(switches) is Switch.NORMAL:
             self._recycle(state)
             self._collect()
             self._man(state)
@@ -180,14 +200,10 @@ class Supervisor:
             state = self._board.update(done)
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
-        waits = [str(wait) for wait in outlook.only_people(state, now)]
-        for wait in waits:
-            if wait not in self._told:
-                self._alert(f"only people can make progress: {wait}")
-        # What was answered is forgotten, so that the same question is told again when it comes again.
-        self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
-        stuck = waits or (self._shortage and not any(task.lease for task in state.tasks.values()))
-        return Ending.ONLY_PEOPLE if stuck and self._until_idle else None
+        self._tell(alarms(state, now))
+        idle = not any(task.lease for task in state.tasks.values())
+        stuck = outlook.only_people(state, now) or (self._shortage and idle)
+        return Ending.ONLY_PEOPLE if self._until_idle and stuck else None
 
     def _look_at_space(self, state: State) -> None:
         """Tell people once that the disk has too little room; what only waits to be used again goes."""
@@ -256,8 +272,10 @@ class Supervisor:
             return  # taken back at this moment
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            _write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), switches[path.name]))
             self._view.say(f"the summary of this checkpoint is in {summary}")
+        hours = state.config.limits.checkpoint_hours
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -289,6 +307,7 @@ class Supervisor:
             return
         facts = self._scene.facts(self._clock(), living=self._crew.names)
         self._scene.perform(recovery.pruned(facts), facts)
+        self._miss_branch(facts.state.config.integration_branch)
         self._collected = time.monotonic()
 
     def _recycle(self, state: State) -> None:
@@ -304,6 +323,16 @@ class Supervisor:
         into = BRANCHES + state.config.integration_branch
         Worktrees(self._scene.repository).retire(name, into=into, at=self._clock())
         self._bell.ring()
+
+    def _miss_branch(self, name: str) -> None:
+        """Tell people that the integration branch is gone, once until it is back."""
+        key = f"gone {name}"
+        if self._scene.repository.commit_at(BRANCHES + name) is not None:
+            self._said.discard(key)
+        elif key not in self._said:
+            self._said.add(key)
+            back = f"`git branch {name} COMMIT` puts it back, and `liza log` has the commits"
+            self._alert(f"the integration branch {name} is gone; {back}")
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
@@ -340,15 +369,43 @@ class Supervisor:
         self._scene.perform(recovery.plan(facts), facts)
         if ending is Ending.COMPLETE:
             Worktrees(self._scene.repository).drain()
+            self._celebrate()
         life.bury(self._scene.home)
         state = self._board.read()
         self._view.show(state, switches_of(self._scene.home))
         self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
 
+    def _celebrate(self) -> None:
+        """Look back on the last sprint and tell people that there is nothing more to do."""
+        state = self._board.read()
+        try:
+            sprinting.kept(self._board, self._scene.home, state, {}, self._clock())
+        except DiskTrouble as error:  # the work is done all the same
+            self._alert(f"there is no retrospective: {error}")
+        key = f"goal {state.goal.status} {state.goal.completed}"
+        self._tell([Alarm(key, f"the goal is {state.goal.status}: {outcome(state)}")])
+        self._courier.nudge(state.config.notify)
+
+    def _tell(self, found: Iterable[Alarm]) -> None:
+        """Tell each alarm once, however many supervisors see it; what still waits is said in every run."""
+        for alarm in found:
+            is_news = self._told.is_news(alarm)
+            if is_news and self._logged(alarm.says):
+                self._told.remember(alarm)
+            if (is_news or alarm.stands) and alarm.key not in self._said:
+                self._view.say(alarm.says)
+            self._said.add(alarm.key)
+
     def _alert(self, sentence: str) -> None:
-        with suppress(OSError):  # the disk may be what the alert is about
-            alert(self._scene.home, self._clock(), sentence)
+        self._logged(sentence)
         self._view.say(sentence)
+
+    def _logged(self, sentence: str) -> bool:
+        try:
+            alert(self._scene.home, self._clock(), sentence)
+        except OSError:  # the disk may be what the alert is about
+            return False
+        return True
 
     def _pause(self) -> float:
         now = time.monotonic()
@@ -376,17 +433,6 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that is whole or not there."""
-    draft = path.with_suffix(".draft")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        draft.write_text(text)
-        draft.replace(path)
-    except OSError as error:
-        raise DiskTrouble(f"write {path}", error) from error
 
 
 def _check(home: Path) -> None:

@@ -1,0 +1,111 @@
+"""The circuit breaker at work: trips are recorded, then reported, and hold their switch while they are open.
+
+Nothing is remembered between two looks but what saves work: a guard that died in the middle of one writes
+what is missing at its next, and a switch is there exactly while an open trip asks for it.
+"""
+
+from __future__ import annotations
+
+from operator import is_not
+from typing import TYPE_CHECKING, Final
+
+from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
+from liza.changes import HUMAN, SUPERVISOR, Change
+from liza.errors import Refused
+from liza.model import Remedy
+from liza.project import switches_of
+from liza.report.trips import file_name, report, resolving
+from liza.supervision import papers
+from liza.switches import BREAKER, Switch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.board.protocol import Board
+    from liza.model import CircuitBreaker, State, Trip
+
+REPORTS: Final = "report"
+SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
+
+
+class Guard:
+    def __init__(self, board: Board, home: Path) -> None:
+        self._board = board
+        self._home = home
+        self._seen: tuple[object, ...] = ()  # what the rules read, when they were last asked
+        self._reported: CircuitBreaker | None = None
+
+    def look(self, state: State, now: datetime) -> State:
+        """Let every rule fire that is due."""
+        # The breaker itself is read as well: more of what was open may be due once it is resolved.
+        fruitless, limits = state.sprint.metrics.fruitless, state.config.limits
+        reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
+        if self._seen and not any(map(is_not, reads, self._seen)):
+            return state
+        if trips(state, now):
+            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
+            return self._board.update(change)
+        self._seen = reads
+        return state
+
+    def report(self, state: State) -> None:
+        """Write what reports are missing; last, so that a full disk does not keep a switch from working."""
+        if state.circuit_breaker is self._reported:
+            return
+        for trip in state.circuit_breaker.trips:
+            path = self._home / REPORTS / file_name(trip)
+            if (trip.resolved_at is None or trip.resolution == TOLD) and not path.exists():
+                papers.write(path, report(trip, state))
+        self._reported = state.circuit_breaker
+
+    def hold(self, state: State, switches: Mapping[str, str]) -> bool:
+        """Have a switch thrown exactly while an open trip asks for it; tell whether that moved one."""
+        wanted = held(state)
+        for switch in SWITCHES.values():
+            said = switches.get(switch.name)
+            if said is None and switch in wanted:
+                return papers.throw(self._home, switch, said_of(wanted[switch]))
+            if said is not None and said.startswith(BREAKER) and switch not in wanted:
+                papers.take_back(self._home, switch)
+                return True
+        return False
+
+
+def held(state: State) -> dict[Switch, Trip]:
+    """Return the switches that open trips hold, each with the first that does."""
+    return {SWITCHES[trip.action]: trip for trip in reversed(open_trips(state)) if trip.action in SWITCHES}
+
+
+def said_of(trip: Trip) -> str:
+    return f"{BREAKER}{sentence(trip)}; `{resolving(trip)}`"
+
+
+def resolution(board: Board, home: Path, name: str, reason: str, now: datetime) -> str:
+    """Resolve a trip, take back the switches that only it held, and return what lets the agents go on."""
+    change = Change(HUMAN.id, f"resolve {name}", lambda state: resolved(state, name, reason, now))
+    state = board.update(change)
+    for file, said in switches_of(home).items():
+        if said.startswith(BREAKER) and Switch[file] not in held(state):
+            papers.take_back(home, Switch[file])
+    if left := open_trips(state):
+        return f"Resolved {name}; {', '.join(trip.id for trip in left)} is still open (`liza breaker`)."
+    if others := list(switches_of(home)):
+        return f"Resolved {name}; {' and '.join(others)} is thrown, and `liza resume` takes it back."
+    return f"Resolved {name}; the breaker is OK and the agents go on."
+
+
+def resumed(board: Board, home: Path) -> list[str]:
+    """Take back the switches and return their names; raise if a trip is open, which keeps its own."""
+    said = switches_of(home)
+    mine = [name for name in said if not said[name].startswith(BREAKER)]
+    for name in mine:  # first, because it must be possible whatever the board is like
+        papers.take_back(home, Switch[name])
+    state = board.read()
+    if found := open_trips(state):
+        first = f"{found[0].id} ({found[0].rule})"
+        raise Refused(f"{first} is open and stops the agents; `{resolving(found[0])}` resolves it")
+    for name in said.keys() - set(mine):
+        papers.take_back(home, Switch[name])
+    return list(said)

@@ -1,0 +1,52 @@
+"""The end of a sprint: recorded, looked back on, and halted at; the next begins when people resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from liza import sprints
+from liza.changes import SUPERVISOR, Change
+from liza.model import GoalStatus
+from liza.report.measures import retrospective
+from liza.supervision import papers
+from liza.supervision.guard import REPORTS
+from liza.switches import Switch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.board.protocol import Board
+    from liza.model import State
+
+
+def kept(board: Board, home: Path, state: State, switches: Mapping[str, str], now: datetime) -> State:
+    """Bring the sprint one step further where that is due; each step may be taken twice."""
+    if state.goal.status is not GoalStatus.IN_PROGRESS or sprints.why_over(state, now):
+        state = board.update(
+            Change(SUPERVISOR.id, "end the sprint", lambda latest: sprints.ended(latest, now))
+        )
+    sprint = state.sprint
+    if sprint.ended is None:
+        return state
+    if sprint.retrospective is None:
+        return _looked_back(board, home, state)
+    if Switch.CHECKPOINT.name in switches or state.goal.status is not GoalStatus.IN_PROGRESS:
+        return state
+    return board.update(Change(SUPERVISOR.id, "begin a sprint", lambda latest: sprints.next_one(latest, now)))
+
+
+def _looked_back(board: Board, home: Path, state: State) -> State:
+    """Write the files first: that the board names the retrospective says that people were halted for it."""
+    sprint, why = state.sprint, sprints.why_ended(state)
+    path = home / REPORTS / f"sprint-{sprint.number}.md"
+    papers.write(path, retrospective(state, why, sprint.ended or state.goal.created))
+    if state.goal.status is GoalStatus.IN_PROGRESS:
+        said = f"sprint {sprint.number} is over, because {why}; see {REPORTS}/{path.name}"
+        papers.throw(home, Switch.CHECKPOINT, f"{said}, then `liza resume` begins the next")
+    name = f"{REPORTS}/{path.name}"
+    change = Change(
+        SUPERVISOR.id, "look back", lambda latest: sprints.looked_back(latest, sprint.number, name)
+    )
+    return board.update(change)
