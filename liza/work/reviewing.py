@@ -118,12 +118,10 @@ def _asked(turn: Turn, task: Task) -> Asked:
     diff = repository.git("diff", "--no-color", base, commit)
     said = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
 
-    tree = repository.tree_of(commit)
-
     def unchanged(_: Value) -> str | None:
-        after = place.trees.after
+        before, after = place.trees.before, place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
-        if after and after.head == commit and not altered(repository, tree, after.tree):
+        if before and after and after.head == commit and not altered(repository, before.tree, after.tree):
             return None
         return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
 
