@@ -22,6 +22,8 @@ from liza.agents.sweep import left_behind, mark_of, seen, table
 from liza.board.file import FileBoard
 from liza.invariants import violations
 from liza.model import GoalStatus, State, Status
+from liza.record import utc_now
+from liza.roles import recovery
 from tests import six
 from tests.shell import ROOT, Shell
 
@@ -277,6 +279,37 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         assert {task.status for task in project.board.read().tasks.values()} == {Status.IDLE}
         assert left_behind(project.shell.home / "runs", lambda _: True) == []
         assert project.fingerprint() == project.before
+    finally:
+        project.close()
+
+
+ONE_ENDS: Final = """cat > /dev/null
+case $LIZA_STEP in
+checkpoint) answer='{"intent": "begin"}' ;;
+implement)
+    echo x > "$LIZA_TASK.txt"
+    test $LIZA_TASK = t1 || sleep 600
+    answer='{"status": "done", "summary": "Add it"}' ;;
+review) answer='{"verdict": "approve", "reason": "it is there"}' ;;
+esac
+printf '```liza\\n%s\\n```\\n' "$answer"
+"""
+
+
+def test_a_merged_tasks_worktree_and_branch_go_while_others_work(tmp_path: Path) -> None:
+    """Making a worktree costs seconds where reusing one costs a tenth: it goes back as soon as it can."""
+    project = begun(tmp_path, "{planner: 1, coder: 1, reviewer: 1}", "sh", "-c", ONE_ENDS, gate="'true'")
+    one, area = ("--description", "x", "--done-when", "y"), project.root / ".worktrees"
+    try:
+        project.shell.ok("task", "add", "--id", "t1", *one)
+        project.shell.ok("task", "add", "--id", "t2", "--depends-on", "t1", *one)
+        run = project.start()
+        project.until(Status.MERGED)
+        project.eventually(lambda: not (area / "t1").exists() and (area / "t2").exists())
+        project.eventually(lambda: "refs/heads/task/t1" not in project.git("for-each-ref"))
+        assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.SOON
+        run.terminate()
+        assert project.ended(run) == 4
     finally:
         project.close()
 
