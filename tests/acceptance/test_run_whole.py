@@ -331,6 +331,7 @@ def _victims(project: Project, run: subprocess.Popen[bytes]) -> dict[int, str]:
     return found if workers else {}
 
 
+SHARES: Final = {"agent": 5, "worker": 4, "supervisor": 1}  # of the kills; who starts anew does no work
 LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 
 
@@ -354,10 +355,11 @@ def test_deaths_change_nothing_but_the_time_it_takes(
                 run = project.start()
             assert run.returncode in (None, 0), project.log.read_text()
             if run.returncode is None and kills.total() < most and (found := _victims(project, run)):
-                victim = chance.choice(sorted(found))
-                with suppress(ProcessLookupError):
-                    os.kill(victim, signal.SIGKILL)
-                    kills[found[victim]] += 1
+                kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
+                victims = sorted(pid for pid, its in found.items() if its == kind)
+                with suppress(ProcessLookupError, IndexError):  # there may be no agent at this moment
+                    os.kill(chance.choice(victims), signal.SIGKILL)
+                    kills[kind] += 1
         is_done(project)
         with capsys.disabled():
             sys.stdout.write(f"\n{kills.total()} kills {dict(kills)}, nothing lost\n")
