@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXIT_CODES: Final[dict[int, str]] = {
     0: "done; the board is valid, the goal is complete, or the command did what it says",
     1: "the environment or a rule stood in the way; the sentence says which",
-    2: "the command line is wrong",
+    2: "the command line, or `liza.yaml`, is wrong",
     3: "only people can make progress (`liza run --until-idle`)",
     4: "ended by ABORT, or by SIGTERM or Ctrl-C in the same way",
     5: "the board, or an edit of it, is invalid",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -60,6 +61,7 @@ class Hand:
 def model() -> tuple[TemporaryDirectory[str], str]:
     """Make the repository that all others are copies of, and return it with its first commit."""
     place = TemporaryDirectory(prefix="liza-model-")
+    atexit.register(place.cleanup)  # before Python itself, which would warn
     hand = Hand(Path(place.name))
     hand.git("init", "--quiet", "--initial-branch=main", "--template=")
     hand.git("config", "user.name", "Ada")

@@ -1,6 +1,7 @@
 """An agent for every step of a goal of six tasks, two of which get into each other's way.
 
-`python six.py YARD`: commits are noted in YARD, and the two meet there, so that both begin at the same base.
+`python six.py YARD PACE`: commits are noted in YARD, and the two meet there, so that both begin at the same
+base; PACE is how many seconds writing a part takes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ MEETING = 30.0  # seconds that one of the two waits for the other
 TASK = os.environ.get("LIZA_TASK", "")
 
 
+def words(yard: Path, pace: str = "0") -> tuple[str, ...]:
+    """Return the command line of the agent."""
+    return (sys.executable, "-S", __file__, str(yard), pace)
+
+
 def plan(_: Path) -> dict[str, object]:
     tasks = [
         {
@@ -58,6 +64,7 @@ def checkpoint(_: Path) -> dict[str, object]:
 
 
 def implement(yard: Path) -> dict[str, object]:
+    time.sleep(float(sys.argv[2]))
     Path("parts").mkdir(exist_ok=True)
     Path("parts", TASK).write_text("\n".join([TASK, *NEEDS[TASK]]) + "\n")
     if TASK in RIVALS:

@@ -179,16 +179,20 @@ class FileBoard:
         return f"process {baton.pid}, which holds {self._lock.path}" if baton else "nobody"
 
     def wait(self, since: int, timeout: float) -> State:
-        """Return the state once its revision is past *since*, or after *timeout* seconds as it is then."""
+        """Return the state once its revision is past *since*, or after *timeout* seconds as it is then.
+
+        Where a switch is thrown or taken back, it returns at once: whoever waits has to obey it.
+        """
         deadline = time.monotonic() + timeout
         watch = self._watching()
+        alarms = watch.alarms if watch else 0
         while True:
             heard = watch.rings if watch else 0
             state = self.read()
             if state.revision <= since and (self.has_edit() or self._is_behind()):
                 state = self.update(Change("liza", "look", lambda same: same))
             left = deadline - time.monotonic()
-            if state.revision > since or left <= 0:
+            if state.revision > since or left <= 0 or (watch and watch.alarms > alarms):
                 return state
             if watch:
                 watch.wait(heard, min(left, POLL))

@@ -37,7 +37,10 @@ class Board(Protocol):
         """
 
     def wait(self, since: int, timeout: float) -> State:
-        """Return the state once its revision is past *since*, or after *timeout* seconds as it is then."""
+        """Return the state once its revision is past *since*, or after *timeout* seconds as it is then.
+
+        It may return sooner where somebody threw a switch, so whoever needs a change looks at the revision.
+        """
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Yield every change past revision *after*, oldest first."""

@@ -16,6 +16,8 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
+from liza.switches import FILES
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -32,6 +34,7 @@ class Watch(FileSystemEventHandler):
 
     def __init__(self, directory: Path, ignored: frozenset[str]) -> None:
         self.rings = 0
+        self.alarms = 0  # how many of the rings were for a switch
         self._rung = threading.Condition()
         self._ignored = ignored
         self._observer = Observer()
@@ -43,6 +46,7 @@ class Watch(FileSystemEventHandler):
         if names - self._ignored:
             with self._rung:
                 self.rings += 1
+                self.alarms += not names.isdisjoint(FILES)
                 self._rung.notify_all()
 
     def wait(self, heard: int, timeout: float) -> None:

@@ -83,6 +83,8 @@ def content(worktree: Worktree) -> Content:
 
 def altered(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths of the tree *before* that are not the same in *after*; additions do not count."""
+    if before == after:
+        return []
     words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=a", before, after)
     return [path for path in repository.git(*words).split("\0") if path]
 

@@ -190,11 +190,12 @@ def land(repository: Repository, ref: str, sealed: str, *, onto: str, task: str)
 def doubts(repository: Repository, ref: str, sealed: str, *, commit: str, tree: str) -> list[str]:
     """Return what speaks against *commit* being merged into *ref* with the judged *tree*; nothing: it is."""
     name = ref.removeprefix(BRANCHES)
-    if repository.commit_at(sealed) is None:
+    there = repository.ask("rev-parse", f"{sealed}^{{commit}}", f"{sealed}^{{tree}}")
+    if there.code != 0:
         return [f"the merge commit {sealed[:12]} does not exist"]
     facts = {
         f"{name} does not contain the merge {sealed[:12]}": repository.contains(ref, sealed),
         f"{name} does not contain the work {commit[:12]}": repository.contains(ref, commit),
-        f"the merge {sealed[:12]} is not the tree that was judged": repository.tree_of(sealed) == tree,
+        f"the merge {sealed[:12]} is not the tree that was judged": there.text.split()[-1] == tree,
     }
     return [sentence for sentence, holds in facts.items() if not holds]

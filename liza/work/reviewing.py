@@ -167,12 +167,11 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
     diff = repository.git("diff", "--no-color", base, commit)
     said = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
 
-    tree = repository.tree_of(commit)
-
     def check(value: Value) -> str | None:
-        after = place.trees.after
+        before, after = place.trees.before, place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
-        if not after or after.head != commit or altered(repository, tree, after.tree):
+        is_same = before and after and not altered(repository, before.tree, after.tree)
+        if not is_same or not after or after.head != commit:
             return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None

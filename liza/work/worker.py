@@ -78,18 +78,28 @@ def serve(place: Place) -> int:
 
 def _turns(place: Place) -> int:
     while True:
-        state = place.board.read()
-        found = hindered(setting_of(place, state))
-        if found and found[0].ends:
-            return COMPLETE
-        if found or place.is_parked():
-            place.board.wait(state.revision, LOOK)
-            continue
-        after = _tried(place)
-        if after is Next.RESTART:
-            return AGAIN
-        if after is Next.WAIT:
-            _idle(place, state.revision)
+        try:
+            code = _round(place)
+        except (DiskTrouble, OSError) as error:
+            _weathered(place, error)
+        else:
+            if code is not None:
+                return code
+
+
+def _round(place: Place) -> int | None:
+    """Take a turn, or wait for one; return the exit code once there are none left."""
+    state = place.board.read()
+    found = hindered(setting_of(place, state))
+    if found and found[0].ends:
+        return COMPLETE
+    if found or place.is_parked():
+        place.board.wait(state.revision, LOOK)
+        return None
+    after = TURNS[place.role](place)
+    if after is Next.WAIT:
+        _idle(place, state.revision)
+    return AGAIN if after is Next.RESTART else None
 
 
 def setting_of(place: Place, state: State) -> Setting:
@@ -97,22 +107,13 @@ def setting_of(place: Place, state: State) -> Setting:
     return Setting(state, place.orders.thrown(), shortage=cramped)
 
 
-def _tried(place: Place) -> Next:
-    """Take a turn. A full disk is nobody's failure: what was taken is given back, and tried again later."""
-    try:
-        return TURNS[place.role](place)
-    except DiskTrouble as error:
-        if error.errno not in FULL:
-            raise
-        why = str(error)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        why = str(DiskTrouble("go on", error))
-    log.warning("%s: %s", place.name, why)
+def _weathered(place: Place, error: DiskTrouble | OSError) -> None:
+    """Give back what was taken when the disk was full, which is nobody's failure, and leave it alone."""
+    if error.errno not in FULL:
+        raise error
+    log.warning("%s: %s", place.name, error)
     place.parked = place.clock() + FULL_PAUSE
-    _insisted(place, Change(place.name, "give back", lambda state: returned(place, state, why)))
-    return Next.WORK
+    _insisted(place, Change(place.name, "give back", lambda state: returned(place, state, str(error))))
 
 
 def _insisted(place: Place, change: Change) -> None:
@@ -123,7 +124,7 @@ def _insisted(place: Place, change: Change) -> None:
         except DiskTrouble as error:
             if error.errno not in FULL or place.orders.switch() is Switch.ABORT:
                 raise
-            place.board.wait(place.board.read().revision, LOOK)
+            time.sleep(LOOK)  # nobody tells when there is room again
         else:
             return
 

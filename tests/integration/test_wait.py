@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import POLL, FileBoard
+from liza.switches import FILES
 from tests.boards import PATIENCE, PROCESSES, ended_well, messages, new_board, noted
 from tests.children import wait_blindly, wait_idly
 from tests.editors import SAVES, by_rename, with_note
@@ -91,6 +92,20 @@ def test_it_wakes_on_a_bad_save_too(board: FileBoard) -> None:
     by_rename(board.home / "state.yaml", b"hello\n")
     assert board.wait(revision, PATIENCE).anomalies
     assert (board.home / "PAUSE").exists()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_switch_wakes_whoever_waits_though_nothing_changed(name: str, board: FileBoard) -> None:
+    """Thrown or taken back: an idle worker need not be asleep when everybody is to end."""
+    revision = board.wait(0, PATIENCE).revision
+    board.wait(revision, 0.01)
+    for move in ((board.home / name).touch, (board.home / name).unlink):
+        start = time.monotonic()
+        mover = threading.Timer(0.05, move)
+        mover.start()
+        assert board.wait(revision, PATIENCE).revision == revision
+        assert time.monotonic() - start < PATIENCE / 2
+        mover.join()
 
 
 def idle_cost(home: Path) -> float:
