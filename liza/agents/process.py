@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agents are to be gone within one
 LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs them
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
+CROWD_LOOK: Final = 2.0  # seconds between two counts of processes, where their number is limited
+_SIGNALLED: Final = 128
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -44,6 +46,8 @@ class Job:
     feed: bytes = field(default=b"", repr=False)
     limits: Limits = field(default_factory=Limits)
     secrets: Sequence[str] = field(default=(), repr=False)
+    processes: int | None = None  # that it may have at once
+    is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
 
 
 class Outcome(NamedTuple):
@@ -81,12 +85,18 @@ def run(job: Job, stop: Stop) -> Outcome:
     return Outcome(
         verdict.ending,
         verdict.why,
-        code=leader.returncode,
+        code=_code(job, leader.returncode),
         out=out.text(),
         err=err.text(),
         seconds=watch.elapsed(),
         survivors=tuple(map(str, survivors)),
     )
+
+
+def _code(job: Job, code: int | None) -> int | None:
+    """Return the exit code as of the agent itself; the cage outlives it, and says 128 and the signal."""
+    is_signal = job.is_caged and code is not None and code - _SIGNALLED in signal.valid_signals()
+    return _SIGNALLED - code if is_signal and code else code
 
 
 def _started(job: Job) -> subprocess.Popen[bytes]:
@@ -159,6 +169,8 @@ class _Running:
         self._is_frozen = False
         waits = [limit for limit in (job.limits.start, job.limits.silence) if limit]
         self._look_every = max(SHORTEST_LOOK, min([*waits, LOOKS * LONGEST_LOOK]) / LOOKS)
+        if job.processes:
+            self._look_every = min(self._look_every, CROWD_LOOK)
         self._next_look = self._look_every
 
     def connect(self, out: Spool, err: Spool) -> None:
@@ -201,7 +213,14 @@ class _Running:
         if self._evidence.look(give_up=lambda: self._stop.level is not Level.GO):
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
-        return self._silent(elapsed)
+        return self._crowded() or self._silent(elapsed)
+
+    def _crowded(self) -> _Verdict | None:
+        """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""
+        most = self._job.processes
+        if most is None or (count := len(self._quarry.found())) <= most:
+            return None
+        return _Verdict(Ending.CRASHED, f"it had {count} processes at once, and may have {most}")
 
     def _silent(self, elapsed: float) -> _Verdict | None:
         start, silence, last = self._job.limits.start, self._job.limits.silence, self._evidence.last

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
 from liza.agents import process
+from liza.agents.cage import Visit
 from liza.agents.environment import allowed
+from liza.agents.masking import secrets_of
 from liza.agents.protocol import Ending, Limits
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
@@ -172,9 +174,13 @@ def _run(turn: Turn, name: str, line: str, cwd: Path) -> Red | None:
         folder=turn.place.home / RUNS / turn.place.run_id(name),
         environment=allowed(os.environ),
         limits=limits,
+        secrets=secrets_of(os.environ),
     )
     with turn.keeper.expecting_life(limits.total + SLACK):
-        outcome = process.run(job, turn.stop)
+        # Agents wrote what runs here. Setup and test share a home: what one installs, the other finds.
+        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+        with turn.place.warden(turn.state).caged(job, visit) as caged:
+            outcome = process.run(caged, turn.stop)
     if outcome.ending is Ending.DONE and outcome.code == 0:
         return None
     if outcome.ending is not Ending.DONE:

@@ -30,6 +30,7 @@ from liza.repo.content import Trees
 from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASKS, Repository
+from liza.work.caging import Guard
 from liza.work.hiring import chosen, hired
 from liza.work.keeper import Held, Keeper
 
@@ -96,7 +97,12 @@ class Place:
 
     def agent(self, state: State, step: Step) -> Agent:
         choice: AgentChoice = chosen(state.config.agents, self.role, step)
-        return Recorder(hired(choice, self.repository.root, self.trees.apply), self.trees)
+        warden = self.warden(state)
+        return Recorder(hired(choice, self.repository.root, self.trees.apply, warden), self.trees)
+
+    def warden(self, state: State) -> Guard:
+        """Return who cages what this worker runs."""
+        return Guard(self.home, self.repository, state.config.sandbox)
 
     def park(self, reply: Reply) -> None:
         """Leave the agent's provider alone for as long as it asks for, or as its ending advises."""
