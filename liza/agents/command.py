@@ -56,7 +56,7 @@ class Command:
             environment=environment,
             feed=brief.prompt.encode(errors="replace"),
             limits=brief.limits,
-            secrets=secrets_of(environment),
+            secrets=secrets_of(os.environ | environment),
         )
         with self._warden.caged(job, Visit.of(brief)) as caged:
             outcome = process.run(caged, stop)

@@ -26,6 +26,7 @@ READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, whi
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
 SHOWN: Final = 20  # paths that are named one by one
 ALWAYS_ALLOWED: Final = ("refs/liza/*",)
+ONLY_ADDED: Final = "refs/liza/salvage/"  # what was saved is never moved or deleted, by Liza least of all
 
 
 class Part(StrEnum):
@@ -94,7 +95,8 @@ def _moved_refs(
     before: Mapping[str, str], after: Mapping[str, str], allowed: Iterable[str]
 ) -> Iterator[Moved]:
     for ref, how in _changed(before, after):
-        if not any(fnmatchcase(ref, pattern) for pattern in allowed):
+        is_lost = ref.startswith(ONLY_ADDED) and ref in before
+        if is_lost or not any(fnmatchcase(ref, pattern) for pattern in allowed):
             name = f"the branch {ref.removeprefix(BRANCHES)}" if ref.startswith(BRANCHES) else ref
             was, now = before.get(ref, "nothing")[:12], after.get(ref, "nothing")[:12]
             yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}")

@@ -24,6 +24,7 @@ from liza.bell import Bell
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
+from liza.config import SandboxMode
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
 from liza.model import GoalStatus
 from liza.project import switches_of
@@ -36,6 +37,7 @@ from liza.roles import outlook, planner, recovery, staff
 from liza.supervision.crew import Crew
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.switches import Switch, thrown
+from liza.work.caging import required, tidied, uncaged, warning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,6 +85,7 @@ def supervise(
         state = board.absorb()
         repository = Repository.around(home.parent)
         repository.ensure_branch(state.config.integration_branch)
+        required(state.config.sandbox)
         ready()
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         scene = Scene(board, repository)
@@ -116,6 +119,7 @@ class Supervisor:
     def run(self) -> int:
         adopt_orphans()
         self._recover()
+        self._warn()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
         try:
             ending = self._watched()
@@ -125,6 +129,18 @@ class Supervisor:
         self._dismiss(PATIENCE[ending] * self._grace)
         self._leave(ending)
         return EXIT_CODES[ending]
+
+    def _warn(self) -> None:
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        sandbox, at = self._board.read().config.sandbox, self._clock()
+        free = warning(sandbox)
+        if free is None:
+            return
+        self._alert(f"WARNING: {free}")
+        if sandbox.mode is not SandboxMode.OFF:
+            self._board.update(
+                Change(SUPERVISOR.id, "warn", lambda state: uncaged(state, free, by=SUPERVISOR.id, at=at))
+            )
 
     def _watched(self) -> Ending:
         while (ending := self._tried()) is None:
@@ -278,6 +294,7 @@ class Supervisor:
             self._view.say(str(action))
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
+        tidied(self._scene.home, self._scene.repository)
         state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
@@ -302,6 +319,7 @@ class Supervisor:
     def _leave(self, ending: Ending) -> None:
         facts = self._scene.facts(self._clock())
         self._scene.perform(recovery.plan(facts), facts)
+        tidied(self._scene.home, self._scene.repository)
         if ending is Ending.COMPLETE:
             Worktrees(self._scene.repository).drain()
         life.bury(self._scene.home)

@@ -24,6 +24,8 @@ from liza.agents.cage import (
     surveyed,
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
+from liza.anomalies import NoSandbox
+from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
 from liza.repo.pool import Worktrees
@@ -32,8 +34,11 @@ from liza.repo.shadow import Shadow
 from liza.repo.worktree import remove
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from liza.agents.cage import Visit
     from liza.agents.process import Job
+    from liza.model import State
 
 CAGES: Final = "cages"  # below .liza: what caged runs have for themselves
 PROXY_PORT: Final = 3128  # on a loopback that only the cage has
@@ -164,8 +169,17 @@ def _configured(environment: dict[str, str], settings: Mapping[str, str]) -> dic
     return environment | more | {"GIT_CONFIG_COUNT": str(first + len(settings))}
 
 
-def tidied(home: Path, live: frozenset[str]) -> None:
-    """Remove what the runs of tasks that are not *live* any more had for themselves."""
+def tidied(home: Path, repository: Repository) -> None:
+    """Remove what runs had for themselves, but for those of tasks that have a worktree; while none runs."""
+    kept = set(Worktrees(repository).tasks())
     for folder in (home / CAGES).glob("*"):
-        if folder.name.rpartition(".")[0] not in live:
+        if folder.name.rpartition(".")[0] not in kept:
             remove(folder)
+
+
+def uncaged(state: State, why: str, *, by: str, at: datetime) -> State:
+    """Return the board with it said, once, that agents run free."""
+    details = NoSandbox(why=why)
+    if any(known.processed is None and known.details == details for known in state.anomalies.values()):
+        return state
+    return with_anomaly(state, details, about=None, by=by, at=at)

@@ -14,7 +14,7 @@ from liza import events as e
 from liza.agents import process
 from liza.agents.cage import Visit
 from liza.agents.environment import allowed
-from liza.agents.masking import secrets_of
+from liza.agents.masking import mask, secrets_of
 from liza.agents.protocol import Ending, Limits
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
@@ -130,7 +130,7 @@ def _trailers(state: State, task: Task) -> dict[Trailer, str]:
 
 
 def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
-    paths = tuple(map(printable, conflict.paths))
+    paths = tuple(mask().text(printable(path)) for path in conflict.paths)
     reason = printable(
         f"it conflicts with what was merged meanwhile ({conflict}); the work is laid over the new base "
         "without a commit, with conflict marks: resolve them"
