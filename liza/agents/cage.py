@@ -46,11 +46,12 @@ _HEARING: Final = ("env", "--default-signal=TERM")
 
 
 class Access(StrEnum):
-    """What is at a path; the value is bubblewrap's word for it."""
+    """What is at a path."""
 
-    READ = "--ro-bind"
-    WRITE = "--bind"
-    NOTHING = "--tmpfs"
+    READ = "read"
+    WRITE = "write"
+    NOTHING = "nothing"  # what else is mounted below it, and no room for more
+    ROOM = "room"  # a little memory to write to
 
 
 class Mount(NamedTuple):
@@ -59,9 +60,14 @@ class Mount(NamedTuple):
     source: Path | None = None  # what is seen at *path*; itself, if not given
 
     def words(self) -> list[str]:
-        if self.access is Access.NOTHING:
-            return ["--size", str(SMALL), self.access, str(self.path)]
-        return [self.access, str(self.source or self.path), str(self.path)]
+        if self.access in (Access.NOTHING, Access.ROOM):
+            return ["--size", str(SMALL), "--tmpfs", str(self.path)]
+        word = "--bind" if self.access is Access.WRITE else "--ro-bind"
+        return [word, str(self.source or self.path), str(self.path)]
+
+    def sealing(self) -> list[str]:
+        """Return what closes it once everything below is mounted."""
+        return ["--remount-ro", str(self.path)] if self.access is Access.NOTHING else []
 
 
 class Bounds(NamedTuple):
@@ -98,12 +104,15 @@ class Cage:
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """Return the command that runs *argv* in the cage."""
+        mounts = ordered(self.mounts)
         return [
             *(*_DEAF, PROGRAM, *_ALWAYS),
             *(() if self.may_nest else _NO_NESTING),
             *(() if self.has_network else ("--unshare-net",)),
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-            *(word for mount in ordered(self.mounts) for word in mount.words()),
+            *(word for path in KERNEL for word in ("--ro-bind-try", str(path), str(path))),
+            *(word for mount in mounts for word in mount.words()),
+            *(word for mount in mounts for word in mount.sealing()),
             *("--chdir", str(self.cwd), "--", *_HEARING, *self.bounds.words(), *self.gate, *argv),
         ]
 
@@ -119,12 +128,19 @@ HIDDEN: Final = tuple(
     map(
         Path,
         (
-            *("/home", "/root", "/run", "/var/tmp", "/dev/shm"),  # noqa: S108 - to hide it
+            *("/home", "/root", "/run"),
             *("/etc/ssh", "/etc/ssl/private", "/etc/kubernetes", "/etc/sudoers.d", "/var/spool", "/var/mail"),
         ),
     )
 )
 HIDDEN_FILES: Final = tuple(map(Path, ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers")))
+# Bubblewrap leaves these open to root, who can write them without any capability: a core_pattern, for one,
+# names a program that the kernel starts outside of every cage.
+KERNEL: Final = tuple(
+    Path("/proc") / name
+    for name in (*("sys", "sysrq-trigger", "fs", "mtrr", "scsi", "acpi", "driver", "keys"), "dynamic_debug")
+)
+ROOMS: Final = tuple(map(Path, ("/var/tmp", "/dev/shm")))  # noqa: S108 - programs expect to write there
 SCRATCH: Final = Path("/tmp")  # noqa: S108 - where a private directory is put
 # What a cage keeps of what is hidden: names are resolved here, and some systems keep their programs here.
 SYSTEM: Final = tuple(
@@ -181,6 +197,7 @@ def surrounding(around: Surroundings, own: Privacy) -> list[Mount]:
     """Return what a cage sees of the machine; the worktree and git come on top."""
     return [
         *(Mount(path, Access.NOTHING) for path in around.hidden),
+        *(Mount(path, Access.ROOM) for path in ROOMS if path.is_dir()),
         *(Mount(path, Access.READ, Path(os.devnull)) for path in around.hidden_files),
         Mount(SCRATCH, Access.WRITE, own.scratch),
         Mount(around.home, Access.WRITE, own.home),
