@@ -33,7 +33,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "rehearsal"],
+    ["demo", "doctor", "rehearsal"],
     ["cli"],
     ["__main__"],
 ]
