@@ -317,13 +317,14 @@ def _recover(args: Namespace) -> None:
 @command("doctor", "look at this machine and project, and say what to do; 1 if a run would fail", AS_JSON)
 def _doctor(args: Namespace) -> int | None:
     from liza.doctor import examined
+    from liza.report.health import Mark
 
     found = examined(args.directory)
     if args.json:
         print(json.dumps({"findings": [finding._asdict() for finding in found]}))
     else:
         print("\n".join(map(str, found)))
-    return 1 if any(finding.mark == "fail" for finding in found) else None
+    return 1 if any(finding.mark is Mark.FAIL for finding in found) else None
 
 
 @command("salvage list", "show all that was saved before it would have been lost", AS_JSON)

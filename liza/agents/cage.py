@@ -40,6 +40,8 @@ _ALWAYS: Final = (
 )
 # Without these an agent could make itself root of a namespace of its own, where more of the kernel is open.
 _NO_NESTING: Final = ("--disable-userns", "--assert-userns-disabled")
+# Some programs will not work for root without asking, and no sandbox can be built by root inside of another.
+_NOT_ROOT: Final = ("--uid", "1000", "--gid", "1000")
 # SIGTERM is for the agent: a bwrap that died by it would take the agent with it before it could tidy up.
 _DEAF: Final = ("env", "--ignore-signal=TERM")
 _HEARING: Final = ("env", "--default-signal=TERM")
@@ -101,12 +103,14 @@ class Cage:
     has_network: bool = True
     may_nest: bool = False
     gate: tuple[str, ...] = ()
+    as_root: bool = False  # whether root starts it
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """Return the command that runs *argv* in the cage."""
         mounts = ordered(self.mounts)
         return [
             *(*_DEAF, PROGRAM, *_ALWAYS),
+            *(_NOT_ROOT if self.as_root else ()),
             *(() if self.may_nest else _NO_NESTING),
             *(() if self.has_network else ("--unshare-net",)),
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),

@@ -132,7 +132,14 @@ class Guard:
         ]
         bounds = Bounds(self.sandbox.memory_mb, self.sandbox.processes, self.sandbox.file_mb)
         is_open = self.sandbox.network is Network.FULL
-        cage = Cage(tuple(mounts), job.cwd, bounds, has_network=is_open, may_nest=visit.may_nest)
+        cage = Cage(
+            tuple(mounts),
+            job.cwd,
+            bounds,
+            has_network=is_open,
+            may_nest=visit.may_nest,
+            as_root=os.geteuid() == 0,
+        )
         signature = self.repository.signature
         return cage, environment_in(signature | dict(job.environment), around.home)
 
@@ -143,7 +150,8 @@ class Guard:
         if self.sandbox.network is not Network.MODEL_ONLY:
             return cage, environment
         hosts = (*MODEL_HOSTS, *visit.hosts, *self.sandbox.hosts)
-        local = [host for host in hosts if host.startswith(_LOOPBACK)]
+        # By port: on the loopback of the cage only one can listen at each.
+        local = {host.rpartition(":")[2]: host for host in hosts if host.startswith(_LOOPBACK)}.values()
         # The name of a socket must be short, so it is not with the rest of what the run has.
         way_out = Path(stack.enter_context(TemporaryDirectory(prefix="liza-"))) / "way-out"
         stack.enter_context(turnstile(way_out, hosts))

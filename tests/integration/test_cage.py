@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.cage import Access, Bounds, Cage, Mount, ordered
+from liza.agents.cage import Access, Bounds, Cage, Mount, Visit, ordered
+from liza.agents.process import Job, run
 from liza.agents.protocol import Ending, Level, Limits, Stop
 from liza.agents.sweep import left_behind
 from liza.agents.turnstile import Target, is_allowed, target_of
 from liza.errors import LizaError
+from liza.model import Status
 from liza.replies import Step
 from liza.repo.repository import branch_of
 from liza.repo.shadow import Shadow, left_by_a_crash, without_credentials
-from tests.caged import KEPT_IN, MORE, SECRET, Den
+from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
+from tests.office import Office
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -303,11 +306,11 @@ class TestAnHonestAgent:
         """SIGTERM reaches the agent and not its cage, which would take it along."""
         stop, tidied = Stop(), den.worktree.path / "tidied"
         script = "trap 'touch tidied; exit 0' TERM; touch begun; while :; do sleep 0.05; done"
-        run = threading.Thread(target=lambda: den.run(script, stop=stop))
-        run.start()
+        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread.start()
         wait_until((den.worktree.path / "begun").exists)
         stop.ask()
-        run.join(PATIENCE)
+        thread.join(PATIENCE)
 
         assert tidied.exists()
         assert left_behind(den.home / "runs", lambda _: True) == []
@@ -316,8 +319,8 @@ class TestAnHonestAgent:
         """What escaped to a session of its own is still inside, and stands still as well."""
         stop = Stop()
         script = "setsid sh -c 'touch begun; while :; do sleep 0.01; done' & while :; do sleep 0.01; done"
-        run = threading.Thread(target=lambda: den.run(script, stop=stop))
-        run.start()
+        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread.start()
         wait_until((den.worktree.path / "begun").exists)
         stop.pause()
         try:
@@ -326,7 +329,7 @@ class TestAnHonestAgent:
             )
         finally:
             stop.now()
-            run.join(PATIENCE)
+            thread.join(PATIENCE)
 
         assert stop.level is Level.NOW
         assert left_behind(den.home / "runs", lambda _: True) == []
@@ -353,6 +356,65 @@ class TestAnHonestAgent:
         worker.wait()
 
         wait_until(lambda: left_behind(place / "project/.liza/runs", lambda _: True) == [])
+
+    def test_it_may_bring_a_sandbox_of_its_own(self, den: Den) -> None:
+        """Where its row says so, namespaces can be made inside; a cage in the cage holds."""
+        script = "bwrap --ro-bind / / --unshare-user --unshare-net --dev /dev true && unshare --user true"
+        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "nest", dict(os.environ))
+
+        codes = []
+        for visit in (Visit("t1.nests", may_nest=True), Visit("t1.free")):
+            with den.guard.caged(job, visit) as caged:
+                codes.append(run(caged, Stop()).code)
+
+        assert codes[0] == 0
+        assert codes[1] != 0
+
+    def test_its_own_login_is_kept(self, den: Den) -> None:
+        """What a row names of the user's home is there: some to read, some to write."""
+        (den.person / ".agent").mkdir()
+        (den.person / ".agentrc").write_text("blue")
+        script = "cat ~/.agentrc; echo token > ~/.agent/login; echo x > ~/.agentrc"
+        environment = {"PATH": os.environ["PATH"], "HOME": str(den.person)}
+        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "login", environment)
+
+        with den.guard.caged(job, Visit("t1.x", shows=(".agentrc",), keeps=(".agent",))) as caged:
+            outcome = run(caged, Stop())
+
+        assert (outcome.out, (den.person / ".agent" / "login").read_text()) == ("blue", "token\n")
+        assert (den.person / ".agentrc").read_text() == "blue"
+
+
+class TestTheWholeStory:
+    def test_work_is_merged_from_cage_to_cage(self, tmp_path: Path) -> None:
+        """Coder, reviewer and gate are caged, and the commit is the agent's own."""
+        require_cage()
+        act = {"write": {"t1.txt": "x\n"}, "commit": "Mine", "answer": {"status": "done", "summary": "x"}}
+        gate = "test -f t1.txt && test ! -e ../../.liza/state.yaml && ! git branch -f main HEAD"
+        office = Office(
+            tmp_path,
+            {"implement": act},
+            sandbox={"mode": "require"},
+            gates={"test": gate, "setup": "touch ~/x"},
+        )
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert "Mine" in office.user.git("log", "--format=%s", office.ref)
+        assert not office.state.anomalies
+
+    def test_a_step_that_is_read_only_is_so(self, tmp_path: Path) -> None:
+        """A checkpoint that writes is an agent that failed: there is nothing to put back."""
+        require_cage()
+        office = Office(tmp_path, {"checkpoint": {"write": {"a.txt": "x"}}}, sandbox={"mode": "require"})
+        office.task()
+
+        office.turn("coder-1")
+
+        assert "fail" in office.events()
+        assert "Read-only file system" in str(office.state.task("t1").history[-1].facts)
 
 
 class TestACrash:
