@@ -6,6 +6,7 @@ and nobody else's.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agents are to be gone within one
 LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs them
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
-CROWD_LOOK: Final = 2.0  # seconds between two counts of processes, where their number is limited
+COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
 _SIGNALLED: Final = 128
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
@@ -169,9 +170,9 @@ class _Running:
         self._is_frozen = False
         waits = [limit for limit in (job.limits.start, job.limits.silence) if limit]
         self._look_every = max(SHORTEST_LOOK, min([*waits, LOOKS * LONGEST_LOOK]) / LOOKS)
-        if job.processes:
-            self._look_every = min(self._look_every, CROWD_LOOK)
         self._next_look = self._look_every
+        # Apart from the looks for signs of life, which may walk through a large worktree.
+        self._next_count = COUNT_EVERY if job.processes else math.inf
 
     def connect(self, out: Spool, err: Spool) -> None:
         self._wires.await_end(self._leader.pid)
@@ -201,22 +202,26 @@ class _Running:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
             return None
-        return max(0.0, min(self._next_look, self._job.limits.total) - self._watch.elapsed())
+        due = min(self._next_look, self._next_count, self._job.limits.total)
+        return max(0.0, due - self._watch.elapsed())
 
     def _tripped(self) -> _Verdict | None:
         """Return the limit that is over, after a look for signs of life where one is due."""
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _Verdict(Ending.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
+        if elapsed >= self._next_count and (crowded := self._crowded()):
+            return crowded
         if elapsed < self._next_look:
             return None
         if self._evidence.look(give_up=lambda: self._stop.level is not Level.GO):
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
-        return self._crowded() or self._silent(elapsed)
+        return self._silent(elapsed)
 
     def _crowded(self) -> _Verdict | None:
         """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""
+        self._next_count = self._watch.elapsed() + COUNT_EVERY
         most = self._job.processes
         if most is None or (count := len(self._quarry.found())) <= most:
             return None
