@@ -104,6 +104,11 @@ class RejectedEdit(Record):
     problems: Annotated[tuple[Line, ...], Field(min_length=1)]
 
 
+class NoSandbox(Record):
+    type: Literal["no_sandbox"] = "no_sandbox"
+    why: Line
+
+
 Details = Annotated[
     RetryLoop
     | TradeOff
@@ -120,7 +125,8 @@ Details = Annotated[
     | MergeConflict
     | CheckoutDrift
     | CrashLoop
-    | RejectedEdit,
+    | RejectedEdit
+    | NoSandbox,
     Field(discriminator="type"),
 ]
 

@@ -404,6 +404,19 @@ def _recover(args: Namespace) -> None:
         print("\n".join(map(str, actions)) or "There is nothing to put right.")
 
 
+@command("doctor", "look at this machine and project, and say what to do; 1 if a run would fail", AS_JSON)
+def _doctor(args: Namespace) -> int | None:
+    from liza.doctor import examined
+    from liza.report.health import Mark
+
+    found = examined(args.directory)
+    if args.json:
+        print(json.dumps({"findings": [finding._asdict() for finding in found]}))
+    else:
+        print("\n".join(map(str, found)))
+    return 1 if any(finding.mark is Mark.FAIL for finding in found) else None
+
+
 @command("salvage list", "show all that was saved before it would have been lost", AS_JSON)
 def _salvage_list(args: Namespace) -> None:
     from liza.repo.repository import Repository

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -83,6 +84,34 @@ class SprintLength(Record):
     tasks: AtLeastOne | None = None
 
 
+class SandboxMode(StrEnum):
+    """Whether agents and gates are caged: where it is possible, always, or never."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+class Network(StrEnum):
+    """What a caged agent reaches: what you reach, only the hosts that serve models, or nothing."""
+
+    FULL = "full"
+    MODEL_ONLY = "model-only"
+    NONE = "none"
+
+
+class Sandbox(Record):
+    """The cage around agents and around the gates, which run what agents wrote."""
+
+    mode: SandboxMode = SandboxMode.AUTO
+    network: Network = Network.FULL
+    memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
+    processes: AtLeastOne | None = 1024  # at once, threads included
+    file_mb: AtLeastOne | None = 4096  # of one file
+    show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
+    hosts: tuple[Line, ...] = ()  # reached under `model-only` beside those of the well-known providers
+
+
 class Config(Record):
     spec: Line | None = None
     workflow: Line = "liza"
@@ -94,3 +123,4 @@ class Config(Record):
     budget: Budget = Budget()
     notify: Notify = Notify()
     sprint: SprintLength = SprintLength()
+    sandbox: Sandbox = Sandbox()

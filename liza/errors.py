@@ -12,6 +12,7 @@
     ├── DiskTrouble                exit 1, the file system refused
     ├── AlreadyRunning             exit 1, another process has the name
     ├── GitFailed                  exit 1, git refused, in its own words
+    ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
     └── UnfitRepository            exit 1, the repository as it stands cannot be worked on
 
 Constructors take facts and make the sentence. The command line is the one place that turns them into
@@ -118,6 +119,11 @@ class AlreadyRunning(LizaError):
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+
+
+class NoCage(LizaError):
+    def __init__(self, asked: str, why: str) -> None:
+        super().__init__(f"{asked}, and agents cannot be caged here: {why}")
 
 
 class UnfitRepository(LizaError):

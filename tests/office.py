@@ -43,7 +43,13 @@ class Office:
         self.script(script or {})
         command = [sys.executable, "-S", player.__file__, str(self.yard / "script.json")]
         config = Config.model_validate(
-            {"agents": {"default": {"command": command}}, "workers": {"coder": 1}, **settings}
+            {
+                "agents": {"default": {"command": command}},
+                "workers": {"coder": 1},
+                # Scripts and marks are outside of the repository; who tests the cage asks for it.
+                "sandbox": {"mode": "off"},
+                **settings,
+            }
         )
         goal = Goal(description="make files", created=utc_now())
         self.board = FileBoard.create(self.home, State(revision=1, goal=goal, config=config))

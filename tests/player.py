@@ -48,7 +48,9 @@ def chosen(script: dict[str, Any], folder: Path, step: str, task: str, iteration
     for key in (f"{step} {task} {iteration}", f"{step} {task}", step):
         if key in script:
             acts = script[key] if isinstance(script[key], list) else [script[key]]
-            act: Act = acts[min(turns(folder / f"{key}.count"), len(acts) - 1)]
+            # A single act needs no count, which a cage would not let it keep.
+            turn = turns(folder / f"{key}.count") if len(acts) > 1 else 0
+            act: Act = acts[min(turn, len(acts) - 1)]
             return act
     return by_default(step, task)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.agents import process
+from liza.agents.cage import UNGUARDED, Visit
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
 from liza.agents.protocol import Ending, Reply
@@ -18,6 +19,7 @@ from liza.record import utc_now
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from liza.agents.cage import Warden
     from liza.agents.process import Outcome
     from liza.agents.protocol import Brief, Stop
 
@@ -26,7 +28,7 @@ AT_ONCE: Final = 1.0  # seconds; whoever ends sooner with an error has not worke
 
 
 class Command:
-    """Runs *argv* for every brief. *passing* names what it gets of our environment beside the allowlist."""
+    """Runs *argv* for every brief, caged by *warden*; *passing* is what it gets beside the allowlist."""
 
     def __init__(
         self,
@@ -34,8 +36,10 @@ class Command:
         *,
         environment: Mapping[str, str] | None = None,
         passing: Collection[str] = (),
+        warden: Warden = UNGUARDED,
     ) -> None:
         self._argv = tuple(argv)
+        self._warden = warden
         self._environment = allowed(os.environ if environment is None else environment, passing)
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
@@ -52,9 +56,10 @@ class Command:
             environment=environment,
             feed=brief.prompt.encode(errors="replace"),
             limits=brief.limits,
-            secrets=secrets_of(environment),
+            secrets=secrets_of(os.environ | environment),
         )
-        outcome = process.run(job, stop)
+        with self._warden.caged(job, Visit.of(brief)) as caged:
+            outcome = process.run(caged, stop)
         ending, why = _judged(self._argv[0], outcome)
         return Reply(
             ending=ending,

@@ -1,9 +1,14 @@
-"""Secrets that an agent prints are masked before the bytes reach the disk."""
+"""Secrets that an agent prints, says or commits are masked before the bytes reach the disk."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,13 +17,21 @@ MASKED: Final = b"[masked]"
 SHORTEST: Final = 8  # characters: a shorter value is a word that would be masked everywhere
 LONGEST: Final = 256  # bytes of a token that are looked for; also what is held back while a line is not whole
 
-_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE)
+_IN_ADDRESS: Final = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")  # the password in an address, as of a database
 # What a token of a well-known service begins with, and the rest of it. `task-…` must not be taken for sk-….
 _TOKENS: Final = {
     b"sk-": rb"[\w-]{20,200}",
     b"ghp_": rb"\w{36,200}",
     b"gho_": rb"\w{36,200}",
     b"ghs_": rb"\w{36,200}",
+    b"ghu_": rb"\w{36,200}",
+    b"ghr_": rb"\w{36,200}",
+    b"hf_": rb"\w{30,200}",
+    b"npm_": rb"\w{36,200}",
+    b"pypi-": rb"[\w-]{50,200}",
+    b"xapp-": rb"[\w-]{10,200}",
+    b"gsk_": rb"\w{40,200}",
     b"github_pat_": rb"\w{22,200}",
     b"glpat-": rb"[\w-]{20,200}",
     b"xoxb-": rb"[\w-]{10,200}",
@@ -30,25 +43,36 @@ _TOKENS: Final = {
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:
     """Return the values in *environment* that nobody should read in a transcript."""
-    return [value for name, value in environment.items() if _SECRET_NAME.search(name)]
+    # Where a secret is kept is none: masking it would make a path in a transcript unreadable.
+    named = [
+        value for name, value in environment.items() if _SECRET_NAME.search(name) and not Path(value).exists()
+    ]
+    return [*named, *(word for value in environment.values() for word in _IN_ADDRESS.findall(value))]
+
+
+def written(secret: str) -> set[bytes]:
+    """Return the ways in which *secret* may be written, line by line: as it is, in JSON, in an address."""
+    forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+    return {line.encode(errors="replace") for form in forms for line in form.splitlines()}
 
 
 class Mask:
     """Masks a stream: a secret is found also where it arrives in pieces."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        lines = {line.encode() for secret in secrets for line in secret.splitlines()}
+        lines = {line for secret in secrets for line in written(secret)}
         values = sorted((line for line in lines if len(line) >= SHORTEST), key=len, reverse=True)
+        self._values = tuple(values)
         self._marks = (*values, *_TOKENS)
         tokens = [rb"(?<![\w-])" + re.escape(start) + rest for start, rest in _TOKENS.items()]
         self._pattern = re.compile(b"|".join([*map(re.escape, values), *tokens]), re.ASCII)
-        self._longest = max([LONGEST, *map(len, values)])
+        self.longest = max([LONGEST, *map(len, values)])
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return what is safe to write of *data* and of what was held back before."""
         data = self._held + data
-        end = max(data.rfind(b"\n") + 1, len(data) - self._longest)
+        end = max(data.rfind(b"\n") + 1, len(data) - self.longest)
         done, at = [], 0
         for start, stop in self._found(data):
             if stop > end:
@@ -64,6 +88,29 @@ class Mask:
         held, self._held = self._held, b""
         return self._pattern.sub(MASKED, held)
 
+    def whole(self, data: bytes) -> bytes:
+        """Return *data*, which is all there is, masked."""
+        return self._pattern.sub(MASKED, data) if any(mark in data for mark in self._marks) else data
+
+    def has_value(self, data: bytes) -> bool:
+        """Tell whether *data* holds a secret that is known, not only what looks like one."""
+        return any(value in data for value in self._values)
+
+    def text(self, text: str) -> str:
+        data = text.encode(errors="surrogatepass")
+        masked = self.whole(data)
+        return text if masked is data else masked.decode(errors="surrogatepass")
+
+    def values(self, value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
+        """Return *value* with every string in it masked, keys included."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.values(key): self.values(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(self.values, value))
+        return value
+
     def dropped(self) -> int:
         """Forget what was held back, and return how much it was: the stream is cut here."""
         held, self._held = self._held, b""
@@ -74,3 +121,13 @@ class Mask:
         if not any(mark in data for mark in self._marks):
             return ()
         return (match.span() for match in self._pattern.finditer(data))
+
+
+@cache
+def _known(secrets: frozenset[str]) -> Mask:
+    return Mask(secrets)
+
+
+def mask() -> Mask:
+    """Return the mask of what is secret in our own environment; for whole texts."""
+    return _known(frozenset(secrets_of(os.environ)))

@@ -6,6 +6,7 @@ and nobody else's.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agents are to be gone within one
 LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs them
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
+COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
+_SIGNALLED: Final = 128
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -44,6 +47,8 @@ class Job:
     feed: bytes = field(default=b"", repr=False)
     limits: Limits = field(default_factory=Limits)
     secrets: Sequence[str] = field(default=(), repr=False)
+    processes: int | None = None  # that it may have at once
+    is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
 
 
 class Outcome(NamedTuple):
@@ -81,12 +86,18 @@ def run(job: Job, stop: Stop) -> Outcome:
     return Outcome(
         verdict.ending,
         verdict.why,
-        code=leader.returncode,
+        code=_code(job, leader.returncode),
         out=out.text(),
         err=err.text(),
         seconds=watch.elapsed(),
         survivors=tuple(map(str, survivors)),
     )
+
+
+def _code(job: Job, code: int | None) -> int | None:
+    """Return the exit code as of the agent itself; the cage outlives it, and says 128 and the signal."""
+    is_signal = job.is_caged and code is not None and code - _SIGNALLED in signal.valid_signals()
+    return _SIGNALLED - code if is_signal and code else code
 
 
 def _started(job: Job) -> subprocess.Popen[bytes]:
@@ -160,6 +171,8 @@ class _Running:
         waits = [limit for limit in (job.limits.start, job.limits.silence) if limit]
         self._look_every = max(SHORTEST_LOOK, min([*waits, LOOKS * LONGEST_LOOK]) / LOOKS)
         self._next_look = self._look_every
+        # Apart from the looks for signs of life, which may walk through a large worktree.
+        self._next_count = COUNT_EVERY if job.processes else math.inf
 
     def connect(self, out: Spool, err: Spool) -> None:
         self._wires.await_end(self._leader.pid)
@@ -189,19 +202,30 @@ class _Running:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
             return None
-        return max(0.0, min(self._next_look, self._job.limits.total) - self._watch.elapsed())
+        due = min(self._next_look, self._next_count, self._job.limits.total)
+        return max(0.0, due - self._watch.elapsed())
 
     def _tripped(self) -> _Verdict | None:
         """Return the limit that is over, after a look for signs of life where one is due."""
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _Verdict(Ending.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
+        if elapsed >= self._next_count and (crowded := self._crowded()):
+            return crowded
         if elapsed < self._next_look:
             return None
         if self._evidence.look(give_up=lambda: self._stop.level is not Level.GO):
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
         return self._silent(elapsed)
+
+    def _crowded(self) -> _Verdict | None:
+        """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""
+        self._next_count = self._watch.elapsed() + COUNT_EVERY
+        most = self._job.processes
+        if most is None or (count := len(self._quarry.found())) <= most:
+            return None
+        return _Verdict(Ending.CRASHED, f"it had {count} processes at once, and may have {most}")
 
     def _silent(self, elapsed: float) -> _Verdict | None:
         start, silence, last = self._job.limits.start, self._job.limits.silence, self._evidence.last

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
+from liza.agents.masking import mask
 from liza.agents.protocol import Brief, Ending, Reply, Usage
 from liza.config import Count
 from liza.errors import LizaError, UsageError
@@ -70,8 +71,9 @@ class Tree(Protocol):
 def file_brief(brief: Brief) -> Path:
     """Write what is known before a run; return the path of the brief."""
     brief.folder.mkdir(parents=True, exist_ok=True)
-    (brief.folder / PROMPT).write_text(brief.prompt, encoding="utf-8", errors="replace")
-    return _put(brief.folder / BRIEF, brief.model_dump_json(indent=2))
+    known = brief.but(prompt=mask().text(brief.prompt), facts=mask().values(dict(brief.facts)))
+    (brief.folder / PROMPT).write_text(known.prompt, encoding="utf-8", errors="replace")
+    return _put(brief.folder / BRIEF, known.model_dump_json(indent=2))
 
 
 def _put(path: Path, text: str) -> Path:
@@ -91,7 +93,9 @@ class Recorder:
     def run(self, brief: Brief, stop: Stop) -> Reply:
         file_brief(brief)
         mark = self._tree.mark(brief.cwd)
+        # Here, since whatever becomes of an answer (the board, a log, a commit) is made of this.
         reply = self._agent.run(brief, stop)
+        reply = reply.but(text=mask().text(reply.text), why=mask().text(reply.why))
         try:
             _file_patches(brief.folder, self._tree.patches(brief.cwd, mark))
         except (
@@ -113,9 +117,18 @@ _PARTS: Final = TypeAdapter(tuple[_Part, ...])
 
 
 def _file_patches(folder: Path, patches: Sequence[Patch]) -> None:
-    (folder / PATCH).write_bytes(b"".join(patch.diff for patch in patches))
-    parts = tuple(_Part(message=patch.message, size=len(patch.diff)) for patch in patches)
+    diffs = [_masked_diff(patch.diff) for patch in patches]
+    (folder / PATCH).write_bytes(b"".join(diffs))
+    parts = tuple(
+        _Part(message=mask().text(patch.message) if patch.message else patch.message, size=len(diff))
+        for patch, diff in zip(patches, diffs, strict=True)
+    )
     _put(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
+
+
+def _masked_diff(diff: bytes) -> bytes:
+    """Return *diff* without secrets; what looks like one in the code for a binary file is none."""
+    return diff if b"\nGIT binary patch\n" in diff and not mask().has_value(diff) else mask().whole(diff)
 
 
 def _patches_in(folder: Path) -> tuple[Patch, ...]:

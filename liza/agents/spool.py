@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.masking import LONGEST, Mask
+from liza.agents.masking import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ class Spool:
         self._tail.append(data)
         self._kept += len(data)
         # A secret that begins before the tail would not be found in it: keep enough to see it whole.
-        while self._kept - len(self._tail[0]) >= TAIL + LONGEST:
+        while self._kept - len(self._tail[0]) >= TAIL + self._mask.longest:
             gone = len(self._tail.popleft())
             self._kept -= gone
             self._cut += gone

@@ -8,11 +8,12 @@ import fcntl
 import os
 import signal
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _AT_FDCWD: Final = -100
 _NO_REPLACE: Final = 1
@@ -86,6 +87,18 @@ def _renamed(new: Path, current: Path, flag: int) -> bool:
     if error in _UNKNOWN_TO_THE_FILE_SYSTEM:
         return False
     raise OSError(error, os.strerror(error), str(current))
+
+
+def can_exchange(directory: Path) -> bool:
+    """Tell whether two files in *directory* can change names in one step, by trying it."""
+    try:
+        with TemporaryDirectory(prefix=".liza-try-", dir=directory) as place:
+            one, other = Path(place) / "one", Path(place) / "other"
+            one.touch()
+            other.touch()
+            return _renamed(one, other, _EXCHANGE)
+    except OSError:
+        return False
 
 
 @cache

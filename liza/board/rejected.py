@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from liza.agents.masking import mask
 from liza.anomalies import Anomaly, RejectedEdit
 from liza.board.disk import Disk
 from liza.changes import Change, next_id
@@ -59,7 +60,7 @@ def wreck_aside(home: Path, data: bytes, at: datetime) -> None:
 
 def alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
-    line = " ".join(sentence.splitlines())  # a name in the sentence may hold a line break
+    line = mask().text(" ".join(sentence.splitlines()))  # a name in the sentence may hold a line break
     with (home / ALERTS).open("a") as log:
         log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {line}\n")
 

@@ -65,9 +65,9 @@ def evidence(line: str, ran: Ran) -> Evidence:
     return Evidence(command=line, code=ran.code, tail=tail(ran.said), run=ran.run, seconds=ran.seconds)
 
 
-def shell(line: str, cwd: Path, folder: Path, limits: Limits, stop: Stop) -> Ran:
-    """Run *line* in *cwd* with nothing of our environment that it does not need."""
-    job = process.Job(
+def job(line: str, cwd: Path, folder: Path, limits: Limits) -> process.Job:
+    """Return the job of running *line* in *cwd* with nothing of our environment that it does not need."""
+    return process.Job(
         argv=("/bin/sh", "-c", line),
         cwd=cwd,
         folder=folder,
@@ -75,13 +75,20 @@ def shell(line: str, cwd: Path, folder: Path, limits: Limits, stop: Stop) -> Ran
         limits=limits,
         secrets=secrets_of(os.environ),
     )
-    outcome = process.run(job, stop)
+
+
+def ran(outcome: process.Outcome, run: str) -> Ran:
     return Ran(
         code=outcome.code,
         ending=outcome.ending,
         out=outcome.out,
         err=outcome.err,
         seconds=outcome.seconds,
-        run=folder.name,
+        run=run,
         why=outcome.why,
     )
+
+
+def shell(line: str, cwd: Path, folder: Path, limits: Limits, stop: Stop) -> Ran:
+    """Run *line* in *cwd*."""
+    return ran(process.run(job(line, cwd, folder, limits), stop), folder.name)

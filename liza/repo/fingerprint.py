@@ -28,6 +28,7 @@ READ_FILES: Final = 1000  # more files than these are known so too: reading them
 FRESH: Final = 1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
 SHOWN: Final = 20  # paths that are named one by one
 ALWAYS_ALLOWED: Final = ("refs/liza/*",)
+ONLY_ADDED: Final = "refs/liza/salvage/"  # what was saved is never moved or deleted, by Liza least of all
 
 
 class Part(StrEnum):
@@ -101,7 +102,8 @@ def _moved_refs(
     before: Mapping[str, str], after: Mapping[str, str], allowed: Iterable[str]
 ) -> Iterator[Moved]:
     for ref, how in _changed(before, after):
-        if not any(fnmatchcase(ref, pattern) for pattern in allowed):
+        is_lost = ref.startswith(ONLY_ADDED) and ref in before
+        if is_lost or not any(fnmatchcase(ref, pattern) for pattern in allowed):
             name = f"the branch {ref.removeprefix(BRANCHES)}" if ref.startswith(BRANCHES) else ref
             was, now = before.get(ref, "nothing")[:12], after.get(ref, "nothing")[:12]
             yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}")

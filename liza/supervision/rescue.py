@@ -17,6 +17,7 @@ from liza.errors import LizaError
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.shadow import left_by_a_crash
 from liza.roles import recovery
 from liza.roles.recovery import (
     Facts,
@@ -27,6 +28,7 @@ from liza.roles.recovery import (
     PruneWorktree,
     ReclaimTask,
 )
+from liza.work.caging import CAGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -79,8 +81,10 @@ class Scene:
         return survivors
 
     def prune(self, task: str, facts: Facts) -> None:
-        into = BRANCHES + facts.state.config.integration_branch
-        Worktrees(self.repository).retire(task, into=into, at=facts.now)
+        worktrees, into = Worktrees(self.repository), BRANCHES + facts.state.config.integration_branch
+        if found := worktrees.registered(worktrees.path_of(task)):
+            left_by_a_crash(self.home / CAGES, found, task)
+        worktrees.retire(task, into=into, at=facts.now)
 
 
 def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:

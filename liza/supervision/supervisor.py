@@ -24,6 +24,7 @@ from liza.bell import Bell
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
+from liza.config import SandboxMode
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
 from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
@@ -44,6 +45,7 @@ from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
+from liza.work.caging import required, tidied, uncaged, warning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -92,6 +94,7 @@ def supervise(
         applied = apply_team_file(board, home.parent)
         state, repository = board.read(), Repository.around(home.parent)
         repository.ensure_branch(state.config.integration_branch)
+        required(state.config.sandbox)
         ready()
         for one in applied:
             view.say(f"applied from {TEAM_FILE}: {one}")
@@ -132,6 +135,7 @@ class Supervisor:
     def run(self) -> int:
         adopt_orphans()
         self._recover()
+        self._warn()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
         self._courier.start()
         try:
@@ -146,6 +150,18 @@ class Supervisor:
         finally:
             self._courier.close()
         return EXIT_CODES[ending]
+
+    def _warn(self) -> None:
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        sandbox, at = self._board.read().config.sandbox, self._clock()
+        free = warning(sandbox)
+        if free is None:
+            return
+        self._alert(f"WARNING: {free}")
+        if sandbox.mode is not SandboxMode.OFF:
+            self._board.update(
+                Change(SUPERVISOR.id, "warn", lambda state: uncaged(state, free, by=SUPERVISOR.id, at=at))
+            )
 
     def _watched(self) -> Ending:
         while (ending := self._tried()) is None:
@@ -342,6 +358,7 @@ class Supervisor:
             self._view.say(str(action))
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
+        tidied(self._scene.home, self._scene.repository)
         state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
@@ -367,6 +384,7 @@ class Supervisor:
     def _leave(self, ending: Ending) -> None:
         facts = self._scene.facts(self._clock())
         self._scene.perform(recovery.plan(facts), facts)
+        tidied(self._scene.home, self._scene.repository)
         if ending is Ending.COMPLETE:
             Worktrees(self._scene.repository).drain()
             self._celebrate()

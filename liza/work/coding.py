@@ -17,10 +17,12 @@ from liza.repo import salvage
 from liza.repo.content import commit_all, conflict_marks, lay, put_back
 from liza.repo.merging import merge
 from liza.repo.repository import branch_of
+from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
 from liza.roles import coder
 from liza.verdicts import Outcome as GateOutcome
 from liza.work import course, known
+from liza.work.caging import CAGES
 from liza.work.flows import asks_checkpoint
 from liza.work.ruling import ruled
 from liza.work.turn import Next, begun, held_by
@@ -125,6 +127,8 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
     """Return the worktree: as it was left for the same coder, fresh for another, brought up to date."""
     task, at, trees = claimed.task, place.clock(), place.worktrees
     base = str(task.base_commit)
+    if found := trees.registered(trees.path_of(task.id)):
+        left_by_a_crash(place.home / CAGES, found, task.id)
     tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,)
     is_current = tip is None or place.repository.contains(tip, base)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents import process
+from liza.agents.cage import Visit
 from liza.agents.protocol import Level, Limits
-from liza.gates import table
+from liza.gates import running, table
 from liza.gates.case import Case, Said
-from liza.gates.running import shell
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
@@ -121,11 +122,17 @@ def _runner(turn: Turn) -> Run:
 
     def run(line: str, cwd: Path, name: str) -> Ran:
         folder = turn.place.home / RUNS / turn.place.run_id(name)
-        with turn.keeper.expecting_life(limits.total + SLACK):
-            ran = shell(line, cwd, folder, limits, turn.stop)
+        job = running.job(line, cwd, folder, limits)
+        # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
+        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+        with (
+            turn.keeper.expecting_life(limits.total + SLACK),
+            turn.place.warden(turn.state).caged(job, visit) as caged,
+        ):
+            outcome = process.run(caged, turn.stop)
         if turn.stop.level is not Level.GO:
             raise Halted
-        return ran
+        return running.ran(outcome, folder.name)
 
     return run
 

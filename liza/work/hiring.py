@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from liza.agents.cage import UNGUARDED
 from liza.agents.protocol import Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
@@ -14,6 +15,7 @@ from liza.record import utc_now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from liza.agents.cage import Warden
     from liza.agents.protocol import Agent, Brief, Stop
     from liza.agents.replay import Apply
     from liza.config import Agents
@@ -41,7 +43,7 @@ class Nobody:
 
 
 @cache
-def hired(choice: AgentChoice, root: Path, apply: Apply) -> Agent:
+def hired(choice: AgentChoice, root: Path, apply: Apply, warden: Warden = UNGUARDED) -> Agent:
     """Return the agent of *choice*; the same one for as long as the choice is the same."""
     backend = choice.backend or ("command" if choice.command else None)
     if backend is None:
@@ -50,18 +52,18 @@ def hired(choice: AgentChoice, root: Path, apply: Apply) -> Agent:
     if make is None:
         return Nobody(f"there is no backend {backend!r}; known: {', '.join(_BACKENDS)}")
     try:
-        return make(choice, root, apply)
+        return make(choice, root, apply, warden)
     except UsageError as error:
         return Nobody(str(error))
 
 
-def _command(choice: AgentChoice, _root: Path, _apply: Apply) -> Agent:
+def _command(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.command import Command  # noqa: PLC0415 - a worker loads only the backend that it needs
 
-    return Command(choice.command or ())
+    return Command(choice.command or (), warden=warden)
 
 
-def _replay(choice: AgentChoice, root: Path, apply: Apply) -> Agent:
+def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> Agent:
     """Play a recording: the command is its path and, if wanted, its pace (0: at once)."""
     from liza.agents.recording import loaded  # noqa: PLC0415 - as above
     from liza.agents.replay import Replay  # noqa: PLC0415 - as above
@@ -74,7 +76,7 @@ def _replay(choice: AgentChoice, root: Path, apply: Apply) -> Agent:
     raise UsageError("the replay backend needs a command of a path and perhaps a pace, such as [runs, 0]")
 
 
-_BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply], Agent]]] = {
+_BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
     "command": _command,
     "replay": _replay,
 }

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from liza import events as e
+from liza.agents.masking import mask
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
 from liza.errors import LizaError, UnfitRepository
@@ -132,7 +133,7 @@ def _trailers(task: Task) -> dict[Trailer, str]:
 
 
 def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
-    paths = tuple(map(printable, conflict.paths))
+    paths = tuple(mask().text(printable(path)) for path in conflict.paths)
     reason = printable(
         f"it conflicts with what was merged meanwhile ({conflict}); the work is laid over the new base "
         "without a commit, with conflict marks: resolve them"

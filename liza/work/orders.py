@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from liza.agents.masking import mask
 from liza.switches import FILES, Switch, thrown
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Orders:
         """Throw the PAUSE switch for everybody and say in it why; one that is there already stays."""
         try:
             with (self._home / Switch.PAUSE.name).open("x") as file:
-                file.write(f"{why}\n")
+                file.write(f"{mask().text(why)}\n")
         except FileExistsError:
             return
 

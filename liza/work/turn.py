@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import prompting
+from liza.agents.masking import mask
 from liza.agents.protocol import MEANING, Brief, Ending, Limits, Reply, Stop
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift
@@ -27,13 +28,14 @@ from liza.model import Actor, Lease, Role, State, Task
 from liza.record import printable, utc_now
 from liza.replies import Answer, Step, Value, answer
 from liza.repo.content import Trees
-from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
-from liza.repo.repository import BRANCHES, TASKS, Repository
+from liza.repo.repository import BRANCHES, Repository
 from liza.work.bootstrap import Bootstrap
+from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
 from liza.work.hiring import chosen, hired
 from liza.work.keeper import Held, Keeper
+from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
 
 if TYPE_CHECKING:
@@ -105,7 +107,12 @@ class Place:
 
     def agent(self, state: State, step: Step) -> Agent:
         choice: AgentChoice = chosen(state.config.agents, self.role, step)
-        return Recorder(hired(choice, self.repository.root, self.trees.apply), self.trees)
+        warden = self.warden(state)
+        return Recorder(hired(choice, self.repository.root, self.trees.apply, warden), self.trees)
+
+    def warden(self, state: State) -> Guard:
+        """Return who cages what this worker runs."""
+        return Guard(self.home, self.repository, state.config.sandbox)
 
     def park(self, reply: Reply) -> None:
         """Leave the agent's provider alone for as long as it asks for, or as its ending advises."""
@@ -152,7 +159,10 @@ class Turn:
     task: str | None = None
     runs: list[str] = field(default_factory=list)
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
-    _print: Fingerprint | None = None  # of the user's repository, after the last run
+
+    @cached_property
+    def lookout(self) -> Lookout:
+        return Lookout(self.place.board, self.place.repository)
 
     @property
     def by(self) -> Actor:
@@ -165,6 +175,7 @@ class Turn:
     def record(self, *events: Event, more: More | None = None) -> State:
         """Let *events* happen to the task, and *more* to the board, in one update."""
         at, by, name = self.place.clock(), self.by, str(self.task)
+        events = tuple(map(_masked, events))
 
         def make(state: State) -> State:
             for event in events:
@@ -229,16 +240,14 @@ class Turn:
     def _once(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         brief = self._brief(step, prompt, cwd)
         self.runs.append(brief.run)
-        repository = self.place.repository
-        before = self._print or fingerprint(repository)
+        self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
             reply = self._run(brief)
-        allowed = (f"{BRANCHES}{TASKS}/*", self.place.integration(self.state))
-        self._print = after = fingerprint(repository, since=before)
-        moved = drift(before, after, allowed)
+        caged = is_caged(self.state.config.sandbox)
+        moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
         if moved:
-            sentences = tuple(printable(str(one)) for one in moved)
-            return Asked(reply, brief.run, None, "it changed your checkout", sentences)
+            sentences = tuple(mask().text(printable(one)) for one in moved)
+            return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
         return _read(reply, brief, check)
 
     def _run(self, brief: Brief) -> Reply:
@@ -311,6 +320,13 @@ def begun(place: Place, state: State, task: Task | None = None, token: str | Non
 def held_by(state: State, token: str) -> Task | None:
     """Return the task whose lease has *token*: what a claim got, as the board has it."""
     return next((task for task in state.tasks.values() if task.lease and task.lease.token == token), None)
+
+
+def _masked(event: Event) -> Event:
+    """Return *event* without secrets: names that git tells, as of a file, are no part of any reply."""
+    plain = event.model_dump()
+    safe = mask().values(plain)
+    return event if safe == plain else type(event).model_validate(safe)
 
 
 def _told(event: Event) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
+import traceback
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.kernel import adopt_orphans, die_with
+from liza.agents.masking import mask
 from liza.board.file import FileBoard
 from liza.changes import Change, apply
 from liza.errors import FULL, DiskTrouble, UsageError
@@ -51,6 +54,7 @@ def main(home: Path, role: Role, name: str) -> int:
     """Be the worker *name* until the goal is reached or somebody says stop; return the exit code."""
     if role not in TURNS:
         raise UsageError(f"there are no workers of the role {role}; known: {', '.join(TURNS)}")
+    _mask_words()
     orders = Orders(home)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.signalled())
@@ -64,6 +68,20 @@ def main(home: Path, role: Role, name: str) -> int:
             return serve(place)
         finally:
             board.close()
+
+
+def _mask_words() -> None:
+    """Keep secrets out of the worker's log, in which also the words of a crash end."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_masked)
+    sys.excepthook = lambda kind, error, trace: print(  # noqa: T201 - as Python itself does
+        mask().text("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr
+    )
+
+
+def _masked(record: logging.LogRecord) -> bool:
+    record.msg, record.args = mask().text(record.getMessage()), None
+    return True
 
 
 def serve(place: Place) -> int:

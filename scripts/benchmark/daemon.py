@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.benchmark.aims import Aim
+from scripts.benchmark.caging import cage_table
 from scripts.benchmark.idling import Idle, idle_table, run_idle
 from scripts.benchmark.overhead import Done, Runs, latency_table, overhead_table, percent, run_all
 from scripts.benchmark.plan import DaemonPlan
@@ -33,6 +34,7 @@ def tables(plan: DaemonPlan, place: Path) -> Iterator[Table]:
     yield worktree_table(sizes)
     stops = run_stops(plan, place, ends)
     yield stops_table(stops)
+    yield cage_table(place)
     # These come last, because they can be left out one by one.
     runs = run_all(plan, place, ends)
     yield overhead_table(runs, place)

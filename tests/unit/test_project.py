@@ -37,7 +37,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "rehearsal"],
+    ["demo", "doctor", "rehearsal"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,0 +1,160 @@
+"""The git directory as a caged agent has it: its own branch and its own objects, all else to read.
+
+Git writes a ref by renaming a lock over it, so one ref of a directory cannot be opened for writing alone, and
+whoever can write in `objects` can forge or delete the history of everybody. So an agent gets copies: a
+directory with the one ref, and an empty object store that borrows from the real one. After the run Liza takes
+over what was made, object by object and under the name that git itself computes, then moves the real ref by
+compare-and-swap. What a crash left is taken over before the worktree is used again.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from liza.agents.cage import Access, Mount
+from liza.errors import GitFailed, LizaError
+from liza.repo.repository import BRANCHES, TASKS, branch_of
+from liza.repo.worktree import Worktree, first_line, remove, write
+
+BORROWED: Final = Path("/run/liza/objects")  # where the cage has the real objects
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
+_SECRET_LINE: Final = re.compile(r"^\s*(extraheader|password|token|helper)\s*=", re.IGNORECASE)
+_LOOSE: Final = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_PREFIX: Final = re.compile(r"[0-9a-f]{2}")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """The copies of one worktree, in *folder*; *task* is whose branch they are for, or None to read only."""
+
+    worktree: Worktree
+    folder: Path
+    task: str | None
+
+    @property
+    def _objects(self) -> Path:
+        return self.folder / "objects"
+
+    @property
+    def _refs(self) -> Path:
+        return self.folder / "refs"
+
+    def cast(self) -> list[Mount]:
+        """Make the copies as things are now; return how the cage sees the git directory and the worktree."""
+        repository, common = self.worktree.repository, self.worktree.repository.common
+        admin, access = self.worktree.admin, Access.WRITE if self.task else Access.READ
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write(self.folder / "config", without_credentials((common / "config").read_text(errors="replace")))
+        return [
+            Mount(common, Access.READ),
+            Mount(common / "config", Access.READ, self.folder / "config"),
+            Mount(common / "worktrees", Access.NOTHING),
+            Mount(admin, access),
+            *(Mount(path, Access.READ) for path in _alternates(common / "objects")),
+            *(self._branch(self.task) if self.task else ()),
+            *([Mount(repository.home, Access.READ)] if repository.home != common else []),
+        ]
+
+    def _branch(self, task: str) -> list[Mount]:
+        repository = self.worktree.repository
+        real, logs = repository.common / "objects", self.folder / "logs"
+        for directory in (self._refs, logs, self._objects):
+            remove(directory)
+            directory.mkdir(parents=True)
+        lenders = [BORROWED, *_alternates(real)]
+        write(self._objects / "info" / "alternates", "".join(f"{path}\n" for path in lenders))
+        tip = repository.commit_at(branch_of(task))
+        if tip:
+            write(self._refs / task, f"{tip}\n")
+            write(self.folder / "tip", f"{tip}\n")
+        heads = Path(BRANCHES) / TASKS
+        for directory in (repository.common / heads, repository.common / "logs" / heads):
+            directory.mkdir(parents=True, exist_ok=True)
+        return [
+            Mount(BORROWED, Access.READ, real),
+            Mount(real, Access.WRITE, self._objects),
+            Mount(repository.common / heads, Access.WRITE, self._refs),
+            Mount(repository.common / "logs" / heads, Access.WRITE, logs),
+        ]
+
+    def taken_over(self) -> None:
+        """Bring what was committed in the cage to the real repository, then forget the copies."""
+        if not self.task or not self._refs.is_dir():
+            return
+        self._import()
+        was, now = first_line(self.folder / "tip"), _ref_in(self._refs / self.task)
+        if now and now != was:
+            self._moved(self.task, was, now)
+        for directory in (self._refs, self._objects, self.folder / "logs"):
+            remove(directory)
+
+    def _moved(self, task: str, was: str, now: str) -> None:
+        repository = self.worktree.repository
+        whole = repository.ask("rev-list", "--objects", "--quiet", now, "--not", "--glob=refs/*")
+        if whole.code != 0:
+            raise LizaError(f"{task}: the commit {now[:12]} is not whole, so it is not taken: {whole.said}")
+        if not repository.move(branch_of(task), to=now, expected=was or None, why=f"{task} was committed to"):
+            raise LizaError(f"{task}: its branch moved while its agent was at work; nothing was taken over")
+
+    def _import(self) -> None:
+        """Copy every object that was made; one whose content is not what its name says gets another name."""
+        repository, objects = self.worktree.repository, self._objects
+        remove(objects / "info")
+        names = sorted(_loose_in(objects))
+        real = str(repository.common / "objects")
+        if names:
+            lent = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": real}
+            words = ("pack-objects", "--stdout", "-q", "--window=0")
+            packed = repository.ask(
+                *words, stdin="".join(f"{name}\n" for name in names).encode(), environment=lent
+            )
+            if packed.code != 0:
+                raise GitFailed(words[0], packed.said)
+            repository.git("unpack-objects", "-q", stdin=packed.output)
+        for pack in sorted((objects / "pack").glob("*.pack")):
+            if pack.is_file() and not pack.is_symlink():
+                repository.git("index-pack", "--stdin", "--fix-thin", stdin=pack.read_bytes())
+
+
+def left_by_a_crash(shadows: Path, worktree: Worktree, task: str) -> None:
+    """Take over what an agent of *task* had committed when its worker died."""
+    for folder in sorted(shadows.glob(f"{task}.*/git")):
+        try:
+            Shadow(worktree, folder, task).taken_over()
+        except LizaError as error:  # its files are there all the same, and are asked for again
+            log.warning("%s: what an agent committed before a crash is not taken over: %s", task, error)
+            remove(folder)
+
+
+def without_credentials(text: str) -> str:
+    """Return a configuration of git's without what opens doors: passwords in addresses, headers, helpers."""
+    lines = (_CREDENTIALS.sub("", line) for line in text.splitlines() if not _SECRET_LINE.match(line))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _ref_in(path: Path) -> str:
+    """Return the hash that a ref file has; nothing where somebody put something else there."""
+    text = "" if path.is_symlink() else first_line(path)
+    return text if re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text) else ""
+
+
+def _loose_in(objects: Path) -> Iterator[str]:
+    for prefix in objects.iterdir():
+        if _PREFIX.fullmatch(prefix.name) and prefix.is_dir() and not prefix.is_symlink():
+            for path in prefix.iterdir():
+                if _LOOSE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                    yield prefix.name + path.name
+
+
+def _alternates(objects: Path) -> list[Path]:
+    """Return the stores that the real one borrows from, as a clone with `--shared` does."""
+    path = objects / "info" / "alternates"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [found for line in lines if line and (found := (objects / line).resolve()).is_dir()]

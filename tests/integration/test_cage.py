@@ -1,0 +1,473 @@
+"""The cage, with real bubblewrap: what a hostile agent tries, and what an honest one needs."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from liza.agents.cage import Access, Bounds, Cage, Mount, Visit, ordered
+from liza.agents.process import Job, run
+from liza.agents.protocol import Ending, Level, Limits, Stop
+from liza.agents.sweep import left_behind
+from liza.agents.turnstile import Target, is_allowed, target_of
+from liza.errors import LizaError
+from liza.model import Status
+from liza.replies import Step
+from liza.repo.repository import branch_of
+from liza.repo.shadow import Shadow, left_by_a_crash, without_credentials
+from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
+from tests.office import Office
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE: Final = 20.0
+
+
+@pytest.fixture
+def den(tmp_path: Path) -> Den:
+    return Den(tmp_path)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+READS: Final = {
+    **{f"read ~/{name}": f'cat "$HOME/{name}"' for name in (*KEPT_IN, *MORE)},
+    "read the board": "cat ../../.liza/state.yaml",
+    "read another run": "cat ../../.liza/runs/old/*",
+    "read what git ignores in the checkout": "cat ../../.env",
+    "follow a link that it made": 'ln -s "$HOME/.ssh/id_rsa" key; cat key',
+    "look for a socket of an ssh agent": "find /tmp /run -type s | grep .",
+    "read the password in an address of git's": f"git config remote.origin.url | grep {SECRET}",
+    "read the hashes of passwords": "grep : /etc/shadow",
+    "look at other worktrees": "ls ../t2/a.txt",
+    "become root of a namespace of its own": "unshare --user --map-root-user true",
+    "mount": "mount -o remount,rw /",
+}
+WRITES: Final = {
+    "write beside its worktree": "echo x > ../x",
+    "write to the checkout": "echo x > ../../a.txt",
+    "write to the board": "mkdir -p ../../.liza && echo x > ../../.liza/state.yaml",
+    "write to the system": "for place in / /usr /etc /opt; do test ! -w $place || exit 0; done; exit 1",
+    "configure git": "git config user.name mallory",
+    "plant a hook": "mkdir -p ../../.git/hooks && echo x > ../../.git/hooks/post-commit",
+    "plant attributes": "echo '* filter=x' > ../../.git/info/attributes",
+    "move the integration branch": "git commit -q --allow-empty -m x && git branch -f integration HEAD",
+    "make a branch": "git branch mine",
+    "make a tag": "git tag mine",
+    "pack refs": "git pack-refs --all",
+    "reset the checkout": "git -C ../.. reset --hard",
+    "point HEAD elsewhere": "echo x > ../../.git/HEAD",
+    "add a worktree": "git worktree add -f ../../other",
+    # Asked for, not done: what succeeds here has changed the machine.
+    "change the kernel": "test -w /proc/sys/kernel/core_pattern",
+    "restart the machine": "test -w /proc/sysrq-trigger",
+    "change its control group": "find /sys -type f -writable 2>/dev/null | grep -m 1 .",
+    "open a device": "find /dev -type b -writable | grep -m 1 .",
+}
+HARMLESS: Final = {  # it may think that it did it: what it changed is a copy
+    "write to home": 'mkdir -p ~/.ssh && echo x > "$HOME/.ssh/id_rsa"',
+    "move another task's branch": "git commit --allow-empty -qm x; git update-ref refs/heads/task/t2 HEAD",
+    "delete all objects": "rm -rf ../../.git/objects/*",
+}
+
+
+class TestAHostileAgent:
+    @pytest.mark.parametrize("attempt", READS.values(), ids=READS)
+    def test_what_it_may_not_see_is_not_there(self, den: Den, attempt: str) -> None:
+        """Secrets, sockets, the board and the work of others are invisible, not only forbidden."""
+        reply = den.run(attempt)
+
+        assert reply.code != 0
+        assert SECRET not in den.said()
+        assert "[masked]" not in den.said()
+
+    @pytest.mark.parametrize("attempt", WRITES.values(), ids=WRITES)
+    def test_what_it_may_not_change_it_cannot(self, den: Den, attempt: str) -> None:
+        """All but the worktree is read-only, of the git directory too."""
+        before = den.outside(but="task/t1")
+
+        reply = den.run(attempt)
+
+        assert reply.code != 0
+        assert den.outside(but="task/t1") == before
+
+    @pytest.mark.parametrize("attempt", HARMLESS.values(), ids=HARMLESS)
+    def test_what_it_has_for_itself_is_a_copy(self, den: Den, attempt: str) -> None:
+        """Home, refs and objects in the cage are its own; nothing of it but its own branch gets out."""
+        before = den.outside(but="task/t1")
+
+        den.run(attempt)
+
+        assert den.outside(but="task/t1") == before
+
+    def test_its_environment_holds_no_secret(self, den: Den) -> None:
+        """Whoever prints the environment prints what the allowlist has."""
+        den.run("env; cat /proc/*/environ")
+
+        assert SECRET not in den.said()
+        assert "MY_PASSWORD" not in den.said()
+
+    def test_processes_outside_do_not_exist_for_it(self, den: Den) -> None:
+        """Nothing outside can be signalled, traced or looked at."""
+        reply = den.run(f"kill -0 {os.getpid()} || test -e /proc/{os.getpid()}/mem")
+
+        assert reply.code != 0
+
+    def test_a_forged_object_is_not_taken_over(self, den: Den) -> None:
+        """What is in the repository is what its name says: content under another's name stays outside."""
+        forge = (
+            "import glob, os, subprocess, zlib\n"
+            "open('f', 'w').write('good')\n"
+            "subprocess.run('git add f && git commit -qm x', shell=True, check=True)\n"
+            "name = subprocess.check_output(['git', 'rev-parse', 'HEAD:f'], text=True).strip()\n"
+            "path = f'../../.git/objects/{name[:2]}/{name[2:]}'\n"
+            "os.unlink(path); open(path, 'wb').write(zlib.compress(b'blob 4\\0evil'))\n"
+        )
+        tip = den.user.git("rev-parse", "task/t1")
+
+        with pytest.raises(LizaError, match=r"t1: the commit \w+ is not whole"):
+            den.python(forge)
+
+        assert den.user.git("rev-parse", "task/t1") == tip
+
+    def test_a_reviewer_changes_nothing_at_all(self, den: Den) -> None:
+        """A step that is not an implementation has a worktree to read."""
+        reply = den.run("echo x > a.txt || git commit --allow-empty -qm x || exit 3", step=Step.REVIEW)
+
+        assert reply.code == 3
+        assert den.agent.git("status", "--porcelain") == ""
+
+
+class TestLimits:
+    def test_a_fork_bomb_is_bounded(self, tmp_path: Path) -> None:
+        """More processes than allowed end the run, where the kernel does not stop them before."""
+        bomb = "import os, time\nfor _ in range(200):\n    os.fork() or time.sleep(60)\ntime.sleep(60)"
+        den = Den(tmp_path, processes=40)
+
+        reply = den.python(bomb)
+
+        assert reply.ending is Ending.CRASHED
+        assert reply.seconds < PATIENCE
+        assert left_behind(den.home / "runs", lambda _: True) == []
+
+    def test_memory_is_bounded(self, tmp_path: Path) -> None:
+        """A process that wants more than it may have is told so, and the machine does not notice."""
+        den = Den(tmp_path, memory_mb=200)
+
+        assert den.python("bytearray(10 ** 9)").code == 1
+        assert "MemoryError" in den.said()
+
+    def test_a_file_is_bounded(self, tmp_path: Path) -> None:
+        """The disk is not filled by one file."""
+        den = Den(tmp_path, file_mb=1)
+
+        assert den.run("head -c 9000000 /dev/zero > big").code != 0
+        assert (den.worktree.path / "big").stat().st_size <= 1 << 20
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A web server on loopback that says yes; its port."""
+
+    class Yes(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"yes")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Yes) as serving:
+        threading.Thread(target=serving.serve_forever, args=(0.05,), daemon=True).start()
+        yield serving.server_port
+        serving.shutdown()
+
+
+GET: Final = "import urllib.request as r; print(r.urlopen('http://{}', timeout=5).read())"
+THROUGH: Final = (
+    "import os, http.client as h\n"
+    "host, _, port = os.environ['HTTPS_PROXY'].removeprefix('http://').partition(':')\n"
+    "c = h.HTTPConnection(host, int(port), timeout=5); c.set_tunnel('{}', {}); c.request('GET', '/')\n"
+    "print(c.getresponse().read())"
+)
+
+
+class TestTheNetwork:
+    def test_full_is_what_the_user_has(self, tmp_path: Path, server: int) -> None:
+        """Without a word about it nothing is cut off."""
+        assert "yes" in Den(tmp_path).python(GET.format(f"127.0.0.1:{server}")).text
+
+    def test_none_is_none(self, tmp_path: Path, server: int) -> None:
+        """Not even what listens on loopback outside can be reached."""
+        assert Den(tmp_path, network="none").python(GET.format(f"127.0.0.1:{server}")).code == 1
+
+    def test_model_only_reaches_what_is_on_the_list(self, tmp_path: Path, server: int) -> None:
+        """A model that is served on this machine is reached under its own address, and through the proxy."""
+        den = Den(tmp_path, network="model-only", hosts=[f"127.0.0.1:{server}"])
+
+        assert "yes" in den.python(GET.format(f"127.0.0.1:{server}")).text, den.said()
+        assert "yes" in den.python(THROUGH.format("127.0.0.1", server)).text, den.said()
+
+    def test_model_only_reaches_nothing_else(self, tmp_path: Path, server: int) -> None:
+        """What is not on the list is refused, also to those who talk to the proxy themselves."""
+        den = Den(tmp_path, network="model-only")
+
+        assert den.python(GET.format(f"127.0.0.1:{server}")).code == 1
+        assert den.python(THROUGH.format("127.0.0.1", server)).code == 1
+        assert "403" in den.said()
+
+    def test_the_list_is_exact(self) -> None:
+        """A host stands for its port 443, a pattern for one kind of name, and nothing for its neighbours."""
+        hosts = ("api.example.org", "*.example.net", "localhost:8080")
+
+        assert is_allowed(Target("API.example.org", 443), hosts)
+        assert is_allowed(Target("a.example.net", 443), hosts)
+        assert is_allowed(Target("localhost", 8080), hosts)
+        assert not is_allowed(Target("api.example.org", 80), hosts)
+        assert not is_allowed(Target("api.example.org.evil", 443), hosts)
+        assert not is_allowed(Target("example.net", 443), hosts)
+
+    @pytest.mark.parametrize(
+        ("line", "target"),
+        [
+            ("CONNECT a.b:443 HTTP/1.1", Target("a.b", 443)),
+            ("CONNECT [::1]:443 HTTP/1.1", Target("::1", 443)),
+            ("GET http://a.b/c?d HTTP/1.1", Target("a.b", 80)),
+            ("GET / HTTP/1.1", None),
+            ("CONNECT a.b:x HTTP/1.1", None),
+            ("", None),
+        ],
+    )
+    def test_a_request_says_where_it_goes(self, line: str, target: Target | None) -> None:
+        assert target_of(line) == target
+
+
+class TestAnHonestAgent:
+    def test_a_commit_on_its_own_branch_arrives(self, den: Den) -> None:
+        """The one thing that leaves the cage, with the user's name on it."""
+        reply = den.run("echo hi > f; git add f; git commit -qm 'Add f'; git log --oneline; git status -s")
+
+        assert reply.code == 0, den.said()
+        assert den.user.git("log", "-1", "--format=%s %an", "task/t1") == "Add f Ada"
+        assert den.user.git("show", "task/t1:f") == "hi"
+        assert den.agent.git("status", "--porcelain") == ""
+
+    def test_it_goes_on_from_its_last_commit(self, den: Den) -> None:
+        """A second run sees what the first one did, also what a repack moved, and can amend it."""
+        den.run("echo 1 > f; git add f; git commit -qm one; git repack -adq")
+        reply = den.run("git log -1 --format=%s; echo 2 > f; git commit -qa --amend -m two")
+
+        assert (reply.code, reply.text) == (0, "one\n"), den.said()
+        assert den.user.git("log", "-1", "--format=%s", "task/t1") == "two"
+
+    def test_tests_can_run(self, den: Den) -> None:
+        """A home, a scratch and a cache of its own, and the user's interpreter."""
+        test = (
+            "import tempfile, unittest\nclass T(unittest.TestCase):\n  def test(self): tempfile.mkdtemp()\n"
+        )
+        (den.worktree.path / "test_x.py").write_text(test)
+
+        reply = den.run(f"{sys.executable} -m unittest -q && touch ~/x && mkdir -p ~/.cache/y")
+
+        assert reply.code == 0, den.said()
+        assert not (den.person / "x").exists()
+
+    def test_what_a_person_shows_is_seen(self, tmp_path: Path) -> None:
+        """`sandbox.show` opens a path for reading, and not the secrets that lie in it."""
+        person = tmp_path / "person"
+        den = Den(tmp_path, show=[str(person / ".config")])
+        (person / ".config" / "tool").write_text("blue")
+
+        assert den.run("cat ~/.config/tool").text == "blue"
+        assert den.run("cat ~/.config/gcloud/token").code != 0
+        assert den.run("echo x > ~/.config/tool").code != 0
+
+    @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("kill $$", -15)])
+    def test_its_exit_code_is_its_own(self, den: Den, script: str, code: int) -> None:
+        """Through the cage, a signal is a signal and a code is a code."""
+        assert den.run(script).code == code
+
+    def test_it_gets_a_moment_to_tidy_up(self, den: Den) -> None:
+        """SIGTERM reaches the agent and not its cage, which would take it along."""
+        stop, tidied = Stop(), den.worktree.path / "tidied"
+        script = "trap 'touch tidied; exit 0' TERM; touch begun; while :; do sleep 0.05; done"
+        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread.start()
+        wait_until((den.worktree.path / "begun").exists)
+        stop.ask()
+        thread.join(PATIENCE)
+
+        assert tidied.exists()
+        assert left_behind(den.home / "runs", lambda _: True) == []
+
+    def test_a_pause_freezes_all_of_it(self, den: Den) -> None:
+        """What escaped to a session of its own is still inside, and stands still as well."""
+        stop = Stop()
+        script = "setsid sh -c 'touch begun; while :; do sleep 0.01; done' & while :; do sleep 0.01; done"
+        thread = threading.Thread(target=lambda: den.run(script, stop=stop))
+        thread.start()
+        wait_until((den.worktree.path / "begun").exists)
+        stop.pause()
+        try:
+            wait_until(
+                lambda: {each.state for each in left_behind(den.home / "runs", lambda _: True)} == {"T"}
+            )
+        finally:
+            stop.now()
+            thread.join(PATIENCE)
+
+        assert stop.level is Level.NOW
+        assert left_behind(den.home / "runs", lambda _: True) == []
+
+    def test_silence_is_heard_through_the_cage(self, den: Den) -> None:
+        """CPU inside counts as a sign of life, and a sleep does not."""
+        limits = Limits(silence=1.0, total=3.0)
+
+        assert den.run("while :; do :; done", limits=limits).ending is Ending.TIMEOUT
+        assert den.run("sleep 60", limits=limits).ending is Ending.SILENT
+
+    def test_nothing_outlives_a_killed_worker(self, den: Den) -> None:
+        """The cage dies with whoever started it, and all that is in it with the cage."""
+        code = (
+            "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+            "from tests.caged import Den; Den(Path(sys.argv[2])).run('touch begun; sleep 300 & sleep 300')\n"
+        )
+        root = str(Path(__file__).parents[2])
+        place = den.user.directory.parent / "again"
+        place.mkdir()
+        worker = subprocess.Popen([sys.executable, "-c", code, root, str(place)])
+        wait_until((place / "project/.worktrees/t1/begun").exists)
+        worker.kill()
+        worker.wait()
+
+        wait_until(lambda: left_behind(place / "project/.liza/runs", lambda _: True) == [])
+
+    def test_it_may_bring_a_sandbox_of_its_own(self, den: Den) -> None:
+        """Where its row says so, namespaces can be made inside; a cage in the cage holds."""
+        script = "bwrap --ro-bind / / --unshare-user --unshare-net --dev /dev true && unshare --user true"
+        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "nest", dict(os.environ))
+
+        codes = []
+        for visit in (Visit("t1.nests", may_nest=True), Visit("t1.free")):
+            with den.guard.caged(job, visit) as caged:
+                codes.append(run(caged, Stop()).code)
+
+        assert codes[0] == 0
+        assert codes[1] != 0
+
+    def test_its_own_login_is_kept(self, den: Den) -> None:
+        """What a row names of the user's home is there: some to read, some to write."""
+        (den.person / ".agent").mkdir()
+        (den.person / ".agentrc").write_text("blue")
+        script = "cat ~/.agentrc; echo token > ~/.agent/login; echo x > ~/.agentrc"
+        environment = {"PATH": os.environ["PATH"], "HOME": str(den.person)}
+        job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "login", environment)
+
+        with den.guard.caged(job, Visit("t1.x", shows=(".agentrc",), keeps=(".agent",))) as caged:
+            outcome = run(caged, Stop())
+
+        assert (outcome.out, (den.person / ".agent" / "login").read_text()) == ("blue", "token\n")
+        assert (den.person / ".agentrc").read_text() == "blue"
+
+
+class TestTheWholeStory:
+    def test_work_is_merged_from_cage_to_cage(self, tmp_path: Path) -> None:
+        """Coder, reviewer and gate are caged, and the commit is the agent's own."""
+        require_cage()
+        act = {"write": {"t1.txt": "x\n"}, "commit": "Mine", "answer": {"status": "done", "summary": "x"}}
+        gate = "test -f t1.txt && test ! -e ../../.liza/state.yaml && ! git branch -f main HEAD"
+        office = Office(
+            tmp_path,
+            {"implement": act},
+            sandbox={"mode": "require"},
+            gates={"test": gate, "setup": "touch ~/x"},
+        )
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert "Mine" in office.user.git("log", "--format=%s", office.ref)
+        assert not office.state.anomalies
+
+    def test_a_step_that_is_read_only_is_so(self, tmp_path: Path) -> None:
+        """A checkpoint that writes is an agent that failed: there is nothing to put back."""
+        require_cage()
+        office = Office(tmp_path, {"checkpoint": {"write": {"a.txt": "x"}}}, sandbox={"mode": "require"})
+        office.task()
+
+        office.turn("coder-1")
+
+        assert "fail" in office.events()
+        assert "Read-only file system" in str(office.state.task("t1").history[-1].facts)
+
+
+class TestACrash:
+    def test_what_was_committed_before_a_worker_died_is_taken_over(self, den: Den) -> None:
+        """The copy of the branch is on disk: whoever prepares the worktree next brings it home."""
+        folder = den.home / "cages" / "t1.coder-1" / "git"
+        shadow = Shadow(den.worktree, folder, "t1")
+        shadow.cast()
+        tree = den.user.git("rev-parse", "HEAD^{tree}")
+        lost = den.user.git(
+            *("commit-tree", "-p", den.user.base, "-m", "lost", tree),
+            GIT_OBJECT_DIRECTORY=str(folder / "objects"),
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=str(den.user.directory / ".git/objects"),
+        )
+        (folder / "refs" / "t1").write_text(f"{lost}\n")
+
+        left_by_a_crash(den.home / "cages", den.worktree, "t1")
+        left_by_a_crash(den.home / "cages", den.worktree, "t1")
+
+        assert den.user.git("rev-parse", branch_of("t1")) == lost
+
+    def test_a_branch_that_moved_meanwhile_is_left_alone(self, den: Den) -> None:
+        """Two that claim one branch are not merged behind anybody's back."""
+        shadow = Shadow(den.worktree, den.home / "cages" / "t1.coder-1" / "git", "t1")
+        shadow.cast()
+        (shadow.folder / "refs" / "t1").write_text(f"{den.user.commit({'c': 'c'})}\n")
+        other = den.user.commit({"d": "d"})
+        den.user.git("update-ref", branch_of("t1"), other)
+
+        with pytest.raises(LizaError, match="t1: its branch moved"):
+            shadow.taken_over()
+
+        assert den.user.git("rev-parse", branch_of("t1")) == other
+
+
+class TestTheWords:
+    def test_the_more_exact_path_wins(self) -> None:
+        """What is inside of something is mounted after it, and of two at one path the later counts."""
+        one, two = Mount(Path("/a/b"), Access.READ), Mount(Path("/a"), Access.NOTHING)
+
+        assert ordered([one, two]) == [two, one]
+        assert ordered([one, Mount(Path("/a/b"), Access.WRITE)]) == [Mount(Path("/a/b"), Access.WRITE)]
+
+    def test_a_cage_that_may_nest_leaves_user_namespaces_on(self) -> None:
+        """A program that brings its own sandbox can build it inside."""
+        cage = Cage((), Path("/"), Bounds(processes=3))
+
+        assert "--disable-userns" in cage.around(["true"])
+        assert "--disable-userns" not in Cage((), Path("/"), may_nest=True).around(["true"])
+        assert "--nproc=3" in cage.around(["true"])
+
+    def test_a_configuration_is_shown_without_its_credentials(self) -> None:
+        """Addresses lose their passwords; headers and helpers go."""
+        text = '[remote "o"]\n\turl = https://a:b@c/d\n[http]\n\textraheader = Authorization: x\n'
+
+        assert without_credentials(text) == '[remote "o"]\n\turl = https://c/d\n[http]\n'
