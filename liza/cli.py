@@ -135,14 +135,21 @@ def _note(args: Namespace) -> None:
     _update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
 
 
-@command("answer", "answer what a BLOCKED task asks, and let it go on", AS_JSON, TASK,
-         argument("text", metavar="TEXT", help="the answer"))  # fmt: skip
+@command("answer", "answer what a BLOCKED task asks, and let it go on; or say what all may cost", AS_JSON,
+         argument("task", metavar="TASK", help="the id of a task, or `budget`"),
+         argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.changes import HUMAN, answer
+    from liza.changes import HUMAN
+    from liza.money import BUDGET, reply
     from liza.record import utc_now
 
-    change = answer(args.task, _said(args.text, "answer"), by=HUMAN, at=utc_now())
-    _update(args, change, f"Answered; {args.task} is IDLE again, with your answer as guidance.")
+    change = reply(args.task, _said(args.text, "answer"), by=HUMAN, at=utc_now())
+    done = (
+        "the budget is raised"
+        if args.task == BUDGET
+        else f"{args.task} is IDLE again, with your answer as guidance"
+    )
+    _update(args, change, f"Answered; {done}.")
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")
@@ -399,7 +406,7 @@ def _abort(args: Namespace) -> None:
     _throw(args, "ABORT")
 
 
-@command("resume", "take back PAUSE, CHECKPOINT and ABORT")
+@command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
     from liza.project import switches_of
 
@@ -408,6 +415,17 @@ def _resume(args: Namespace) -> None:
     for name in taken:
         (home / name).unlink(missing_ok=True)
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
+    _retry_providers(_board(args))
+
+
+def _retry_providers(board: FileBoard) -> None:
+    from liza.changes import HUMAN
+    from liza.limits import closed, retried
+    from liza.record import utc_now
+
+    if shut := closed(board.read()):
+        board.update(retried(HUMAN, utc_now()))
+        print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
 
 
 def _throw(args: Namespace, name: str) -> None:

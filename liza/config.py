@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from liza.record import Line, Record
+from liza.record import Id, Line, Record
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -31,6 +31,9 @@ class AgentChoice(Record):
     command: tuple[Line, ...] | None = None
     model: Line | None = None
     effort: Line | None = None
+    provider: Id | None = (
+        None  # who sells the model, for agents that share its limits; else the backend's name
+    )
 
 
 class Agents(Record):

@@ -14,6 +14,7 @@ from liza.anomalies import Anomaly
 from liza.config import Config
 from liza.errors import NotThere
 from liza.record import Commit, Id, Keyed, Line, Record, Time, with_record
+from liza.spending import Account, Provider, Spend
 from liza.verdicts import Decision, Feedback, Verdict
 
 VERSION: Final = 1
@@ -356,6 +357,9 @@ class State(Record):
     discovered: Keyed[Discovery] = Field(default_factory=_empty)
     handoff: Keyed[Handoff] = Field(default_factory=_empty)
     circuit_breaker: CircuitBreaker = CircuitBreaker()
+    providers: Keyed[Provider] = Field(default_factory=_empty)
+    spend: Spend = Spend()
+    accounts: Keyed[Account] = Field(default_factory=_empty)
     config: Config = Config()
     archived: Annotated[
         Mapping[Id, Status],
@@ -386,5 +390,7 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "anomalies": Anomaly,
     "discovered": Discovery,
     "handoff": Handoff,
+    "providers": Provider,
+    "accounts": Account,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "config", "archived")
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "config", "archived")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from liza.agents.protocol import Ending, Reply, rest
@@ -110,4 +111,5 @@ def _replied(run: Recorded, began: datetime) -> Reply:
         usage=run.usage,
         began=began,
         seconds=run.seconds,
+        reset=None if run.reset_in is None else utc_now() + timedelta(seconds=run.reset_in),
     )

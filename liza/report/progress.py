@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import AgentStatus, GoalStatus, Status
+from liza.report.show import money_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +42,7 @@ def lines(state: State, now: datetime, switches: Mapping[str, str]) -> list[str]
     return [
         f"{_first_line(state.goal.description)} ({state.goal.status}, revision {state.revision})",
         *(f"{name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *money_lines(state),
         _tally(state),
         "",
         *_workers(state, now),

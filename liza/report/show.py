@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza import limits, money
 from liza.changes import waits_for
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
 
@@ -39,6 +40,7 @@ def status(state: State, switches: Mapping[str, str]) -> str:
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
         *(f"Switch    {name}: {said or 'thrown'} (`liza resume` goes on)" for name, said in switches.items()),
+        *money_lines(state),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_note_lines(state),
@@ -46,6 +48,21 @@ def status(state: State, switches: Mapping[str, str]) -> str:
         *_handover_lines(state, counts[Status.MERGED]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def money_lines(state: State) -> Iterator[str]:
+    """Yield what was spent, where the number comes from, and who wants more money or to be left alone."""
+    total = state.spend.total
+    if total.runs:
+        parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
+        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        cap = state.config.budget.run_usd
+        yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
+    if money.is_closed(state):
+        yield f"Budget    paused: {money.question(state)}"
+        yield f"      then    {money.command(state)}"
+    for provider in limits.closed(state):
+        yield f"Provider  {limits.told(provider)}"
 
 
 def _handover_lines(state: State, merged: int) -> Iterator[str]:

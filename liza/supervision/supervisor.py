@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza import life
+from liza import life, limits
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
@@ -170,10 +170,11 @@ class Supervisor:
             state = self._board.update(done)
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
-        waits = [str(wait) for wait in outlook.only_people(state, now)]
-        for wait in waits:
-            if wait not in self._told:
+        found = outlook.only_people(state, now)
+        for wait in found:
+            if str(wait) not in self._told and not wait.is_told:
                 self._alert(f"only people can make progress: {wait}")
+        waits = [str(wait) for wait in found]
         # What was answered is forgotten, so that the same question is told again when it comes again.
         self._told = frozenset(waits) | (self._told & {str(wait) for wait in outlook.asks(state)})
         return Ending.ONLY_PEOPLE if waits and self._until_idle else None
@@ -278,7 +279,9 @@ class Supervisor:
             self._view.say(str(action))
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
-        state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
+        state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
 

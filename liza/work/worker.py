@@ -17,6 +17,7 @@ from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, GoalStatus, Role
 from liza.record import with_record
 from liza.repo.repository import Repository
+from liza.roles.admission import mourned
 from liza.roles.staff import AGAIN, PARENT
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
@@ -76,7 +77,7 @@ def _turns(place: Place) -> int:
         switch = place.orders.switch()
         if switch is Switch.ABORT or state.goal.status is not GoalStatus.IN_PROGRESS:
             return COMPLETE
-        if switch is not Switch.NORMAL or place.is_parked():
+        if switch is not Switch.NORMAL:
             place.board.wait(state.revision, LOOK)
             continue
         after = TURNS[place.role](place)
@@ -88,9 +89,13 @@ def _turns(place: Place) -> int:
 
 def _idle(place: Place, revision: int) -> None:
     """Wait until the board is past *revision* or a switch is thrown; every so often, look for work anyway."""
-    deadline = time.monotonic() + NET
-    while time.monotonic() < deadline:
-        if place.board.wait(revision, LOOK).revision > revision or place.orders.switch() is not Switch.NORMAL:
+    due = (place.due - place.clock()).total_seconds() if place.due else NET
+    deadline = time.monotonic() + min(NET, due)
+    while (left := deadline - time.monotonic()) > 0:
+        if (
+            place.board.wait(revision, min(LOOK, left)).revision > revision
+            or place.orders.switch() is not Switch.NORMAL
+        ):
             return
 
 
@@ -108,6 +113,7 @@ def arrived(place: Place, state: State) -> State:
         since=now,
         crashes=known.crashes if known else (),
     )
+    state = mourned(state, {place.name})
     for task in state.tasks.values():
         if task.lease and task.lease.holder == place.name:
             by = place.actor(task.lease.token)
