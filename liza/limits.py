@@ -125,7 +125,7 @@ def turned_down(
 
 def _until(state: ProviderState, how: Turned, times: int, at: datetime, chance: float) -> datetime:
     patience = PATIENCE[state]
-    wait = min(patience.first * 2**times, patience.most)
+    wait = min(patience.first * (1 << min(times, 10)), patience.most)
     if how.reset is not None and how.state is state:
         wait = min(max(how.reset - at, SOONEST), LONGEST)
     jitter: timedelta = min(patience.jitter, wait / 5) * chance

@@ -67,7 +67,7 @@ def closed(state: State, run: Run, now: datetime) -> Closed | None:
 
 
 def admitted(state: State, run: Run, now: datetime) -> State:
-    """Return the board with *run* begun: its money is set aside, and it probes its provider if that is due."""
+    """Return the board with *run* begun: its money is set aside, and it probes its provider if it is due."""
     state = money.reserved(state, run.want, now)
     for provider in run.providers:
         state = limits.probing(state, provider, run.want.worker)

@@ -94,7 +94,7 @@ def _replay(choice: AgentChoice, root: Path, apply: Apply) -> Agent:
 
 
 def _litellm(choice: AgentChoice, _root: Path, _apply: Apply) -> Agent:
-    from liza.agents.llm import Llm  # noqa: PLC0415 - as above
+    from liza.agents.llm.backend import Llm  # noqa: PLC0415 - as above
 
     if not choice.model:
         raise UsageError("the litellm backend needs a model, such as agents.default.model: openai/gpt-5-mini")

@@ -46,7 +46,7 @@ HEIGHTS: Final = {part: height for height, parts in enumerate(LAYERS) for part i
 HOMES: Final = {
     "filelock": ["liza.board"],
     "git": ["liza.repo"],
-    "litellm": [],
+    "litellm": ["liza.agents.llm.model"],
     "psutil": ["liza.supervision"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.problems"],
@@ -55,7 +55,7 @@ HOMES: Final = {
 }
 
 # Each takes long enough to import to be felt in `liza --help`.
-HEAVY: Final = {"asyncio", "filelock", "psutil", "pydantic", "rich", "watchdog", "yaml"}
+HEAVY: Final = {"asyncio", "filelock", "litellm", "psutil", "pydantic", "rich", "watchdog", "yaml"}
 
 BANNED_WORDS: Final = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
