@@ -260,8 +260,13 @@ def _board_diff(args: Namespace) -> None:
 @command("run", "work on the goal until it is complete, or you stop it",
          argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
          argument("--until-idle", action="store_true",
-                  help="end with 3 when only people can make progress"))  # fmt: skip
+                  help="end with 3 when only people can make progress"),
+         argument("--plan-bound", action="store_true",
+                  help="only print the most that it can cost, and start nothing"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
+    if args.plan_bound:
+        _plan_bound(args)
+        return None
     from liza.report.screen import Steady
     from liza.supervision.background import LOG, detach
     from liza.supervision.supervisor import supervise
@@ -272,6 +277,17 @@ def _run(args: Namespace) -> int | None:
     pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+@command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)
+def _cost(args: Namespace) -> None:
+    from liza.report import costs
+    from liza.supervision.rescue import RUNS
+
+    board = _board(args)
+    state = board.absorb()
+    found = costs.runs_in(board.home / RUNS, state, board.entries())
+    print(json.dumps(costs.as_json(found, state)) if args.json else "\n".join(costs.lines(found, state)))
 
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
@@ -416,6 +432,12 @@ def _resume(args: Namespace) -> None:
         (home / name).unlink(missing_ok=True)
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(_board(args))
+
+
+def _plan_bound(args: Namespace) -> None:
+    from liza.report.bound import bound
+
+    print("\n".join(bound(_board(args).absorb())))
 
 
 def _retry_providers(board: FileBoard) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from liza.record import utc_now
 from liza.roles.outlook import asks, only_people
 from liza.spending import ProviderState
 from liza.work.turn import Next
-from tests.office import PATIENCE, ROOT, Office
+from tests.office import PATIENCE, ROOT, STEPS, Office, dear
 from tests.player import by_default
 from tests.shell import Shell
 
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.model import State
-
-STEPS: Final = ("plan", "checkpoint", "implement", "review")
-
-
-def dear(usd: float = 0.4, task: str = "t1") -> dict[str, Any]:
-    """Return a script in which every run reports what it cost."""
-    acts = {step: by_default(step, task) for step in STEPS}
-    return {step: {**act, "answer": {**act["answer"], "usage": {"usd": usd}}} for step, act in acts.items()}
 
 
 def alerts(office: Office) -> list[str]:
