@@ -23,10 +23,11 @@ from liza import __version__
 from liza.errors import EXIT_CODES, DiskTrouble, InvalidBoard, LizaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from liza.board.file import FileBoard
     from liza.changes import Change
+    from liza.model import State
 
 PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
 
@@ -90,18 +91,17 @@ def _init(args: Namespace) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.project import switches_of
+    from liza.board.glance import latest
+    from liza.home import switches_of
     from liza.report import show
 
-    board, trouble = _board(args), None
-    try:
-        state = board.absorb()
-    except InvalidBoard as error:
-        state, trouble = board.read(), error
-    shown = (
-        json.dumps(show.as_json(state)) + "\n" if args.json else show.status(state, switches_of(board.home))
+    home, trouble = _home(args), None
+    state = latest(home)
+    if state is None:
+        state, trouble = _absorbed(_board(args))
+    print(
+        json.dumps(show.as_json(state)) if args.json else show.status(state, switches_of(home)).rstrip("\n")
     )
-    print(shown, end="")
     return _told(trouble) if trouble else None
 
 
@@ -459,8 +459,16 @@ def _throw(args: Namespace, name: str) -> None:
     print(f"{name} is thrown ({path}); `liza resume` takes it back.")
 
 
+def _absorbed(board: FileBoard) -> tuple[State, InvalidBoard | None]:
+    """Return the board with what a person saved, or as it was with why that was not taken."""
+    try:
+        return board.absorb(), None
+    except InvalidBoard as error:
+        return board.read(), error
+
+
 def _home(args: Namespace) -> Path:
-    from liza.project import home_from
+    from liza.home import home_from
 
     return home_from(args.directory)
 
@@ -509,8 +517,8 @@ def _editor() -> list[str]:
     return words
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of every command in the table."""
+def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of the commands in *names*, which are all in the table."""
     top = argparse.ArgumentParser(
         prog="liza",
         description="A supervisor for coding agents that you can leave alone overnight.",
@@ -520,7 +528,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
     below = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     groups: dict[str, Any] = {}
-    for name, (summary, run, arguments) in COMMANDS.items():
+    for name in names:
+        summary, run, arguments = COMMANDS[name]
         group, _, word = name.rpartition(" ")
         if group and group not in groups:
             parent = below.choices.get(group) or below.add_parser(group, help=GROUPS[group])
@@ -529,9 +538,16 @@ def parser() -> argparse.ArgumentParser:
             )
         one = (groups[group] if group else below).add_parser(word, help=summary, description=summary)
         one.set_defaults(run=run)
-        for names, options in arguments:
-            one.add_argument(*names, **options)
+        for flags, options in arguments:
+            one.add_argument(*flags, **options)
     return top
+
+
+def _meant(words: Sequence[str]) -> Collection[str]:
+    """Return the one command that *words* begin with where that is plain: to describe all takes a while."""
+    first = words[0] if words else ""
+    is_plain = first in COMMANDS and not any(name.startswith(f"{first} ") for name in COMMANDS)
+    return (first,) if is_plain else COMMANDS
 
 
 def _told(error: LizaError) -> int:
@@ -541,8 +557,11 @@ def _told(error: LizaError) -> int:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    # We use no plugins of pydantic, and looking for them takes as long as reading a board.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
-    args = parser().parse_args(words)
+    words = sys.argv[1:] if words is None else words
+    args = parser(_meant(words)).parse_args(words)
     args.directory = (args.directory or Path()).absolute()
     try:
         code = args.run(args)

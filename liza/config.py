@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from liza.record import Id, Line, Record
+from liza.record import Id, Line, Record, blank
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -37,7 +37,7 @@ class AgentChoice(Record):
 
 
 class Agents(Record):
-    default: AgentChoice = AgentChoice()
+    default: AgentChoice = blank(AgentChoice)
     overrides: dict[str, AgentChoice] = Field(default_factory=dict)
 
 
@@ -75,9 +75,9 @@ class Config(Record):
     spec: Line | None = None
     workflow: Line = "liza"
     integration_branch: Line = INTEGRATION_BRANCH
-    workers: Workers = Workers()
-    agents: Agents = Agents()
-    gates: Gates = Gates()
-    limits: Limits = Limits()
-    budget: Budget = Budget()
-    notify: Notify = Notify()
+    workers: Workers = blank(Workers)
+    agents: Agents = blank(Agents)
+    gates: Gates = blank(Gates)
+    limits: Limits = blank(Limits)
+    budget: Budget = blank(Budget)
+    notify: Notify = blank(Notify)

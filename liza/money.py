@@ -10,9 +10,7 @@ import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.changes import Change, answer
 from liza.errors import Refused, UsageError
-from liza.events import Block
 from liza.record import with_record
 from liza.spending import CENTS, Account, Average, Provenance, Reservation, Spent
 
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
+    from liza.changes import Change
+    from liza.events import Block
     from liza.model import Actor, State
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
@@ -193,6 +193,8 @@ def _more(cap: float) -> int:
 
 def blocked(state: State, task: str) -> tuple[State, Block]:
     """Return the board with the account of *task* waiting for an answer, and the event that blocks it."""
+    from liza.events import Block  # noqa: PLC0415 - who only looks at the board needs no event
+
     cap, spent = cap_of(state, task), spent_on(state, task).usd
     account = (state.accounts.get(task) or Account(id=task)).but(asked=cap)
     block = Block(
@@ -210,6 +212,7 @@ def amount(text: str) -> float | None:
 
 def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers what *who*, a task or the budget, asks."""
+    from liza.changes import Change, answer  # noqa: PLC0415 - as above
 
     def make(state: State) -> State:
         if who == BUDGET and state.status_of(who) is None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from liza.config import Count, Usd
-from liza.record import Id, Line, Record, Time
+from liza.record import Id, Line, Record, Time, blank
 
 CENTS: Final = 6  # digits behind the point: sums of fractions of a cent stay readable
 
@@ -80,7 +80,7 @@ class Average(Record):
 class Spend(Record):
     """The money of the whole board. *warned* and *asked* name the cap for which people were told."""
 
-    total: Spent = Spent()
+    total: Spent = blank(Spent)
     reserved: tuple[Reservation, ...] = ()
     kinds: tuple[Average, ...] = ()
     warned: Usd | None = None
@@ -91,7 +91,7 @@ class Account(Record):
     """The money of one task, whose id it has. *cap* is what a person allowed it instead of the setting."""
 
     id: Id
-    spent: Spent = Spent()
+    spent: Spent = blank(Spent)
     cap: Usd | None = None
     asked: Usd | None = None
 

@@ -6,8 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import limits, money
-from liza.changes import waits_for
-from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
+from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -26,7 +26,7 @@ LAYERS: Final = [
     ["events", "promises"],
     ["lifecycle"],
     ["changes", "invariants", "replies", "switches"],
-    ["limits", "money"],
+    ["home", "limits", "money"],
     ["agents", "prompting"],
     ["board"],
     ["repo"],
