@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from liza import model
+from liza.agents.llm.faults import FAULTS, WORDS
 from liza.anomalies import Details
 from liza.board.edits import EDITABLE
 from liza.config import Config
@@ -25,6 +26,8 @@ from liza.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERM
 from liza.model import Role, State, Status
 from liza.promises import PROMISES
 from liza.record import Record
+from liza.roles.admission import TURNED_DOWN
+from liza.spending import PROVIDER_STATES, ProviderState
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
 
@@ -146,6 +149,30 @@ def switches() -> str:
     )
 
 
+def provider_states() -> str:
+    """Render what a provider's word means, and which endings of a run say it."""
+    said = {
+        state: [str(ending) for ending, its in TURNED_DOWN.items() if its is state] for state in ProviderState
+    }
+    rows = (
+        [f"`{state}`", coded(said[state]) or "a run went through", PROVIDER_STATES[state]] for state in said
+    )
+    return table(["state", "after a run that ended", "meaning"], rows)
+
+
+def model_faults() -> str:
+    """Render what litellm's exceptions mean; its words tell apart what one name leaves open."""
+    rows = [
+        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"] for name, cure in FAULTS.items()
+    ]
+    rows += [
+        [f"`{name}` that says `{pattern.pattern}`", f"`{ending}`", "no"]
+        for name, meanings in WORDS.items()
+        for pattern, ending in meanings
+    ]
+    return table(["exception", "the run ends as", "tried again before"], rows)
+
+
 def anomalies() -> str:
     kinds: Sequence[type[Record]] = get_args(get_args(Details)[0])
     return table(
@@ -238,6 +265,8 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "config": config_keys,
     "switches": switches,
     "exit-codes": exit_codes,
+    "provider-states": provider_states,
+    "model-faults": model_faults,
 }
 
 
