@@ -11,6 +11,7 @@ from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Sup
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
 from liza.metrics import counted
 from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
+from liza.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
 from liza.record import with_record
 from liza.sprints import followed
 from liza.verdicts import Feedback
@@ -59,11 +60,6 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
         return _rewired(moved, to, event.superseded_by) if isinstance(event, Supersede) else moved
 
     return Change(by.id, f"{name_of(type(event))} {to}", make)
-
-
-def waits_for(state: State, task: Task) -> tuple[str, ...]:
-    """Return the dependencies of *task* that have not succeeded yet, by their exact ids."""
-    return tuple(name for name in task.depends_on if state.status_of(name) not in SUCCEEDED)
 
 
 def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:

@@ -24,10 +24,11 @@ from liza import __version__
 from liza.errors import EXIT_CODES, DiskTrouble, InvalidBoard, LizaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from liza.board.file import FileBoard
     from liza.changes import Change
+    from liza.model import State
 
 PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
 
@@ -93,20 +94,18 @@ def _init(args: Namespace) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.project import switches_of
+    from liza.board.glance import latest
+    from liza.home import switches_of
     from liza.repo.space import shortage
     from liza.report import show
 
-    board, trouble = _board(args), None
-    try:
-        state = board.absorb()
-    except InvalidBoard as error:
-        state, trouble = board.read(), error
-    if args.json:
-        print(json.dumps(show.as_json(state)))
-    else:
-        lack = shortage(board.home.parent, state.config.limits.free_disk_mb)
-        print(show.status(state, switches_of(board.home), shortage=lack), end="")
+    home, trouble = _home(args), None
+    state = latest(home)
+    if state is None:
+        state, trouble = _absorbed(_board(args))
+    lack = shortage(home.parent, state.config.limits.free_disk_mb)
+    shown = show.as_json(state) if args.json else show.status(state, switches_of(home), shortage=lack)
+    print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
     return _told(trouble) if trouble else None
 
 
@@ -140,14 +139,21 @@ def _note(args: Namespace) -> None:
     _update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
 
 
-@command("answer", "answer what a BLOCKED task asks, and let it go on", AS_JSON, TASK,
-         argument("text", metavar="TEXT", help="the answer"))  # fmt: skip
+@command("answer", "answer what a BLOCKED task asks, and let it go on; or say what all may cost", AS_JSON,
+         argument("task", metavar="TASK", help="the id of a task, or `budget`"),
+         argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.changes import HUMAN, answer
+    from liza.changes import HUMAN
+    from liza.money import BUDGET, reply
     from liza.record import utc_now
 
-    change = answer(args.task, _said(args.text, "answer"), by=HUMAN, at=utc_now())
-    _update(args, change, f"Answered; {args.task} is IDLE again, with your answer as guidance.")
+    change = reply(args.task, _said(args.text, "answer"), by=HUMAN, at=utc_now())
+    done = (
+        "the budget is raised"
+        if args.task == BUDGET
+        else f"{args.task} is IDLE again, with your answer as guidance"
+    )
+    _update(args, change, f"Answered; {done}.")
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")
@@ -343,8 +349,13 @@ def _metrics(args: Namespace) -> None:
 @command("run", "work on the goal until it is complete, or you stop it",
          argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
          argument("--until-idle", action="store_true",
-                  help="end with 3 when only people can make progress"))  # fmt: skip
+                  help="end with 3 when only people can make progress"),
+         argument("--plan-bound", action="store_true",
+                  help="only print the most that it can cost, and start nothing"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
+    if args.plan_bound:
+        _plan_bound(args)
+        return None
     from liza.report.screen import Steady
     from liza.supervision.background import LOG, detach
     from liza.supervision.supervisor import supervise
@@ -355,6 +366,17 @@ def _run(args: Namespace) -> int | None:
     pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+@command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)
+def _cost(args: Namespace) -> None:
+    from liza.report import costs
+    from liza.supervision.rescue import RUNS
+
+    board = _board(args)
+    state = board.absorb()
+    found = costs.runs_in(board.home / RUNS, state, board.entries())
+    print(json.dumps(costs.as_json(found, state)) if args.json else "\n".join(costs.lines(found, state)))
 
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
@@ -502,12 +524,29 @@ def _abort(args: Namespace) -> None:
     _throw(args, "ABORT")
 
 
-@command("resume", "take back PAUSE, CHECKPOINT and ABORT")
+@command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
     from liza.supervision.guard import resumed
 
     taken = resumed(_board(args), _home(args))
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
+    _retry_providers(_board(args))
+
+
+def _plan_bound(args: Namespace) -> None:
+    from liza.report.bound import bound
+
+    print("\n".join(bound(_board(args).absorb())))
+
+
+def _retry_providers(board: FileBoard) -> None:
+    from liza.changes import HUMAN
+    from liza.limits import closed, retried
+    from liza.record import utc_now
+
+    if shut := closed(board.read()):
+        board.update(retried(HUMAN, utc_now()))
+        print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
 
 
 def _throw(args: Namespace, name: str) -> None:
@@ -519,8 +558,16 @@ def _throw(args: Namespace, name: str) -> None:
     print(f"{name} is thrown ({path}); `liza resume` takes it back.")
 
 
+def _absorbed(board: FileBoard) -> tuple[State, InvalidBoard | None]:
+    """Return the board with what a person saved, or as it was with why that was not taken."""
+    try:
+        return board.absorb(), None
+    except InvalidBoard as error:
+        return board.read(), error
+
+
 def _home(args: Namespace) -> Path:
-    from liza.project import home_from
+    from liza.home import home_from
 
     return home_from(args.directory)
 
@@ -569,8 +616,8 @@ def _editor() -> list[str]:
     return words
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of every command in the table."""
+def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of the commands in *names*, which are all in the table."""
     top = argparse.ArgumentParser(
         prog="liza",
         description="A supervisor for coding agents that you can leave alone overnight.",
@@ -580,7 +627,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
     below = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     groups: dict[str, Any] = {}
-    for name, (summary, run, arguments) in COMMANDS.items():
+    for name in names:
+        summary, run, arguments = COMMANDS[name]
         group, _, word = name.rpartition(" ")
         if group and group not in groups:
             parent = below.choices.get(group) or below.add_parser(group, help=GROUPS[group])
@@ -589,9 +637,16 @@ def parser() -> argparse.ArgumentParser:
             )
         one = (groups[group] if group else below).add_parser(word, help=summary, description=summary)
         one.set_defaults(run=run)
-        for names, options in arguments:
-            one.add_argument(*names, **options)
+        for flags, options in arguments:
+            one.add_argument(*flags, **options)
     return top
+
+
+def _meant(words: Sequence[str]) -> Collection[str]:
+    """Return the one command that *words* begin with where that is plain: to describe all takes a while."""
+    first = words[0] if words else ""
+    is_plain = first in COMMANDS and not any(name.startswith(f"{first} ") for name in COMMANDS)
+    return (first,) if is_plain else COMMANDS
 
 
 def _told(error: LizaError) -> int:
@@ -611,7 +666,10 @@ def _configure_logging(command: str) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    args = parser().parse_args(words)
+    # We use no plugins of pydantic, and looking for them takes as long as reading a board.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    words = sys.argv[1:] if words is None else words
+    args = parser(_meant(words)).parse_args(words)
     _configure_logging(args.command)
     args.directory = (args.directory or Path()).absolute()
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from liza.record import Line, Record
+from liza.record import Id, Line, Record, blank
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -33,10 +33,13 @@ class AgentChoice(Record):
     command: tuple[Line, ...] | None = None
     model: Line | None = None
     effort: Line | None = None
+    provider: Id | None = (
+        None  # who sells the model, for agents that share its limits; else the backend's name
+    )
 
 
 class Agents(Record):
-    default: AgentChoice = AgentChoice()
+    default: AgentChoice = blank(AgentChoice)
     overrides: dict[str, AgentChoice] = Field(default_factory=dict)
 
 
@@ -116,11 +119,11 @@ class Config(Record):
     spec: Line | None = None
     workflow: Line = "liza"
     integration_branch: Line = INTEGRATION_BRANCH
-    workers: Workers = Workers()
-    agents: Agents = Agents()
-    gates: Gates = Gates()
-    limits: Limits = Limits()
-    budget: Budget = Budget()
-    notify: Notify = Notify()
-    sprint: SprintLength = SprintLength()
-    sandbox: Sandbox = Sandbox()
+    workers: Workers = blank(Workers)
+    agents: Agents = blank(Agents)
+    gates: Gates = blank(Gates)
+    limits: Limits = blank(Limits)
+    budget: Budget = blank(Budget)
+    notify: Notify = blank(Notify)
+    sprint: SprintLength = blank(SprintLength)
+    sandbox: Sandbox = blank(Sandbox)

@@ -7,6 +7,7 @@ the table of `lifecycle`, and nowhere else.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, TypeAdapter, field_validator
@@ -512,7 +513,7 @@ class Amend(Event):
     @field_validator("fields")
     @classmethod
     def _as_a_task_has_them(cls, fields: Changes) -> Changes:
-        known = {name: _AMENDED[name].validate_python(fields[name]) for name in fields.keys() & AMENDABLE}
+        known = {name: _adapter(name).validate_python(fields[name]) for name in fields.keys() & AMENDABLE}
         return fields | known
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -541,13 +542,11 @@ AMENDABLE: Final = frozenset(
 )
 
 
+@cache
 def _adapter(name: str) -> TypeAdapter[Any]:
     field = Task.model_fields[name]
     form: Any = Annotated[field.annotation, field]
     return TypeAdapter(form)
-
-
-_AMENDED: Final = {name: _adapter(name) for name in AMENDABLE}
 
 
 def _decided(

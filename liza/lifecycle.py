@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
 from liza.errors import Forbidden, LeaseLost, Refused
+from liza.model import SUCCEEDED as SUCCEEDED  # noqa: PLC0414 - it belongs to the table, too
 from liza.model import HistoryEntry, Role, Status
 from liza.promises import broken
 
@@ -96,7 +97,6 @@ BY_SOURCE: Final = {(source, row.event): row for row in TABLE for source in row.
 
 TERMINAL: Final = frozenset(Status) - {source for source, _ in BY_SOURCE}
 CLAIMABLE: Final = frozenset(source for source, event in BY_SOURCE if event is e.Claim)
-SUCCEEDED: Final = frozenset({S.MERGED, S.COMPLETE, S.NOTHING_TO_DO})  # what a dependant waits for
 BEGINNINGS: Final = frozenset({S.DRAFT, S.IDLE})  # where a new task may start
 ADDED: Final = "added"  # the first entry of every history
 WORKERS: Final = frozenset({Role.CODER, Role.REVIEWER})  # those whom a lease fences

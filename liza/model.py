@@ -13,7 +13,8 @@ from pydantic import AfterValidator, Field, PlainSerializer
 from liza.anomalies import Anomaly
 from liza.config import Config
 from liza.errors import NotThere
-from liza.record import Commit, Id, Keyed, Line, Record, Time, with_record
+from liza.record import Commit, Id, Keyed, Line, Record, Time, blank, with_record
+from liza.spending import Account, Provider, Spend
 from liza.verdicts import Decision, Feedback, Verdict
 
 VERSION: Final = 1
@@ -57,6 +58,11 @@ MEANING: Final[dict[Status, str]] = {
     Status.SUPERSEDED: "replaced by other tasks",
     Status.ABANDONED: "given up",
 }
+
+
+SUCCEEDED: Final = frozenset(
+    {Status.MERGED, Status.COMPLETE, Status.NOTHING_TO_DO}
+)  # what dependants wait for
 
 
 class Role(StrEnum):
@@ -161,7 +167,7 @@ class Task(Record):
     phase: Line | None = None
     priority: int = 0
     done_when: tuple[Line, ...] = ()
-    scope: Scope = Scope()
+    scope: Scope = blank(Scope)
     spec_ref: Line | None = None
     depends_on: tuple[Id, ...] = ()
     validation: Validation | None = None
@@ -397,13 +403,16 @@ class State(Record):
     goal: Goal
     tasks: Keyed[Task] = Field(default_factory=_empty)
     agents: Keyed[Agent] = Field(default_factory=_empty)
-    sprint: Sprint = Sprint()
+    sprint: Sprint = blank(Sprint)
     human_notes: Keyed[Note] = Field(default_factory=_empty)
     anomalies: Keyed[Anomaly] = Field(default_factory=_empty)
     discovered: Keyed[Discovery] = Field(default_factory=_empty)
     handoff: Keyed[Handoff] = Field(default_factory=_empty)
-    circuit_breaker: CircuitBreaker = CircuitBreaker()
-    config: Config = Config()
+    circuit_breaker: CircuitBreaker = blank(CircuitBreaker)
+    providers: Keyed[Provider] = Field(default_factory=_empty)
+    spend: Spend = blank(Spend)
+    accounts: Keyed[Account] = Field(default_factory=_empty)
+    config: Config = blank(Config)
     archived: Annotated[
         Mapping[Id, Status],
         AfterValidator(MappingProxyType),
@@ -426,6 +435,11 @@ class State(Record):
         return task.status if task else self.archived.get(name)
 
 
+def waits_for(state: State, task: Task) -> tuple[str, ...]:
+    """Return the dependencies of *task* that have not succeeded yet, by their exact ids."""
+    return tuple(name for name in task.depends_on if state.status_of(name) not in SUCCEEDED)
+
+
 KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "tasks": Task,
     "agents": Agent,
@@ -433,5 +447,7 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "anomalies": Anomaly,
     "discovered": Discovery,
     "handoff": Handoff,
+    "providers": Provider,
+    "accounts": Account,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "config", "archived")
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "config", "archived")

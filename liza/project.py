@@ -9,19 +9,20 @@ from pydantic import ValidationError
 
 from liza.board.file import FileBoard
 from liza.config import Config
-from liza.errors import InvalidBoard, UsageError
+from liza.errors import UsageError
+from liza.home import HOME as HOME  # noqa: PLC0414 - it is part of a project
+from liza.home import home_from as home_from  # noqa: PLC0414 - as above
+from liza.home import switches_of as switches_of  # noqa: PLC0414 - as above
 from liza.model import Goal, State
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
 from liza.repo.repository import BRANCHES
-from liza.switches import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-HOME: Final = ".liza"
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
 APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
@@ -36,36 +37,12 @@ class Choice(NamedTuple):
     why: str
 
 
-def home_from(start: Path) -> Path:
-    """Return the `.liza` directory of the project that *start* is in."""
-    for directory in (start, *start.parents):
-        home = directory / HOME
-        if home.is_symlink():
-            raise InvalidBoard(f"{home} is a link to {home.readlink()}; put the directory itself there")
-        if home.is_dir():
-            return home
-    raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
-
-
 def integration_from(start: Path) -> str:
     """Return the full name of the integration branch: the board's, or where there is none, the team's."""
     root = top_level(start)
     there = (root / HOME).is_dir()
     config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
     return BRANCHES + config.integration_branch
-
-
-def switches_of(home: Path) -> dict[str, str]:
-    """Return the switches that are thrown, each with what its file says."""
-    found: dict[str, str] = {}
-    for name in FILES:
-        try:
-            found[name] = (home / name).read_text(errors="replace").strip()
-        except FileNotFoundError:
-            continue
-        except OSError:  # a directory, or not for us to read: it is there all the same
-            found[name] = ""
-    return found
 
 
 def begun(

@@ -34,6 +34,7 @@ class Record(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,
+        defer_build=True,  # there are a hundred kinds of record, and a command like `liza status` meets few
     )
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401 - values are checked when the board takes them
@@ -138,6 +139,14 @@ def with_records(mapping: Mapping[str, _R], changed: Mapping[str, _R]) -> Mappin
     known = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
     known.update(changed)
     return MappingProxyType(known)
+
+
+def blank(kind: type[_R]) -> _R:
+    """Return a record of nothing but defaults, without the cost of building what checks its kind.
+
+    For defaults in other records, which are made whenever those are imported.
+    """
+    return kind.model_construct()  # type: ignore[return-value]  # the plugin forgets which kind
 
 
 def printable(text: str) -> str:

@@ -32,11 +32,13 @@ from liza.anomalies import (
 from liza.model import Checkpoint, Kind, Role, Scope, Urgency, Validation
 from liza.problems import explained
 from liza.record import Id, Line, Record
+from liza.spending import Reported
 from liza.text.emit import UNFIT
 from liza.text.parse import BadYaml, parse
 from liza.verdicts import Feedback
 
 TAG: Final = "liza"
+USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
 MOST_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
 MOST_EARLIER: Final = (
     20  # earlier answers that the last is compared with; thousands would take seconds to read
@@ -332,6 +334,16 @@ def answer(text: str, step: Step, *, prompt: str = "") -> Answer | Unreadable:
     return Answer(value, _remarks(found[:-1], value, step))
 
 
+def reported(text: str, *, prompt: str = "") -> Reported | None:
+    """Return the `usage` that an agent gives beside its last answer, if it is there and makes sense."""
+    echoes = {block.body for block in blocks(prompt)}
+    found = [block for block in blocks(text) if block.body not in echoes and block.is_closed]
+    try:
+        return Reported.model_validate(parse(found[-1].body).data[USAGE]) if found else None
+    except (BadYaml, KeyError, ValidationError):
+        return None  # money is then estimated, which is no reason to lose an answer
+
+
 def _remarks(earlier: list[Block], value: Value, step: Step) -> tuple[str, ...]:
     others = (_read(block, step) for block in earlier[-MOST_EARLIER:] if block.is_closed)
     differing = sum(1 for other in others if not isinstance(other, Unreadable) and other != value)
@@ -350,6 +362,7 @@ def _read(block: Block, step: Step) -> Value | Unreadable:
         data, lines = parse(block.body)
     except BadYaml as error:
         return Unreadable(f"the answer to the {step} step is not readable as YAML: {error}")
+    data.pop(USAGE, None)  # what the run cost is no part of the answer
     if blank := next(_blanks(data), None):
         return Unreadable(f"the answer to the {step} step still has {blank} from the example: fill it in")
     try:

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 PATIENCE: Final = 30.0  # seconds that anything may take on a busy machine
 ROOT: Final = Path(__file__).parents[1]
 
+STEPS: Final = ("plan", "checkpoint", "implement", "review")
+
+
+def dear(usd: float = 0.4, task: str = "t1") -> dict[str, Any]:
+    """Return a script in which every run reports what it cost."""
+    acts = {step: player.by_default(step, task) for step in STEPS}
+    return {step: {**act, "answer": {**act["answer"], "usage": {"usd": usd}}} for step, act in acts.items()}
+
 
 class Office:
     """Everything that a run has, except for the supervisor."""

@@ -49,6 +49,11 @@ class Job:
     secrets: Sequence[str] = field(default=(), repr=False)
     processes: int | None = None  # that it may have at once
     is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
+    mark: Path | None = None  # the folder that marks its processes, where it is part of another run
+
+    @property
+    def marked(self) -> Path:
+        return (self.mark or self.folder).resolve()
 
 
 class Outcome(NamedTuple):
@@ -104,7 +109,7 @@ def _started(job: Job) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*leash(), *job.argv],
         cwd=job.cwd,
-        env={**job.environment, MARK: str(job.folder.resolve())},
+        env={**job.environment, MARK: str(job.marked)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,7 +127,7 @@ def _why_not(job: Job, error: OSError | ValueError) -> str:
 def _watched(
     job: Job, leader: subprocess.Popen[bytes], stop: Stop, watch: Stopwatch, spools: tuple[Spool, Spool]
 ) -> tuple[_Verdict, list[Process]]:
-    quarry = Quarry.of(leader.pid, job.folder.resolve())
+    quarry = Quarry.of(leader.pid, job.marked)
     wires = Wires(stop)
     gone = False
     try:

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Final, Protocol
 from pydantic import AfterValidator, Field
 
 from liza.agents.kernel import readable
-from liza.config import Count, Seconds, Usd
+from liza.config import Count, Seconds
 from liza.model import Role
 from liza.record import Id, Record, Time
 from liza.replies import Step
+from liza.spending import Provenance as Provenance  # noqa: PLC0414 - whoever makes a reply needs it
+from liza.spending import Usage as Usage  # noqa: PLC0414 - as above
 
 
 def _absolute(path: Path) -> Path:
@@ -85,22 +87,6 @@ MEANING: Final[dict[Ending, str]] = {
     Ending.STOPPED: "Liza was told to stop it",
     Ending.NOT_STARTED: "there was nothing to run, or it could not be started",
 }
-
-
-class Provenance(StrEnum):
-    """Where the numbers of a usage come from."""
-
-    REPORTED = "reported"
-    PRICED = "priced"
-    ESTIMATED = "estimated"
-    UNKNOWN = "unknown"
-
-
-class Usage(Record):
-    tokens_in: Count | None = None
-    tokens_out: Count | None = None
-    usd: Usd | None = None
-    provenance: Provenance = Provenance.UNKNOWN
 
 
 class Reply(Record):

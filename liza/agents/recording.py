@@ -167,6 +167,7 @@ class Recorded(Record):
     reply: str
     ending: Ending = Ending.DONE
     why: str = ""
+    reset_in: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # seconds until a limit ends
     usage: Usage = Usage()
     began: Time | None = None
 
@@ -221,9 +222,17 @@ def _recorded(folder: Path) -> Recorded:
         reply=reply.text,
         ending=reply.ending,
         why=reply.why,
+        reset_in=_reset_in(reply),
         usage=reply.usage,
         began=reply.began,
     )
+
+
+def _reset_in(reply: Reply) -> float | None:
+    """Return the wait that a limit asked for; in a rehearsal the time itself would long be past."""
+    if reply.reset is None:
+        return None
+    return max(0.0, (reply.reset - reply.began).total_seconds() - reply.seconds)
 
 
 def _loaded(path: Path, kind: type[_M]) -> _M:

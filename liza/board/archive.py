@@ -34,6 +34,8 @@ def retired(state: State) -> State:
     return state.but(
         tasks=MappingProxyType({name: task for name, task in state.tasks.items() if name not in gone}),
         handoff=MappingProxyType({name: note for name, note in state.handoff.items() if name not in gone}),
+        # What it cost stays in the total; `liza cost` tells it from the recorded runs.
+        accounts=MappingProxyType({name: one for name, one in state.accounts.items() if name not in gone}),
         archived=MappingProxyType({**state.archived, **gone}),
     )
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from liza.errors import InvalidBoard, Violation
-from liza.invariants import Step
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, SHOWN_EVENTS, State, Status, Task
-from liza.problems import explained
-from liza.record import with_records
+from liza.record import Record, with_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from liza.board.journal import Line
     from liza.board.protocol import Entry
-    from liza.record import Record
+    from liza.invariants import Step
 
 Raw = dict[str, Any]
 Plains = dict[str, dict[str, Raw]]  # section: id: the record; "" is the id of a section that is one record
@@ -28,6 +27,8 @@ DERIVED: Final = frozenset({"history", "history_earlier"})  # replay counts thes
 
 def step_between(old: State, new: State) -> Step:
     """Return what differs; records are shared between states, so identity tells what was not touched."""
+    from liza.invariants import Step  # noqa: PLC0415 - who only reads a board makes no step
+
     put: dict[str, tuple[str, ...]] = {}
     gone: dict[str, tuple[str, ...]] = {}
     moved: dict[str, Any] = {}
@@ -86,6 +87,8 @@ def _survivor(record: Record, path: str, name: str | None) -> Raw:
         plain = bare.model_dump(mode="json", exclude_defaults=True, warnings="error")
         reborn = type(record).model_validate(plain)
     except ValidationError as error:
+        from liza.problems import explained  # noqa: PLC0415 - only needed here
+
         raise InvalidBoard("the change was refused", explained(error, type(record), path, {})) from error
     except ValueError as error:  # what the record holds has no form in JSON
         raise _misread(path) from error
@@ -134,7 +137,39 @@ def _fields(old: Record | None, new: Record, plain: Raw) -> Raw:
 
 def first_state(entry: Entry) -> State:
     """Return the board that the first entry of a journal makes."""
-    return _trimmed(State.model_validate({**entry.put, "revision": entry.revision}))
+    return _trimmed(_built({**entry.put, "revision": entry.revision}))
+
+
+def _built(plain: Raw) -> State:
+    """Return the board that *plain* is, checked section by section.
+
+    Building what checks a kind of record takes milliseconds, and most boards begin with few kinds. Whatever
+    is not plainly right is left to the check of the whole, which says what is wrong.
+    """
+    kept = {
+        section: value for section, value in plain.items() if section in {*KEYED_SECTIONS, *PLAIN_SECTIONS}
+    }
+    others = plain.keys() - kept.keys()
+    if others != {"revision"} or "archived" in kept or "goal" not in kept:
+        return State.model_validate(plain)
+    fields: Raw = {}
+    for section, value in kept.items():
+        if (kind := KEYED_SECTIONS.get(section)) is None:
+            fields[section] = type_of(section).model_validate(value)
+            continue
+        records = {record["id"]: kind.model_validate(record) for record in value}
+        if len(records) < len(value):
+            return State.model_validate(plain)
+        fields[section] = MappingProxyType(records)
+    return State.model_construct(revision=plain["revision"], **fields)
+
+
+def type_of(section: str) -> type[Record]:
+    """Return the kind of record that a plain section is."""
+    kind = State.model_fields[section].annotation
+    if not isinstance(kind, type) or not issubclass(kind, Record):
+        raise TypeError(section)
+    return kind
 
 
 def replayed(state: State, entries: Iterable[Entry]) -> State:
@@ -160,6 +195,11 @@ def replayed(state: State, entries: Iterable[Entry]) -> State:
     for section, value in plain.items():
         changes[section] = type(getattr(state, section)).model_validate(value)
     return state.but(revision=revision, **changes)
+
+
+def replayed_all(lines: Sequence[Line]) -> State:
+    """Return the board after all lines of a journal, from its first."""
+    return replayed(first_state(lines[0].entry), (line.entry for line in lines[1:]))
 
 
 class _Section:

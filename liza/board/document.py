@@ -28,6 +28,9 @@ SECTIONS: Final = (
     "discovered",
     "handoff",
     "circuit_breaker",
+    "providers",
+    "spend",
+    "accounts",
     "config",
     "archived",
 )

@@ -22,6 +22,7 @@ from liza.lifecycle import TABLE
 from liza.model import KEYED_SECTIONS, VERSION, CircuitBreaker, Goal, Note, Role, Sprint, State, Task
 from liza.problems import explained, line_of
 from liza.record import with_record
+from liza.spending import Spend
 from liza.text.parse import BadYaml, Parsed, parse
 from liza.text.split import Block, split, unclosed
 from liza.verdicts import Feedback
@@ -39,6 +40,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "goal": Goal,
     "sprint": Sprint,
     "circuit_breaker": CircuitBreaker,
+    "spend": Spend,
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
@@ -329,7 +331,7 @@ def merged(draft: Draft, edited: State, base: State, current: State, at: datetim
     merge.notes()
     for section in PLAIN_KINDS:
         merge.settings(section)
-    for section in ("agents", "anomalies", "discovered", "handoff", "archived"):
+    for section in ("agents", "anomalies", "discovered", "handoff", "providers", "accounts", "archived"):
         merge.own(section)
     if merge.foreknown and not draft.is_stamped and edited.revision < current.revision:
         draft.refuse(

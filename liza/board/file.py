@@ -19,6 +19,7 @@ from liza.board.delta import (
     plains_of,
     put_of,
     replayed,
+    replayed_all,
     step_between,
     trimmed,
     went,
@@ -31,8 +32,7 @@ from liza.board.lock import QUEUE, Lock
 from liza.board.protocol import Entry
 from liza.board.rejected import kept_beside, wreck_aside
 from liza.board.snapshot import Snapshot
-from liza.board.statefile import NAME as STATE
-from liza.board.statefile import SPARE, StateFile, not_a_file, text_of
+from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file, text_of
 from liza.changes import Change
 from liza.errors import (
     DiskTrouble,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from liza.board.watch import Watch
     from liza.model import State
 
-LOCK: Final = f"{STATE}.lock"
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
@@ -214,7 +213,7 @@ class FileBoard:
             kept.append(line)
         if not kept or (isinstance(moment, int) and kept[-1].entry.revision != moment):
             raise NotThere("revision", str(moment), "`liza log` lists them")
-        return _replayed(kept), kept[-1].mark.sum
+        return replayed_all(kept), kept[-1].mark.sum
 
     def text_at(self, moment: int | datetime) -> bytes:
         """Return state.yaml as it was at a revision or time."""
@@ -335,7 +334,7 @@ class FileBoard:
         if not lines:
             return
         old, entries = self._view, [line.entry for line in lines]
-        new = replayed(old.state, entries) if old else _replayed(lines)
+        new = replayed(old.state, entries) if old else replayed_all(lines)
         document, self._document = self._document, None
         self._view = Snapshot(lines[-1].mark, entries[-1].at, new)
         if old and document:
@@ -460,7 +459,7 @@ class FileBoard:
         if self._latest_origin is None or self._latest_origin[0] != key:
             lines = list(self._lines())
             since = frozenset(line.entry.what for line in lines[revision:])
-            state = _replayed(lines[:revision])
+            state = replayed_all(lines[:revision])
             self._latest_origin = (key, Origin(state, lines[revision - 1].mark.sum, since))
         return self._latest_origin[1]
 
@@ -504,10 +503,6 @@ def _forget_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_parent)
-
-
-def _replayed(lines: list[Line]) -> State:
-    return replayed(first_state(lines[0].entry), (line.entry for line in lines[1:]))
 
 
 def _is_young(text: Text) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from liza.board.disk import Disk
 
 NAME: Final = "state.yaml"
+LOCK: Final = f"{NAME}.lock"
 SPARE: Final = "state.yaml.spare"
 HELD: Final = "state.yaml.held"
 NEVER: Final = Print(0, 0, 0)  # the print of no file: whatever is there differs from it

@@ -15,8 +15,8 @@ from liza.project import switches_of
 from liza.repo.space import shortage
 from liza.report.progress import ago
 from liza.roles import coder, outlook, planner, reviewer
-from liza.roles.admission import Setting, hindered
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
+from liza.roles.preconditions import Setting, hindered
 from liza.roles.staff import names
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import AgentStatus, GoalStatus, Role, Status
+from liza.report.show import money_lines
 from liza.roles import planner
 from liza.switches import way_on
 
@@ -43,6 +44,7 @@ def lines(state: State, now: datetime, switches: Mapping[str, str]) -> list[str]
     return [
         f"{_first_line(state.goal.description)} ({state.goal.status}, revision {state.revision})",
         *(f"{name}: {said or 'thrown'} (`{way_on(said)}` goes on)" for name, said in switches.items()),
+        *money_lines(state),
         _tally(state),
         "",
         *_workers(state, now),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza import limits, money
 from liza.breaker import open_trips, sentence
-from liza.changes import waits_for
-from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status
+from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
 from liza.switches import way_on
 
@@ -49,6 +49,7 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
             for name, said in switches.items()
         ),
         *([f"Disk      {shortage}"] if shortage else []),
+        *money_lines(state),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_breaker_lines(state),
@@ -57,6 +58,21 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
         *_handover_lines(state, counts[Status.MERGED]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def money_lines(state: State) -> Iterator[str]:
+    """Yield what was spent, where the number comes from, and who wants more money or to be left alone."""
+    total = state.spend.total
+    if total.runs:
+        parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
+        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        cap = state.config.budget.run_usd
+        yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
+    if money.is_closed(state):
+        yield f"Budget    paused: {money.question(state)}"
+        yield f"      then    {money.command(state)}"
+    for provider in limits.closed(state):
+        yield f"Provider  {limits.told(provider)}"
 
 
 def _handover_lines(state: State, merged: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from liza import model
+from liza.agents.llm.faults import FAULTS, WORDS
 from liza.agents.protocol import MEANING as ENDING_MEANING
 from liza.agents.protocol import Ending
 from liza.anomalies import Details
@@ -32,6 +33,8 @@ from liza.model import Role, State, Status
 from liza.promises import PROMISES
 from liza.record import Record, utc_now
 from liza.replies import KINDS, ROLES, Step
+from liza.roles.admission import TURNED_DOWN
+from liza.spending import PROVIDER_STATES, ProviderState
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
 from liza.workflows.catalogue import CATALOGUE, GROUPS, Rule
@@ -154,6 +157,30 @@ def switches() -> str:
     return table(
         ["file", "while it is there"], ([f"`{switch.name}`", SWITCH_MEANING[switch]] for switch in files)
     )
+
+
+def provider_states() -> str:
+    """Render what a provider's word means, and which endings of a run say it."""
+    said = {
+        state: [str(ending) for ending, its in TURNED_DOWN.items() if its is state] for state in ProviderState
+    }
+    rows = (
+        [f"`{state}`", coded(said[state]) or "a run went through", PROVIDER_STATES[state]] for state in said
+    )
+    return table(["state", "after a run that ended", "meaning"], rows)
+
+
+def model_faults() -> str:
+    """Render what litellm's exceptions mean; its words tell apart what one name leaves open."""
+    rows = [
+        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"] for name, cure in FAULTS.items()
+    ]
+    rows += [
+        [f"`{name}` that says `{pattern.pattern}`", f"`{ending}`", "no"]
+        for name, meanings in WORDS.items()
+        for pattern, ending in meanings
+    ]
+    return table(["exception", "the run ends as", "tried again before"], rows)
 
 
 def anomalies() -> str:
@@ -405,6 +432,8 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "rules": rules,
     "gates": gates,
     "forbidden": forbidden,
+    "provider-states": provider_states,
+    "model-faults": model_faults,
 }
 
 

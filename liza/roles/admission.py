@@ -1,68 +1,125 @@
-"""What has to be true of a run before any worker takes a turn: the goal, the switches, the supervisor."""
+"""Whether a run may begin, given its provider's limits and the money, and what follows from its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.model import GoalStatus, State
-from liza.roles.conditions import Hindrance
-from liza.switches import MEANING, Switch, thrown
+from liza import limits, money
+from liza.agents.protocol import MEANING, Ending
+from liza.limits import Turned
+from liza.model import AgentStatus
+from liza.money import Bill, Cap
+from liza.record import with_record
+from liza.spending import Provenance, ProviderState
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
 
-class Setting(NamedTuple):
-    """A run from outside: its board, the switches that are thrown with what they say, and whether it runs."""
-
-    state: State
-    switches: Mapping[str, str]
-    is_running: bool = True
-    shortage: str | None = None  # why the disk lets nothing new start
-
-    @property
-    def switch(self) -> Switch:
-        return thrown(self.switches)
+    from liza.agents.protocol import Reply
+    from liza.model import State
+    from liza.money import Want
 
 
-class Precondition(NamedTuple):
-    """A condition of every turn. Where it does not hold, a worker waits, or *ends*."""
+class Run(NamedTuple):
+    """A run that is wanted. *providers* are all that the turn will need: half a turn is paid for nothing."""
 
-    holds: Callable[[Setting], bool]
-    hindrance: Callable[[Setting], Hindrance]
-    ends: bool = False
-
-
-def hindered(setting: Setting) -> tuple[Precondition, Hindrance] | None:
-    """Return the first condition that keeps every worker from its turn, with what to tell people."""
-    for one in PRECONDITIONS:
-        if not one.holds(setting):
-            return one, one.hindrance(setting)
-    return None
+    want: Want
+    provider: str
+    providers: tuple[str, ...]
 
 
-def _closed(setting: Setting) -> Hindrance:
-    goal = setting.state.goal
-    return Hindrance(f"the goal is {goal.status}", "you", 'liza note "…"; liza run', goal.completed)
+class Closed(NamedTuple):
+    """Why a run may not begin."""
+
+    why: str
+    until: datetime | None = None
+    cap: Cap | None = None
 
 
-def _switched(setting: Setting) -> Hindrance:
-    name = setting.switch.name
-    said = setting.switches[name]
-    what = f"{name} is thrown{f' ({said})' if said else ''}: {MEANING[setting.switch]}"
-    return Hindrance(what, "you", "liza resume")
+class Ended(NamedTuple):
+    """A run that ended, as the board should know it."""
+
+    run: Run
+    reply: Reply
 
 
-def _cramped(setting: Setting) -> Hindrance:
-    return Hindrance(str(setting.shortage), "you", "liza status")
+TURNED_DOWN: Final[dict[Ending, ProviderState]] = {
+    Ending.RATE_LIMITED: ProviderState.LIMITED,
+    Ending.QUOTA: ProviderState.EXHAUSTED,
+    Ending.AUTH: ProviderState.REFUSED,
+}
+# After these nobody knows whether the provider would have taken the run.
+UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED})
 
 
-def _nobody(_: Setting) -> Hindrance:
-    return Hindrance("nobody works, because no supervisor runs", "you", "liza run")
+def closed(state: State, run: Run, now: datetime) -> Closed | None:
+    """Return why *run* may not begin now, or None where it may."""
+    for provider in run.providers:
+        if gate := limits.gate(state, provider, run.want.worker, now):
+            return Closed(gate.why, gate.until)
+    cap = money.over(state, run.want)
+    if cap is None:
+        return None
+    if cap is Cap.RUN:
+        return Closed(money.question(state), cap=cap)
+    return Closed(f"{run.want.task} may not cost more", cap=cap)
 
 
-PRECONDITIONS: Final = (
-    Precondition(lambda setting: setting.state.goal.status is GoalStatus.IN_PROGRESS, _closed, ends=True),
-    Precondition(lambda setting: setting.switch is not Switch.ABORT, _switched, ends=True),
-    Precondition(lambda setting: setting.switch is Switch.NORMAL, _switched),
-    Precondition(lambda setting: setting.shortage is None, _cramped),
-    Precondition(lambda setting: setting.is_running, _nobody),
-)
+def admitted(state: State, run: Run, now: datetime) -> State:
+    """Return the board with *run* begun: its money is set aside, and it probes its provider if it is due."""
+    state = money.reserved(state, run.want, now)
+    for provider in run.providers:
+        state = limits.probing(state, provider, run.want.worker)
+    return _shown(state, run.want.worker, AgentStatus.RUNNING, now)
+
+
+def parked(state: State, run: Run, shut: Closed, now: datetime) -> State:
+    """Return the board with the worker of *run* waiting, and the question on it if it is about money."""
+    if shut.cap is Cap.RUN:
+        state = money.asked(state)
+    return _shown(state, run.want.worker, AgentStatus.PARKED, now)
+
+
+def _shown(state: State, worker: str, status: AgentStatus, now: datetime) -> State:
+    agent = state.agents.get(worker)
+    if agent is None or agent.status is status:
+        return state
+    return state.but(agents=with_record(state.agents, agent.but(status=status, since=now)))
+
+
+def ended(state: State, end: Ended, *, at: datetime, chance: float) -> State:
+    """Return the board with a run paid for and its provider's word heeded; *chance* is between 0 and 1."""
+    reply, run = end.reply, end.run
+    usage = reply.usage
+    if reply.ending is Ending.NOT_STARTED:
+        state = money.unreserved(state, run.want.worker)
+    else:
+        provenance = usage.provenance if usage.usd is not None else Provenance.UNKNOWN
+        bill = Bill(run.want.worker, run.want.task, run.want.kind, usage.usd or 0.0, provenance)
+        state = money.settled(state, bill)
+    worse = TURNED_DOWN.get(reply.ending)
+    if worse is not None:
+        how = Turned(worse, reply.why or MEANING[reply.ending], reply.reset)
+        return limits.turned_down(state, run.provider, run.want.worker, how, at=at, chance=chance)
+    if reply.ending in UNTRIED:
+        return limits.unprobed(state, {run.want.worker})
+    return limits.answered(state, run.provider, run.want.worker, at=at)
+
+
+def left(state: State, worker: str) -> State:
+    """Return the board without what *worker* set aside or was to try, and did not come to."""
+    return limits.unprobed(money.unreserved(state, worker), {worker})
+
+
+def mourned(state: State, gone: Collection[str]) -> State:
+    """Return the board with what the workers in *gone* set aside counted as spent."""
+    held = {one.id for one in state.spend.reserved} | {one.probe or "" for one in state.providers.values()}
+    return buried(state, held - set(gone))
+
+
+def buried(state: State, living: Collection[str]) -> State:
+    """Return the board with what dead workers set aside counted as spent, and their probes given up."""
+    state = money.buried(state, living)
+    gone = {one.probe for one in state.providers.values() if one.probe and one.probe not in living}
+    return limits.unprobed(state, gone)

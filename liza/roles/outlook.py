@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza import limits, money
 from liza.model import AgentStatus, BreakerStatus, GoalStatus, Role, Status
 from liza.roles import coder, planner, reviewer
 from liza.roles.staff import names
@@ -21,6 +22,7 @@ class Wait(NamedTuple):
     what: str
     then: str
     since: str = ""  # which of several times it is: what was answered may be asked again
+    is_told: bool = False  # whoever met it has told people already
 
     def __str__(self) -> str:
         return f"{self.what} (`{self.then}`)"
@@ -51,7 +53,7 @@ def only_people(state: State, now: datetime) -> tuple[Wait, ...]:
 
 def asks(state: State) -> tuple[Wait, ...]:
     """Return all that waits for people, whether or not others can make progress meanwhile."""
-    return (*_trips(state), *_questions(state), *_missing(state))
+    return (*_trips(state), *_questions(state), *_missing(state), *_unpaid(state), *_refused(state))
 
 
 _NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "…"')
@@ -59,17 +61,32 @@ _NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "
 
 def _finds_work(state: State, now: datetime) -> bool:
     """Tell whether a worker that was not stopped would find something to do."""
+    waiting = _held_up(state)
     return (
-        (bool(able(state, Role.PLANNER)) and _planner_finds(state))
-        or any(coder.pick(state, name) for name in coder.present(state))
+        (bool(able(state, Role.PLANNER)) and _planner_finds(state, waiting))
+        or any(coder.pick(state, name) for name in coder.present(state) - waiting)
         or any(
-            reviewer.resolved(state) or reviewer.pick(state, name, now) for name in able(state, Role.REVIEWER)
+            reviewer.resolved(state)
+            or reviewer.to_merge(state, name, now)
+            or (name not in waiting and reviewer.to_review(state, name, now))
+            for name in able(state, Role.REVIEWER)
         )
     )
 
 
-def _planner_finds(state: State) -> bool:
-    return bool(planner.wake(state) or planner.stuck(state) or planner.read_in_passing(state))
+def _planner_finds(state: State, waiting: frozenset[str]) -> bool:
+    thinks = planner.wake(state) and not waiting.issuperset(able(state, Role.PLANNER))
+    return bool(thinks or planner.stuck(state) or planner.read_in_passing(state))
+
+
+def _held_up(state: State) -> frozenset[str]:
+    """Return the workers whose agents may not run before a person says so."""
+    if money.is_closed(state):
+        return frozenset({*names(state.config.workers), *state.agents})
+    # A limit that passes by itself is not for people, and somebody may be parked for that one.
+    if not limits.refusing(state) or len(limits.closed(state)) > len(limits.refusing(state)):
+        return frozenset()
+    return frozenset(agent.id for agent in state.agents.values() if agent.status is AgentStatus.PARKED)
 
 
 def able(state: State, role: Role) -> list[str]:
@@ -109,6 +126,16 @@ def _since(task: Task) -> str:
 def _missing(state: State) -> Iterator[Wait]:
     for name, reason in _stopped(state).items():
         yield Wait(f"{name} was stopped: {reason}", "liza stop; liza run")
+
+
+def _unpaid(state: State) -> Iterator[Wait]:
+    if money.is_closed(state):
+        yield Wait(money.question(state), money.command(state), is_told=True)
+
+
+def _refused(state: State) -> Iterator[Wait]:
+    for provider in limits.refusing(state):
+        yield Wait(f"{provider.id} refuses: {provider.why}", limits.RESUME, is_told=True)
 
 
 def _trips(state: State) -> Iterator[Wait]:

@@ -12,6 +12,7 @@ from liza import events as e
 from liza.changes import add_task, apply
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import GoalStatus, Status, Task, Urgency
+from liza.money import awaits
 from liza.record import with_records
 from liza.replies import Replan, Step
 from liza.roles.coder import MOST_FAILED_INTEGRATIONS, is_given_up
@@ -44,7 +45,7 @@ def wake(state: State) -> Wake | None:
     if not state.tasks and not state.archived:
         return _first_plan(state, general)
     for task in state.tasks.values():
-        if task.status is Status.BLOCKED and not _answers(state, task) and _is_news(state, task):
+        if task.status is Status.BLOCKED and _may_be_answered(state, task) and _is_news(state, task):
             about = [note for note in _unread(state) if note.about in (None, task.id)]
             return Wake(Step.REPLAN, f"{task.id} is BLOCKED", task.id, _ids(about))
     return _more_work(state, general)
@@ -85,6 +86,11 @@ def _answers(state: State, task: Task) -> bool:
     return is_retriable(task) and any(
         note.processed is None and named_in(note) == task.id for note in state.human_notes.values()
     )
+
+
+def _may_be_answered(state: State, task: Task) -> bool:
+    """Tell whether thinking about *task* may help; what it may cost is for people to say."""
+    return not _answers(state, task) and not awaits(state, task.id)
 
 
 def _is_news(state: State, task: Task) -> bool:

@@ -14,6 +14,7 @@ from liza.events import Merge, Reclaim
 from liza.lifecycle import TERMINAL
 from liza.model import AgentStatus, Status
 from liza.record import with_records
+from liza.roles.admission import buried, mourned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -173,7 +174,7 @@ def reclaimed(living: Collection[str], *, at: datetime) -> Change:
         for task in state.tasks.values():
             if reason := why_dead(task, living, at):
                 state = apply(Reclaim(reason=reason), to=task.id, by=SUPERVISOR, at=at)(state)
-        return state
+        return buried(state, living)
 
     return Change(SUPERVISOR.id, "reclaim", make)
 
@@ -197,6 +198,7 @@ def stopped(agents: Collection[str], *, at: datetime) -> Change:
             for name, agent in state.agents.items()
             if name in agents and agent.status is not AgentStatus.STOPPED
         }
+        state = mourned(state, agents)
         return state.but(agents=with_records(state.agents, changed)) if changed else state
 
     return Change(SUPERVISOR.id, f"stopped {', '.join(sorted(agents))}", make)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza import life
+from liza import life, limits
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
@@ -359,7 +359,9 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         tidied(self._scene.home, self._scene.repository)
-        state = self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
+        # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
+        state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
         self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)

@@ -7,10 +7,12 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
+from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply, with_anomaly, with_discovery
 from liza.errors import DiskTrouble, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
+from liza.money import Cap
 from liza.record import printable, with_record
 from liza.replies import CheckpointAnswer, Implement, Outcome, Step
 from liza.repo import salvage
@@ -20,6 +22,7 @@ from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
 from liza.roles import coder
+from liza.roles.admission import admitted, closed
 from liza.verdicts import Outcome as GateOutcome
 from liza.work import course, known
 from liza.work.caging import CAGES
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from liza.model import State, Task
     from liza.replies import Value
     from liza.repo.worktree import Worktree
+    from liza.roles.admission import Run
     from liza.work.turn import Asked, Place, Turn
 
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
@@ -55,7 +59,8 @@ class Claimed(NamedTuple):
 def turn(place: Place) -> Next:
     """Do one task, if there is one to do."""
     state = place.board.read()
-    if coder.pick(state, place.name) is None:
+    task = coder.pick(state, place.name)
+    if task is None or not place.may_begin(state, _first_run(place, state, task)):
         return Next.WAIT
     head = place.repository.commit_at(place.integration(state))
     if head is None:
@@ -65,7 +70,8 @@ def turn(place: Place) -> Next:
     if claimed is None:
         return Next.WORK
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
-    with begun(place, claimed.state, claimed.task, claimed.token) as turn:
+    run = _first_run(place, claimed.state, claimed.task)
+    with begun(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
         try:
             return _work(turn, claimed)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
@@ -80,22 +86,32 @@ def turn(place: Place) -> Next:
         return Next.WORK
 
 
+def _first_run(place: Place, state: State, task: Task) -> Run:
+    return place.wanted(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+
+
 def claimed_by(place: Place, head: str) -> Claimed | None:
     """Take the task that comes next, chosen under the lock; None where others were faster."""
     token, taken = secrets.token_hex(16), []
     by = place.actor(token)
 
     def make(state: State) -> State:
-        task = coder.pick(state, place.name)
-        if task is None:
+        task, at = coder.pick(state, place.name), place.clock()
+        run = _first_run(place, state, task) if task else None
+        shut = closed(state, run, at) if run else None
+        if task is None or run is None or (shut and shut.cap is not Cap.TASK):
             return state
         taken.append(task)
-        at, most = place.clock(), place.workflow(state).phases[place.workflow(state).start].most(None)
+        most = place.workflow(state).phases[place.workflow(state).start].most(None)
         claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
         state = apply(claim, to=task.id, by=by, at=at)(state)
         if most is not None and coder.is_spent(task, most):
             return apply(coder.spent(most), to=task.id, by=by, at=at)(state)
-        return ruled(place.workflow(state), state, task.id, at)
+        if shut:
+            state, block = money.blocked(state, task.id)
+            return apply(block, to=task.id, by=by, at=at)(state)
+        state = ruled(place.workflow(state), state, task.id, at)
+        return admitted(state, run, at) if state.task(task.id).lease else state
 
     state = place.board.update(Change(place.name, "claim", make, about=lambda: taken[-1].id))
     task = held_by(state, token)
@@ -164,7 +180,8 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
 def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     """Write the checkpoint down, and tell whether no rule and no gate stops the task for what it says."""
     if isinstance(asked.value, CheckpointAnswer):
-        turn.state = turn.record(e.WriteCheckpoint(checkpoint=asked.value.checkpoint()))
+        checkpoint = e.WriteCheckpoint(checkpoint=asked.value.checkpoint())
+        turn.state = turn.record(checkpoint, then=Step.IMPLEMENT)
     task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
     if task.status is not Status.WORKING:
         return False
@@ -244,7 +261,6 @@ def _without_answer(turn: Turn, worktree: Worktree, asked: Asked) -> Next:
         note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))
         return state.but(handoff=with_record(state.handoff, note)) if is_full else state
 
-    turn.place.park(asked.reply)
     turn.record(coder.without_answer(asked.reply, asked.why), more=more)
     return Next.RESTART if is_full else Next.WORK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from liza.model import Role
     from liza.replies import Step
 
+LITELLM: Final = "litellm"
+REPLAY: Final = "replay"
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
+
 
 def chosen(agents: Agents, role: Role, step: Step) -> AgentChoice:
     """Return what the settings say about *step* of *role*; a field that is absent falls back."""
@@ -30,6 +35,20 @@ def chosen(agents: Agents, role: Role, step: Step) -> AgentChoice:
     for choice in filter(None, chain):
         fields = choice.plain() | fields
     return AgentChoice.model_validate(fields)
+
+
+def provider_of(choice: AgentChoice) -> str:
+    """Return who sells the model of *choice*: agents of one provider share its limits."""
+    backend = backend_of(choice) or "nobody"
+    if choice.provider:
+        return choice.provider
+    if backend == LITELLM and choice.model:
+        return _UNFIT.sub("-", choice.model.partition("/")[0]) if "/" in choice.model else backend
+    return backend
+
+
+def backend_of(choice: AgentChoice) -> str | None:
+    return choice.backend or ("command" if choice.command else None)
 
 
 class Nobody:
@@ -45,7 +64,7 @@ class Nobody:
 @cache
 def hired(choice: AgentChoice, root: Path, apply: Apply, warden: Warden = UNGUARDED) -> Agent:
     """Return the agent of *choice*; the same one for as long as the choice is the same."""
-    backend = choice.backend or ("command" if choice.command else None)
+    backend = backend_of(choice)
     if backend is None:
         return Nobody("no agent is set up; say in agents.default.command of the settings what to run")
     make = _BACKENDS.get(backend)
@@ -76,7 +95,16 @@ def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> A
     raise UsageError("the replay backend needs a command of a path and perhaps a pace, such as [runs, 0]")
 
 
+def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, _warden: Warden) -> Agent:
+    from liza.agents.llm.backend import Llm  # noqa: PLC0415 - as above
+
+    if not choice.model:
+        raise UsageError("the litellm backend needs a model, such as agents.default.model: openai/gpt-5-mini")
+    return Llm(choice.model, effort=choice.effort)
+
+
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
     "command": _command,
-    "replay": _replay,
+    REPLAY: _replay,
+    LITELLM: _litellm,
 }

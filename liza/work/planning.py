@@ -36,7 +36,9 @@ def turn(place: Place) -> Next:
     """Think about one thing, if the board has something new to think about."""
     if _tidied(place):
         return Next.WORK
-    if planner.wake(place.board.read()) is None:
+    state = place.board.read()
+    wake = planner.wake(state)
+    if wake is None or not place.may_begin(state, place.wanted(state, wake.step, wake.task)):
         return Next.WAIT
     try:
         # Two planners would plan the same twice: a plan has no task to hold a lease on.
@@ -117,13 +119,12 @@ def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if asked.value is None and asked.reply.ending in GIVEN_BACK:
-        turn.place.park(asked.reply)
         return Next.RESTART if asked.reply.ending is Ending.CONTEXT_FULL else Next.WORK
 
     def make(state: State) -> State:
         return _after(turn.place, state, wake, asked)
 
-    turn.place.board.update(Change(turn.place.name, f"{wake.step} {wake.task or ''}".strip(), make))
+    turn.update(f"{wake.step} {wake.task or ''}".strip(), make)
     log.info("%s: %s", wake.step, asked.why or "recorded")
     return Next.WORK
 

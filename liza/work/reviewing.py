@@ -7,16 +7,19 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from liza import events as e
+from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
 from liza.errors import GitFailed, Refused, UnfitRepository
 from liza.gates.report import report
 from liza.model import Status
+from liza.money import Cap
 from liza.record import with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
 from liza.repo.scratch import scratch
 from liza.roles import reviewer
+from liza.roles.admission import admitted, closed
 from liza.verdicts import Outcome
 from liza.work import course, known
 from liza.work.course import Judged
@@ -51,14 +54,16 @@ def turn(place: Place) -> Next:
     if reviewer.resolved(state):
         _retry(place)
         return Next.WORK
-    if reviewer.pick(state, place.name, place.clock()) is None:
+    found = _found(place, state)
+    if found is None:
         return Next.WAIT
     token = secrets.token_hex(16)
     state = _taken(place, token)
     task = held_by(state, token)
     if task is None:
         return Next.WORK
-    with begun(place, state, task, token) as turn:
+    run = place.wanted(state, Step.REVIEW, task.id) if task.status is Status.READY_FOR_REVIEW else None
+    with begun(place, state, task, token, admitted=run) as turn:
         try:
             return _judged(turn, task)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
@@ -66,6 +71,14 @@ def turn(place: Place) -> Next:
         except (GitFailed, UnfitRepository) as error:
             _given_back(turn, error)
         return Next.WORK
+
+
+def _found(place: Place, state: State) -> Task | None:
+    """Return what to take: a merge, which costs nothing, or a review that may begin."""
+    task = reviewer.pick(state, place.name, place.clock())
+    if task is None or task.status is not Status.READY_FOR_REVIEW:
+        return task
+    return task if place.may_begin(state, place.wanted(state, Step.REVIEW, task.id)) else None
 
 
 def _given_back(turn: Turn, error: GitFailed | UnfitRepository) -> None:
@@ -99,8 +112,18 @@ def _taken(place: Place, token: str) -> State:
         if task is None:
             return state
         taken.append(task.id)
-        take = e.TakeReview(lease=place.lease(state, token))
-        return apply(take, to=task.id, by=place.actor(token), at=now)(state)
+        take, by = e.TakeReview(lease=place.lease(state, token)), place.actor(token)
+        if task.status is not Status.READY_FOR_REVIEW:
+            return apply(take, to=task.id, by=by, at=now)(state)
+        run = place.wanted(state, Step.REVIEW, task.id)
+        shut = closed(state, run, now)
+        if shut and shut.cap is not Cap.TASK:
+            return state
+        state = apply(take, to=task.id, by=by, at=now)(state)
+        if not shut:
+            return admitted(state, run, now)
+        state, block = money.blocked(state, task.id)
+        return apply(block, to=task.id, by=by, at=now)(state)
 
     return place.board.update(Change(place.name, "take_review", make, about=lambda: taken[-1]))
 
@@ -186,7 +209,6 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
     if asked.moved:
         turn.drifted(asked.moved)
         return Next.WORK
-    turn.place.park(asked.reply)
     if ending in GIVEN_BACK:
         turn.record(e.Release(reason=asked.why))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import signal
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import prompting
 from liza.agents.masking import mask
-from liza.agents.protocol import MEANING, Brief, Ending, Limits, Reply, Stop
+from liza.agents.pricing import Priced
+from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift
 from liza.board.rejected import alert
@@ -24,22 +26,25 @@ from liza.config import AgentChoice
 from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
+from liza.limits import news
 from liza.model import Actor, Lease, Role, State, Task
+from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
 from liza.record import printable, utc_now
 from liza.replies import Answer, Step, Value, answer
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
 from liza.work.bootstrap import Bootstrap
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import chosen, hired
+from liza.work.hiring import REPLAY, backend_of, chosen, hired, provider_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
@@ -53,12 +58,9 @@ if TYPE_CHECKING:
 
 RUNS: Final = "runs"
 SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent first, before a lease is let go
-# How long to wait where the provider does not say: a minute's limit, a window that is used up, a bad key.
-PARKED: Final = {
-    Ending.RATE_LIMITED: timedelta(minutes=1),
-    Ending.QUOTA: timedelta(minutes=15),
-    Ending.AUTH: timedelta(minutes=15),
-}
+MOMENT: Final = (
+    10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
+)
 MOST_KILLED: Final = 3  # times in a row that an agent may be killed by others before it counts as its failure
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
@@ -84,7 +86,8 @@ class Place:
     name: str
     orders: Orders
     clock: Callable[[], datetime] = utc_now
-    parked: datetime | None = None  # until when its agent's provider wants to be left alone
+    due: datetime | None = None  # when a run that may not begin now may be tried again
+    parked: datetime | None = None  # until when a full disk is left alone
     _runs: int = 0
 
     @property
@@ -107,25 +110,59 @@ class Place:
 
     def agent(self, state: State, step: Step) -> Agent:
         choice: AgentChoice = chosen(state.config.agents, self.role, step)
-        warden = self.warden(state)
-        return Recorder(hired(choice, self.repository.root, self.trees.apply, warden), self.trees)
+        agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
+        # A recording costs what it says and nothing else.
+        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
         return Guard(self.home, self.repository, state.config.sandbox)
 
-    def park(self, reply: Reply) -> None:
-        """Leave the agent's provider alone for as long as it asks for, or as its ending advises."""
-        pause = PARKED.get(reply.ending)
-        if pause is not None:
-            self.parked = reply.reset or self.clock() + pause
-            said = f"{self.name} waits until {self.parked:%H:%M:%SZ}: {reply.why or MEANING[reply.ending]}"
-            log.warning("%s", said)
-            if reply.ending is not Ending.RATE_LIMITED:  # a limit a minute is no news; these need a person
-                alert(self.home, self.clock(), said)
+    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+        """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
+        choice = chosen(state.config.agents, self.role, step)
+        backend = backend_of(choice) or ""
+        # What is only played back costs nothing that is not in the recording.
+        guess = 0.0 if backend == REPLAY else FIRST_GUESS
+        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
+        others = (chosen(state.config.agents, self.role, other) for other in later)
+        provider = provider_of(choice)
+        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+
+    def may_begin(self, state: State, run: Run) -> bool:
+        """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
+        now = self.clock()
+        shut = closed(state, run, now)
+        self.due = shut.until if shut else None
+        if shut is None or shut.cap is Cap.TASK:  # a task that may not cost more is blocked by its claim
+            return True
+        if parked(state, run, shut, now) is not state:
+            self._park(run)
+        return False
+
+    def _park(self, run: Run) -> None:
+        told: list[str] = []
+
+        def make(state: State) -> State:
+            shut = closed(state, run, self.clock())
+            if shut is None or shut.cap is Cap.TASK:
+                return state
+            if shut.cap is Cap.RUN and not is_closed(state):
+                told.append(f"everybody pauses: {question(state)} (`{command(state)}`)")
+            return parked(state, run, shut, self.clock())
+
+        self.board.update(Change(self.name, "wait", make))
+        self.tell(told)
 
     def is_parked(self) -> bool:
         return self.parked is not None and self.clock() < self.parked
+
+    def tell(self, sentences: Iterable[str]) -> None:
+        """Tell people something that they may have to act on."""
+        for sentence in sentences:
+            log.warning("%s", sentence)
+            alert(self.home, self.clock(), sentence)
 
     def run_id(self, what: str) -> str:
         """Return an id for a run that tells who ran it, sorts by time and is used once."""
@@ -158,6 +195,8 @@ class Turn:
     keeper: Keeper
     task: str | None = None
     runs: list[str] = field(default_factory=list)
+    admitted: Run | None = None  # what was admitted and has not begun
+    ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
 
     @cached_property
@@ -172,20 +211,68 @@ class Turn:
     def current(self) -> Task:
         return self.place.board.read().task(str(self.task))
 
-    def record(self, *events: Event, more: More | None = None) -> State:
-        """Let *events* happen to the task, and *more* to the board, in one update."""
+    def update(self, what: str, make: More) -> State:
+        """Let *make* happen to the board, and what became of this turn's runs, in one update."""
+        told: list[str] = []
+        at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
+
+        def both(state: State) -> State:
+            return make(_accounted(state, self.ended, told, at=at, chance=chance))
+
+        state = self.place.board.update(Change(self.place.name, what, both))
+        self.ended.clear()
+        self.place.tell(told)
+        return state
+
+    def settle(self) -> None:
+        """Leave nothing set aside, and no run that the board does not know of."""
+        state, name = self.place.board.read(), self.place.name
+        if self.ended or left(state, name) is not state:
+            self.update("settle", lambda latest: left(latest, name))
+
+    def _admit(self, step: Step) -> str | None:
+        """Set the money for *step* aside, unless that was done; return why it may not begin."""
+        if self.admitted is not None:
+            self.admitted = None
+            return None
+        run = self.place.wanted(self.state, step, self.task)
+        while shut := self._shut(run):
+            left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            # What was begun is worth a moment: given back, it would be paid for twice.
+            if left is None or left > MOMENT or not rest(self.stop, left):
+                return shut.why
+        return None
+
+    def _shut(self, run: Run) -> Closed | None:
+        """Set the money for *run* aside; return why it may not begin where that was not done."""
+        shut: Closed | None = None
+
+        def make(state: State) -> State:
+            nonlocal shut
+            now = self.place.clock()
+            shut = closed(state, run, now)
+            return state if shut else admitted(state, run, now)
+
+        self.update(f"begin {run.want.kind}", make)
+        return shut
+
+    def record(self, *events: Event, more: More | None = None, then: Step | None = None) -> State:
+        """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
+        run = self.place.wanted(self.state, then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
                 state = apply(event, to=name, by=by, at=at)(state)
+            self.admitted = run if run and not closed(state, run, at) else None
+            state = admitted(state, run, at) if run and self.admitted else state
             state = more(state) if more else state
             return ruled(self.place.workflow(state), state, name, at) if events else state
 
         done = " and ".join(name_of(type(event)) for event in events)
         what = f"{done} {name}" if events else "log"
-        state = self.place.board.update(Change(self.place.name, what, make))
+        state = self.update(what, make)
         for event in events:
             log.info("%s: %s", name, _told(event))
         return state
@@ -239,10 +326,15 @@ class Turn:
 
     def _once(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         brief = self._brief(step, prompt, cwd)
+        if why := self._admit(step):
+            return Asked(
+                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+            )
         self.runs.append(brief.run)
         self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
             reply = self._run(brief)
+        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
         if moved:
@@ -306,15 +398,37 @@ def _read(reply: Reply, brief: Brief, check: Callable[[Value], str | None]) -> A
     return Asked(reply, brief.run, None if why else found.value, why or "")
 
 
+def _accounted(state: State, runs: Sequence[Ended], told: list[str], *, at: datetime, chance: float) -> State:
+    """Return the board with *runs* paid for and their providers heeded; *told* gets what is news."""
+    for run in runs:
+        before, state = state, ended(state, run, at=at, chance=chance)
+        if word := news(before, state, run.run.provider):
+            told.append(word)
+    if runs and (word := warning(state)):
+        told.append(word)
+        state = warned(state)
+    return state
+
+
 @contextmanager
-def begun(place: Place, state: State, task: Task | None = None, token: str | None = None) -> Iterator[Turn]:
+def begun(
+    place: Place,
+    state: State,
+    task: Task | None = None,
+    token: str | None = None,
+    admitted: Run | None = None,
+) -> Iterator[Turn]:
     """Give a turn whose lease is kept and whose agent hears of switches and signals."""
     stop, actor = Stop(), place.actor(token)
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
         keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
-        yield Turn(place, state, actor, stop, keeper, task.id if task else None)
+        turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
+        try:
+            yield turn
+        finally:
+            turn.settle()
 
 
 def held_by(state: State, token: str) -> Task | None:

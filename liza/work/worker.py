@@ -23,7 +23,8 @@ from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
 from liza.repo.repository import Repository
 from liza.repo.space import shortage
-from liza.roles.admission import Setting, hindered
+from liza.roles.admission import mourned
+from liza.roles.preconditions import Setting, hindered
 from liza.roles.staff import AGAIN, PARENT
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
@@ -149,9 +150,13 @@ def _insisted(place: Place, change: Change) -> None:
 
 def _idle(place: Place, revision: int) -> None:
     """Wait until the board is past *revision* or a switch is thrown; every so often, look for work anyway."""
-    deadline = time.monotonic() + NET
-    while time.monotonic() < deadline:
-        if place.board.wait(revision, LOOK).revision > revision or place.orders.switch() is not Switch.NORMAL:
+    due = (place.due - place.clock()).total_seconds() if place.due else NET
+    deadline = time.monotonic() + min(NET, due)
+    while (left := deadline - time.monotonic()) > 0:
+        if (
+            place.board.wait(revision, min(LOOK, left)).revision > revision
+            or place.orders.switch() is not Switch.NORMAL
+        ):
             return
 
 
@@ -169,6 +174,7 @@ def arrived(place: Place, state: State) -> State:
         since=now,
         crashes=known.crashes if known else (),
     )
+    state = mourned(state, {place.name})
     state = returned(place, state, f"{place.name} was started anew")
     return state.but(agents=with_record(state.agents, agent))
 

@@ -24,6 +24,8 @@ from scripts.benchmark.traced import Written, traced
 SETTLE: Final = 0.3  # seconds in which a watcher starts its threads, which is no cost of idling
 GAP: Final = 0.02  # seconds between two updates, so that the watcher waits again by then
 LONGEST: Final = 10.0  # seconds that a watcher waits for an update
+# What a command that reads the board cannot do without.
+IMPORTS: Final = "import yaml; from pydantic import BaseModel"
 WATCHED: Final = 100  # tasks on the board that is watched
 
 
@@ -122,15 +124,19 @@ def _watch(line: Connection, directory: Path, updates: int) -> None:
 
 
 def shell_table(plan: Plan, place: Path) -> Table:
-    table = Table("   From the shell", ("command", "tasks", "median ms"))
+    table = Table("   From the shell", ("command", "tasks", "median ms", "times the imports"))
     progress("`liza status` from the shell")
-    for words in ("pass", "import yaml, pydantic"):
-        took = python("-c", words, at=place, runs=plan.shell_runs)
-        table.add(f"python -c '{words}'", None, _ms(table, took))
-    for size in plan.shell_sizes:
+    imports = None
+    for words in ("pass", IMPORTS):
+        imports = _ms(table, python("-c", words, at=place, runs=plan.shell_runs))
+        table.add(f"python -c '{words}'", None, imports, None)
+    for size in (1, *plan.shell_sizes):
         with prepared(place, LIZA, board_of(size)) as directory:
-            took = python("-m", "liza", "status", at=_repository(directory), runs=plan.shell_runs)
-        table.add("python -m liza status", size, _ms(table, took))
+            took = _ms(table, python("-m", "liza", "status", at=_repository(directory), runs=plan.shell_runs))
+        table.add("python -m liza status", size, took, took / imports if took and imports else None)
+    table.notes.append(
+        "aim: a board with one task at most twice the imports; larger ones pay for their tasks"
+    )
     return table
 
 

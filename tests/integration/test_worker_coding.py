@@ -16,6 +16,7 @@ from liza.events import Reclaim, StartMerge
 from liza.model import Status
 from liza.record import utc_now
 from liza.repo import salvage
+from liza.spending import ProviderState
 from liza.work.turn import Next
 from tests.boards import PATIENCE, PROCESSES, ended_well
 from tests.children import claim_in_rounds
@@ -559,8 +560,8 @@ class TestWhatIsNobodysFault:
         prompts = [path.read_text() for path in (office.home / "runs").glob("*implement/prompt.md")]
         assert ["about to write the rest" in text for text in prompts].count(True) == 1
 
-    def test_a_rate_limit_parks_the_worker_without_blame(self, tmp_path: Path) -> None:
-        """The task is free for others at once, and the worker waits for the reset."""
+    def test_a_rate_limit_is_nobodys_failure(self, tmp_path: Path) -> None:
+        """The task is free at once, and the board says until when its provider is left alone."""
         limited = {"role": "coder", "step": "implement", "reply": "", "ending": "rate_limited", "why": "429"}
         office = self.replayed(tmp_path, limited)
 
@@ -568,7 +569,8 @@ class TestWhatIsNobodysFault:
 
         task = office.state.task("t1")
         assert (task.status, task.failed_by, task.history[-1].event) == (Status.IDLE, (), "release")
-        assert office.place("coder-1").is_parked()
+        assert office.state.providers["replay"].state is ProviderState.LIMITED
+        assert office.turn("coder-1") is Next.WAIT
 
 
 class TestTheRepository:

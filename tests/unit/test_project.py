@@ -21,12 +21,13 @@ LAYERS: Final = [
     ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
     ["anomalies", "config", "verdicts"],
+    ["spending"],
     ["model"],
     ["events", "promises"],
     ["lifecycle"],
     ["metrics", "sprints"],
     ["changes", "invariants", "replies", "switches"],
-    ["breaker"],
+    ["breaker", "home", "limits", "money"],
     ["agents", "prompting", "workflows"],
     ["board"],
     ["repo"],
@@ -49,7 +50,7 @@ HOMES: Final = {
     "detect_secrets": ["liza.gates.secrets"],
     "filelock": ["liza.board"],
     "git": ["liza.repo"],
-    "litellm": [],
+    "litellm": ["liza.agents.llm.model"],
     "psutil": ["liza.supervision"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.problems"],
@@ -58,7 +59,17 @@ HOMES: Final = {
 }
 
 # Each takes long enough to import to be felt in `liza --help`.
-HEAVY: Final = {"asyncio", "detect_secrets", "filelock", "psutil", "pydantic", "rich", "watchdog", "yaml"}
+HEAVY: Final = {
+    "asyncio",
+    "detect_secrets",
+    "filelock",
+    "litellm",
+    "psutil",
+    "pydantic",
+    "rich",
+    "watchdog",
+    "yaml",
+}
 
 BANNED_WORDS: Final = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 

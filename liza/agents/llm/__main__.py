@@ -1,0 +1,47 @@
+"""The process of a conversation: `python -m liza.agents.llm`, with its job as JSON on stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from liza.agents.llm.backend import Finished, Job
+from liza.agents.llm.faults import Fault
+from liza.agents.llm.loop import Conversation, End
+from liza.agents.llm.model import LiteLlm
+from liza.agents.llm.tools import Toolbox
+from liza.replies import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def tell(happened: Mapping[str, object]) -> None:
+    """Print one thing that happened: a line of the transcript, and a sign of life."""
+    sys.stdout.write(f"{json.dumps(happened)}\n")
+    sys.stdout.flush()
+
+
+def ended(job: Job) -> End:
+    tools = Toolbox(job.step, job.cwd, job.folder)
+    try:
+        model = LiteLlm(job.model, job.effort)
+        schema = KINDS[job.step].model_json_schema()
+        return Conversation(model, tools, job.step, schema, tell).run(job.prompt)
+    except Fault as fault:
+        return End(fault.cure.ending, why=str(fault), reset=fault.reset)
+    finally:
+        tools.close()
+
+
+def main() -> int:
+    """Have the conversation that stdin describes, and print what came of it as the last line."""
+    end = ended(Job.model_validate_json(sys.stdin.buffer.read()))
+    done = Finished(ending=end.ending, text=end.text, why=end.why, reset=end.reset, usage=end.usage)
+    tell({"finished": done.model_dump(mode="json")})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

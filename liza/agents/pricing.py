@@ -1,0 +1,103 @@
+"""What a run cost: as its agent reports it, else by its model's price, else by the length of its texts."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field
+
+from liza.agents.protocol import Ending
+from liza.record import Line, Record
+from liza.replies import reported
+from liza.spending import CENTS, Provenance, Usage
+from liza.text.parse import parse
+
+if TYPE_CHECKING:
+    from liza.agents.protocol import Agent, Brief, Reply, Stop
+
+LETTERS: Final = 3  # characters a token, fewer than usual: an estimate should rather be too high
+ROUNDS: Final = 5  # how often a prompt is read again, since an agent sends all of it with each call of a tool
+MILLION: Final = 1_000_000
+
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ModelPrice(Record):
+    """USD for a million tokens of the models whose name fits *model*, a pattern as in a shell."""
+
+    model: Line
+    tokens_in: Price = Field(alias="in")
+    tokens_out: Price = Field(alias="out")
+    cached: Price | None = None
+
+
+class PriceList(Record):
+    date: Line
+    source: Line
+    default: ModelPrice  # for a model that is not in the list: dear, so that a cap is not passed unseen
+    models: tuple[ModelPrice, ...]
+
+
+@cache
+def price_list() -> PriceList:
+    """Return the prices that come with this Liza."""
+    text = resources.files("liza.agents").joinpath("prices.yaml").read_text(encoding="utf-8")
+    return PriceList.model_validate(parse(text).data)
+
+
+def price_of(model: str) -> ModelPrice | None:
+    """Return the price of *model*, with or without its provider before a slash; the first that fits."""
+    name = model.casefold().rpartition("/")[2]
+    return next((one for one in price_list().models if fnmatchcase(name, one.model)), None)
+
+
+def cost(price: ModelPrice, tokens_in: int, tokens_out: int, cached: int = 0) -> float:
+    cheap = min(cached, tokens_in)
+    dear = price.tokens_in if price.cached is None else price.cached
+    usd = (tokens_in - cheap) * price.tokens_in + cheap * dear + tokens_out * price.tokens_out
+    return round(usd / MILLION, CENTS)
+
+
+def priced(usage: Usage, model: str | None, prompt: str, text: str) -> Usage:
+    """Return *usage* with what the run cost, and where that number comes from."""
+    model = usage.model or model
+    if usage.usd is not None:
+        known = usage.provenance if usage.provenance is not Provenance.UNKNOWN else Provenance.REPORTED
+        return usage.but(model=model, provenance=known)
+    price = price_of(model) if model else None
+    if price and usage.tokens_in is not None and usage.tokens_out is not None:
+        usd = cost(price, usage.tokens_in, usage.tokens_out, usage.tokens_cached or 0)
+        return usage.but(model=model, usd=usd, provenance=Provenance.PRICED)
+    return _estimated(usage, model, price or price_list().default, len(prompt), len(text))
+
+
+def _estimated(usage: Usage, model: str | None, price: ModelPrice, asked: int, said: int) -> Usage:
+    tokens_in = usage.tokens_in if usage.tokens_in is not None else asked * ROUNDS // LETTERS
+    tokens_out = usage.tokens_out if usage.tokens_out is not None else said // LETTERS
+    usd = cost(price, tokens_in, tokens_out, usage.tokens_cached or 0)
+    return usage.but(
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        usd=usd,
+        model=model,
+        provenance=Provenance.ESTIMATED,
+    )
+
+
+class Priced:
+    """An agent whose every reply says what it cost."""
+
+    def __init__(self, agent: Agent, model: str | None) -> None:
+        self._agent = agent
+        self._model = model
+
+    def run(self, brief: Brief, stop: Stop) -> Reply:
+        reply = self._agent.run(brief, stop)
+        if reply.ending is Ending.NOT_STARTED:
+            return reply
+        said = reported(reply.text, prompt=brief.prompt)
+        usage = reply.usage if reply.usage != Usage() or said is None else Usage(**said.model_dump())
+        return reply.but(usage=priced(usage, self._model, brief.prompt, reply.text))

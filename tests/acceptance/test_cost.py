@@ -1,0 +1,101 @@
+"""`liza cost` and `liza run --plan-bound`: what it cost, and what it can cost at most."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.office import Office, dear
+from tests.shell import Shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REJECT = {
+    "verdict": "reject",
+    "reason": "empty",
+    "feedback": [{"message": "say more"}],
+    "usage": {"usd": 0.1},
+}
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    """A task that was rejected once and merged then, and one whose agent crashed."""
+    script = dear(0.5)
+    approve = script.pop("review")
+    script["review t1"] = [{"answer": REJECT}, approve]
+    script["implement t1 2"] = {
+        "write": {"t1.txt": "more\n"},
+        "answer": {"status": "done", "summary": "more", "usage": {"usd": 0.25, "model": "big"}},
+    }
+    script["checkpoint t2"] = {"exit": 1, "print": "no"}
+    office = Office(tmp_path, script)
+    office.task("t1")
+    office.turns("coder-1", "reviewer-1")
+    office.task("t2")
+    office.turn("coder-1")
+    return office
+
+
+class TestCost:
+    def test_every_run_is_counted_by_what_became_of_it(self, office: Office) -> None:
+        """Money for a rejected round is not money for the merge, and a crash costs, too."""
+        found = json.loads(Shell(office.user.directory).ok("cost", "--json"))
+
+        outcomes = {
+            name: (one["runs"], one["marks"]["reported"]) for name, one in found["by_outcome"].items()
+        }
+        assert outcomes == {"rejected": (3, 1.1), "merged": (3, 1.25), "crashed": (1, 0.0)}
+        assert found["by_outcome"]["crashed"]["marks"]["estimated"] > 0
+        assert found["by_task"]["t1"]["usd"] == 2.35
+        assert found["by_role"]["reviewer"]["usd"] == 0.6
+        assert found["by_model"]["big"]["runs"] == 1
+        assert found["total"]["usd"] == office.state.spend.total.usd
+        assert found["usd_per_merged_task"] == found["total"]["usd"]
+
+    def test_it_is_read_by_people(self, office: Office) -> None:
+        """Each sum says how much of it is a guess."""
+        said = Shell(office.user.directory).ok("cost")
+
+        assert "1 merged, $2." in said
+        assert "reported" in said
+        assert "estimated" in said
+
+    def test_a_run_that_never_ended_is_counted_as_lost(self, office: Office) -> None:
+        """Its agent worked before its worker died."""
+        reply = min(office.home.glob("runs/*t1*/reply.json"), default=None) or min(
+            office.home.glob("runs/*/reply.json")
+        )
+        reply.unlink()
+
+        found = json.loads(Shell(office.user.directory).ok("cost", "--json"))
+
+        assert found["by_outcome"]["lost"]["marks"]["estimated"] > 0
+
+
+class TestTheBound:
+    def test_nothing_is_started(self, tmp_path: Path) -> None:
+        """It prints the worst case, and what the caps make of it."""
+        office = Office(tmp_path, budget={"run_usd": 8, "task_usd": 3}, limits={"max_coder_iterations": 4})
+        office.task("t1")
+        office.task("t2")
+
+        said = Shell(office.user.directory).ok("run", "--plan-bound")
+
+        assert "implement      8 runs of $0.25 = $2.00" in said
+        assert "Without caps: 2 tasks, $13.00" in said
+        assert "With $3.00 a task (budget.task_usd): $6.00" in said
+        assert "at most $8.00 more" in said
+        assert not (office.home / "runs").exists()
+
+    def test_without_a_plan_only_the_caps_bound_it(self, tmp_path: Path) -> None:
+        """How many tasks there will be is not known before there is one."""
+        office = Office(tmp_path)
+
+        said = Shell(office.user.directory).ok("run", "--plan-bound")
+
+        assert "is not known" in said
+        assert "at most $20.00 more" in said
