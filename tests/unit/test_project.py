@@ -33,7 +33,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "rehearsal"],
+    ["demo", "rehearsal", "zoo"],
     ["cli"],
     ["__main__"],
 ]

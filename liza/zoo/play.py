@@ -1,0 +1,58 @@
+"""The program behind every agent of the zoo, for the `command` backend: `-m liza.zoo.play NAME ROOT`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from liza.zoo import agents
+from liza.zoo.agents.acting import DEEDS, HONEST, TRIED, Act, Answer, block, say
+
+
+def enter() -> None:
+    """Load every module of the zoo: each puts its deeds into the table."""
+    for module in iter_modules(agents.__path__):
+        import_module(f"{agents.__name__}.{module.name}")
+
+
+def played(name: str, act: Act) -> Answer | str | None:
+    """Return what the agent *name* answers; where it has nothing of its own to do, it is honest."""
+    deed = DEEDS.get((name, act.step))
+    if deed is None or act.iteration > deed.until:
+        return HONEST[act.step](act)
+    if not deed.is_quiet:
+        say(f"{TRIED}{name}")
+    return deed.do(act)
+
+
+def rounds() -> int:
+    """Return which attempt at the task this is, by whomever; an iteration counts those of one coder."""
+    try:
+        about = json.loads(Path(os.environ["LIZA_BRIEF"]).read_text())["facts"].get("about", {})
+    except (OSError, ValueError, KeyError):
+        about = {}
+    claims = sum(entry["event"] == "claim" for entry in about.get("history", ()))
+    return max(int(os.environ["LIZA_ITERATION"]) + len(about.get("failed_by", ())), claims)
+
+
+def main() -> None:
+    name, root = sys.argv[1:3]
+    enter()
+    act = Act(
+        root=Path(root),
+        step=os.environ["LIZA_STEP"],
+        task=os.environ["LIZA_TASK"],
+        iteration=rounds(),
+        prompt=sys.stdin.read(),
+    )
+    answer = played(name, act)
+    if answer is not None:
+        sys.stdout.write(answer if isinstance(answer, str) else f"Here you are.\n\n{block(answer)}")
+
+
+if __name__ == "__main__":
+    main()
