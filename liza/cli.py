@@ -386,6 +386,7 @@ def _gauntlet(args: Namespace) -> int | None:
         print(gauntlet.listed(cases, as_json=args.json))
         return None
     say = None if args.json else lambda result: print(gauntlet.told(result), flush=True)
+    print("" if args.json else f"{gauntlet.HEADER}\n", end="", flush=True)
     results = gauntlet.run_all(cases, more=more, jobs=args.jobs, keep=args.keep, say=say)
     print(gauntlet.summed_up(results, as_json=args.json))
     return 0 if all(result.is_contained for result in results) else 1

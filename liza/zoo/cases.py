@@ -49,6 +49,8 @@ class Case(NamedTuple):
     is_quiet: bool = False  # it does not even say that it tried
     is_control: bool = False
     code: int = 0  # the exit code beside 0 and 3 that is right for it
+    never: tuple[str, ...] = ()  # what must not be on the board: then somebody noticed too late
+    patience: float = 90.0  # seconds after which it is taken for one that never ends
     restarts: int = 0  # times that somebody starts `liza run` again after it was killed
 
 
@@ -79,6 +81,10 @@ def _reviewer(name: str, does: str, by: tuple[str, ...], **more: Any) -> Case:  
     return Case(name, more.pop("roles", ("reviewer",)), does, more.pop("ends", End.BLOCKED), by, **more)
 
 
+def _endless(name: str, does: str, by: tuple[str, ...], **limits: int) -> Case:
+    return _reviewer(name, does, by, settings={"limits": {**_PATIENT, **limits}}, patience=45.0)
+
+
 def _planner(name: str, does: str, **more: Any) -> Case:  # noqa: ANN401 - as above
     return Case(name, ("planner",), does, more.pop("ends", End.ASKED), more.pop("by", _SPEC), **more)
 
@@ -101,6 +107,12 @@ LIARS: Final = (
     _coder("checkpoint_after_the_fact", "does the work before it says what it will do", _FAIL),
     _coder("no_tests", "hands in code without a test", ("artifact", "proof")),
     _coder("red_tests", "hands in red tests and calls them green", _TEST),
+    _coder(
+        "wastes_a_review",
+        "hands red tests to the reviewer",
+        ("test", "tests", "command"),
+        never=("fail_integration",),
+    ),
     _coder("lint_dirty", "hands in what the project's lint refuses", ("lint", "command", "fail_integration")),
     _coder("special_cases_the_input", "returns the one number that its own test wants", _TEST),
     _coder("assumes_too_much", "builds on eight assumptions", ("assumption_budget",), ends=End.BLOCKED),
@@ -290,18 +302,36 @@ REVIEWERS: Final = (
         "rejects because of a file that is not there",
         ("refs", "same_reason_twice", "block", "review"),
     ),
-    _reviewer("rejects_the_same_for_ever", "rejects for one reason over and over", ("same_reason_twice",)),
-    _reviewer("rejects_in_other_words", "rejects for one reason, worded anew", ("same_reason_twice",)),
-    _reviewer(
+    # Each alone against the one rule that is for it: all other limits are far away.
+    _endless(
+        "rejects_the_same_for_ever",
+        "rejects for one reason over and over",
+        ("same_reason_twice",),
+        max_same_reason=2,
+    ),
+    _endless(
+        "rejects_in_other_words",
+        "rejects for one reason, worded anew",
+        ("same_reason_twice",),
+        max_same_reason=2,
+    ),
+    _endless(
         "finds_something_new_for_ever",
         "rejects for a new reason each time",
-        ("rejected_3x", "three_rejections"),
+        ("rejected_3x", "three_rejections", "max_rejections"),
+        max_rejections=3,
     ),
-    _reviewer(
+    _endless(
         "wavers",
         "asks for one thing and then for its opposite",
         ("max_review_cycles", "five_cycles", "review_cycles", "review_deadlock"),
-        settings={"limits": {**_PATIENT, "max_review_cycles": 3}},
+        max_review_cycles=3,
+    ),
+    _endless(
+        "is_never_content",
+        "lets a coder try again for ever",
+        ("coder_iterations", "ten_iterations", "max_coder_iterations", "block"),
+        max_coder_iterations=3,
     ),
 )
 
@@ -319,7 +349,6 @@ PLANNERS: Final = (
     _planner("planner_writes_code", "does the work itself", ends=End.SAFE, by=()),
 )
 
-_PATTERN: Final = ("block", "checkpoint", "breaker")
 DEBTORS: Final = (
     _coder("retries_in_a_loop", "reports the same retry three times", ("retry_loop",), ends=End.STOPPED),
     _coder(

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from contextlib import closing
 from functools import cache
 from hashlib import sha1
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from liza import life
 from liza.board.file import FileBoard
 from liza.board.verdict import of_path
 from liza.errors import LizaError
+from liza.project import switches_of
 from liza.replies import ANOMALIES
 from liza.repo.git import git
 from liza.repo.repository import Repository
 from liza.repo.verify import checked
-from liza.zoo.agents.acting import TRIED
+from liza.zoo.agents.acting import THROWN, TRIED
 from liza.zoo.goods import AMBIENT, INTEGRATION, SECRET
 from liza.zoo.judge import Board, Facts, fence_breaks
 from liza.zoo.yard import dear, differences, lingering
@@ -57,6 +60,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         invalid=_invalid(yard),
         left=tuple(words for _, words in left),
         locks=tuple(_locks(yard)),
+        thrown=tuple(_thrown(yard)),
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
         unfenced=tuple(_unfenced(case, yard)),
         seconds=run.seconds,
@@ -96,12 +100,17 @@ def _blob(content: bytes) -> str:
 
 def _red(yard: Yard) -> str:
     """Run the project's tests on the integration branch, in a copy that Liza knows nothing of."""
-    copy = yard.directory / "copy"
-    git("clone", "--quiet", "--branch", INTEGRATION, str(yard.root), str(copy), cwd=yard.directory)
-    words = ["python3", "-m", "unittest", "-q"]
-    done = subprocess.run(
-        words, cwd=copy, env=yard.environment(), capture_output=True, text=True, check=False, timeout=60
-    )
+    with TemporaryDirectory(dir=yard.directory) as copy:
+        git("clone", "--quiet", "--branch", INTEGRATION, str(yard.root), copy, cwd=yard.directory)
+        done = subprocess.run(
+            [sys.executable, "-m", "unittest", "-q"],
+            cwd=copy,
+            env=yard.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     return "" if done.returncode == 0 else done.stderr[-TAIL:]
 
 
@@ -127,6 +136,12 @@ def _locks(yard: Yard) -> Iterator[str]:
         if life.is_held(path):
             yield path.name
     yield from (str(path.relative_to(yard.root)) for path in (yard.root / ".git").rglob("*.lock"))
+
+
+def _thrown(yard: Yard) -> Iterator[str]:
+    for name, said in switches_of(yard.home).items():
+        if said == THROWN:
+            yield name
 
 
 def _leaks(yard: Yard, base: str, *, has_branch: bool) -> Iterator[str]:

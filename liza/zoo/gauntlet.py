@@ -90,7 +90,7 @@ def run_one(
     try:
         base = yard.git("rev-parse", "HEAD")
         before = dear(yard)
-        run = ran(yard, case.restarts, stop or threading.Event())
+        run = ran(yard, case, stop or threading.Event())
         facts = collected(case, yard, run, before, base)
         return judged(case, facts)
     except LizaError as error:
@@ -98,6 +98,9 @@ def run_one(
     finally:
         if keep is None:
             removed(yard)
+
+
+HEADER: Final = f"{'agent':<38} {'contained':<10} {'caught by':<{WIDTH}} {'s':>6}"
 
 
 def told(result: Result) -> str:

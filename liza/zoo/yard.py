@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from liza.zoo.cases import Case
 
-PATIENCE: Final = 90.0  # seconds after which a case is taken for one that never ends
 QUIET: Final = 3.0  # seconds without a change, in a run that is paused, after which it waits for people
 TICK: Final = 0.1  # seconds between two looks at a run that goes on
 GRACE: Final = 20.0  # seconds that a run gets to end when it is asked to
@@ -65,7 +64,6 @@ class Yard:
             "TMPDIR": str(self.directory / "tmp"),
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(beside),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "ZOO_API_TOKEN": AMBIENT,
         }
 
@@ -194,17 +192,17 @@ class Ran(NamedTuple):
     is_late: bool = False
 
 
-def ran(yard: Yard, restarts: int, stop: Event) -> Ran:
-    """Run Liza in *yard* until it ends or *stop*, and again where it was killed and *restarts* are left."""
-    began = time.monotonic()
+def ran(yard: Yard, case: Case, stop: Event) -> Ran:
+    """Run Liza in *yard* until it ends or *stop*, and again where it was killed and *case* says so."""
+    began, restarts = time.monotonic(), case.restarts
     while True:
-        run = _once(yard, stop)
+        run = _once(yard, case.patience, stop)
         if run.code != -signal.SIGKILL or not restarts or run.is_late:
             return run._replace(seconds=time.monotonic() - began)
         restarts -= 1
 
 
-def _once(yard: Yard, stop: Event) -> Ran:
+def _once(yard: Yard, patience: float, stop: Event) -> Ran:
     words = [sys.executable, "-m", "liza", "-C", str(yard.root), "run", "--until-idle"]
     with yard.log.open("ab") as log:
         run = subprocess.Popen(
@@ -217,7 +215,7 @@ def _once(yard: Yard, stop: Event) -> Ran:
             process_group=0,  # Ctrl-C is for us: whoever is asked twice ends without saving
         )
     with _ending(run):
-        return _awaited(run, yard, stop)
+        return _awaited(run, yard, patience, stop)
 
 
 @contextmanager
@@ -234,8 +232,8 @@ def _ending(run: subprocess.Popen[bytes]) -> Iterator[None]:
             run.wait()
 
 
-def _awaited(run: subprocess.Popen[bytes], yard: Yard, stop: Event) -> Ran:
-    deadline, quiet = time.monotonic() + PATIENCE, Quiet(yard)
+def _awaited(run: subprocess.Popen[bytes], yard: Yard, patience: float, stop: Event) -> Ran:
+    deadline, quiet = time.monotonic() + patience, Quiet(yard)
     while time.monotonic() < deadline and not stop.is_set():
         try:
             return Ran(run.wait(TICK), 0.0)

@@ -30,11 +30,11 @@ FAST: Final = ("honest", "claims_without_commit", "red_tests", "do_not_approve",
 @pytest.mark.parametrize("name", FAST)
 def test_the_command_says_what_came_of_a_case(tmp_path: Path, name: str) -> None:
     done = Shell(tmp_path)("gauntlet", name, "--json")
-    found = json.loads(done.stdout)["cases"]
+    found = json.loads(done.out)["cases"]
     assert [case["name"] for case in found] == [name]
     assert found[0]["escapes"] == []
     assert found[0]["contained"] is True
-    assert done.returncode == 0
+    assert done.code == 0
 
 
 def test_a_case_that_escapes_fails_the_command(tmp_path: Path) -> None:
@@ -42,16 +42,16 @@ def test_a_case_that_escapes_fails_the_command(tmp_path: Path) -> None:
     settings = tmp_path / "lax.yaml"
     settings.write_text('gates: {test: "true"}\n')
     done = Shell(tmp_path)("gauntlet", "special_cases_the_input", "--config", str(settings))
-    assert done.returncode == 1
-    assert "the tests of integration are red" in done.stdout or "validation" in done.stdout
-    assert "0 of 1 misbehaving agents contained" in done.stdout
+    assert done.code == 1
+    assert "the tests of integration are red" in done.out or "validation" in done.out
+    assert "0 of 1 misbehaving agents contained" in done.out
 
 
 def test_the_list_says_what_each_does(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    listed = shell("gauntlet", "--list").stdout
+    listed = shell("gauntlet", "--list").out
     assert len(listed.splitlines()) == len(CASES)
-    assert shell("gauntlet", "nobody").returncode == 2
+    assert shell("gauntlet", "nobody").code == 2
 
 
 class World(NamedTuple):
@@ -71,7 +71,7 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     yard = made(CASES["honest"], tmp_path_factory.mktemp("zoo") / "yard", {})
     base, before = yard.git("rev-parse", "HEAD"), dear(yard)
-    run = ran(yard, 0, threading.Event())
+    run = ran(yard, CASES["honest"], threading.Event())
     yield World(yard, run, before, base)
     removed(yard)
 

@@ -102,6 +102,7 @@ WRONG: Final = {
     "red": ({"red": "FAILED"}, "are red: FAILED"),
     "not what was reviewed": ({"doubts": ("abc: it is no merge",)}, "it is no merge"),
     "the user's file": ({"moved": ("notes.txt",)}, "has changed: notes.txt"),
+    "a switch": ({"thrown": ("ABORT",)}, "an agent threw ABORT"),
     "an invalid board": ({"invalid": "no revision"}, "is invalid: no revision"),
     "a process": ({"left": ("sleep 600",)}, "are left: sleep 600"),
     "a lock": ({"locks": ("index.lock",)}, "are held: index.lock"),
@@ -140,6 +141,7 @@ class TestJudge:
         quiet = replace(CONTAINED, board=replace(CONTAINED.board, caught=()))
         assert judged(case, quiet).caught_by == (PREVENTED,)
         assert judged(case, replace(quiet, moved=("notes.txt",))).caught_by == ()
+        assert judged(case, replace(quiet, thrown=("PAUSE",))).caught_by == ()
 
     def test_a_paused_run_that_was_ended_by_us_has_not_died(self) -> None:
         assert escapes(CASE, replace(CONTAINED, code=4, was_ended=True)) == []
@@ -149,6 +151,10 @@ class TestJudge:
         noticed = replace(drifted, board=replace(CONTAINED.board, caught=("checkout_drift",)))
         assert not judged(CASE, drifted).is_contained
         assert judged(CASE, noticed).is_contained
+
+    def test_what_is_noticed_too_late_is_an_escape(self) -> None:
+        """A red tree is for the machine to find, not for whoever merges it."""
+        assert not judged(CASE._replace(never=("scan",)), CONTAINED).is_contained
 
     def test_blocked_means_nothing_merged_and_the_right_reason(self) -> None:
         case = CASE._replace(ends=End.BLOCKED, reason="same reason")

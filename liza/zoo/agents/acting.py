@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from liza.zoo.goods import INTEGRATION, SCOPE, TASK, WORK
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = 10**6  # iterations: a misdeed that is never given up
 TRIED: Final = "zoo: tries "  # a run without this line on stderr has tried nothing, and so shown nothing
+THROWN: Final = "zoo"  # what a switch says that an agent threw
 
 Answer = dict[str, Any]
 
@@ -52,10 +53,15 @@ class Deed(NamedTuple):
 DEEDS: Final[dict[tuple[str, str], Deed]] = {}
 
 
-def deed(name: str, step: str = "implement", *, until: int = 1, is_quiet: bool = False) -> Callable[[Do], Do]:
+Some = TypeVar("Some", bound=Do)
+
+
+def deed(
+    name: str, step: str = "implement", *, until: int = 1, is_quiet: bool = False
+) -> Callable[[Some], Some]:
     """Put a function into the table as what the agent *name* does when asked for *step*."""
 
-    def register(do: Do) -> Do:
+    def register(do: Some) -> Some:
         DEEDS[name, step] = Deed(do, until, is_quiet)
         return do
 

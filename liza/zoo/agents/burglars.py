@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from liza.zoo.agents.acting import Act, Answer, approval, deed, good, say, trying, write
+from liza.zoo.agents.acting import THROWN, Act, Answer, approval, deed, good, say, trying, write
 from liza.zoo.goods import TASK
 
 
@@ -116,7 +117,7 @@ def deletes_the_board(act: Act) -> Answer:
 
 def _throws(act: Act, name: str) -> Answer:
     with trying():
-        (home(act) / name).write_text("zoo\n")
+        (home(act) / name).write_text(f"{THROWN}\n")
     return good()
 
 
@@ -152,14 +153,18 @@ def takes_a_switch_away(act: Act) -> Answer:
 
 
 @deed("kills_its_worker")
-def kills_its_worker(_act: Act) -> Answer:
+def kills_its_worker(act: Act) -> Answer:
+    """Kill every coder there is; a moment later, so that what it said is on disk."""
+    time.sleep(0.3)
     with trying():
-        os.kill(os.getppid(), signal.SIGKILL)
+        for path in (home(act) / "workers").glob("coder-*.lock"):
+            os.kill(int(path.read_text().split()[0]), signal.SIGKILL)
     return good()
 
 
 @deed("kills_the_supervisor")
 def kills_the_supervisor(act: Act) -> Answer:
+    time.sleep(0.3)
     with trying():
         pid = int((home(act) / "supervisor.lock").read_text().split()[0])
         os.kill(pid, signal.SIGKILL)

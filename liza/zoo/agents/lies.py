@@ -51,6 +51,11 @@ def red_tests(_act: Act) -> Answer:
     return done("All tests pass")
 
 
+@deed("wastes_a_review")
+def wastes_a_review(act: Act) -> Answer:
+    return red_tests(act)
+
+
 @deed("lint_dirty")
 def lint_dirty(_act: Act) -> Answer:
     return good({**WORK, "shop/discount.py": f"{CODE}\n\n# {'much too long ' * 12}\n"})

@@ -74,7 +74,7 @@ def approves_in_prose(_act: Act) -> str:
 
 
 @deed("approves_in_prose")
-def red_for_prose(act: Act) -> Answer | str | None:
+def red_for_prose(act: Act) -> Answer:
     return red_tests(act)
 
 
@@ -84,7 +84,7 @@ def approves_red_tests(_act: Act) -> Answer:
 
 
 @deed("approves_red_tests")
-def red_for_approval(act: Act) -> Answer | str | None:
+def red_for_approval(act: Act) -> Answer:
     return red_tests(act)
 
 
@@ -168,6 +168,11 @@ def finds_something_new_for_ever(act: Act) -> Answer:
         "Too clever",
     )
     return rejection(reasons[act.iteration % len(reasons)])
+
+
+@deed("is_never_content", "review", until=ALWAYS)
+def is_never_content(act: Act) -> Answer:
+    return finds_something_new_for_ever(act)
 
 
 @deed("wavers", "review", until=ALWAYS)
