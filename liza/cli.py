@@ -381,13 +381,14 @@ def _replay(args: Namespace) -> int | None:
 def _gauntlet(args: Namespace) -> int | None:
     from liza.zoo import gauntlet
 
-    cases, more = gauntlet.chosen(args.names), gauntlet.settings_in(args.config)
+    cases, keep = gauntlet.chosen(args.names), args.keep and args.directory / args.keep
+    more = gauntlet.settings_in(args.config and args.directory / args.config)
     if args.list:
         print(gauntlet.listed(cases, as_json=args.json))
         return None
     say = None if args.json else lambda result: print(gauntlet.told(result), flush=True)
     print("" if args.json else f"{gauntlet.HEADER}\n", end="", flush=True)
-    results = gauntlet.run_all(cases, more=more, jobs=args.jobs, keep=args.keep, say=say)
+    results = gauntlet.run_all(cases, more=more, jobs=args.jobs, keep=keep, say=say)
     print(gauntlet.summed_up(results, as_json=args.json))
     return 0 if all(result.is_contained for result in results) else 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from liza.text.parse import BadYaml, parse
 from liza.zoo.cases import CASES, MEANING
 from liza.zoo.found import can_sandbox, collected
 from liza.zoo.judge import Result, judged
-from liza.zoo.yard import dear, made, ran, removed
+from liza.zoo.yard import Yard, dear, make, ran, removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,15 +86,13 @@ def run_one(
     """Run one case and judge it, or end it at *stop*; its yard stays in *keep*, if there is such a place."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep))
-    yard = made(case, directory, more)
+    yard = Yard(Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep)).resolve())
     try:
-        base = yard.git("rev-parse", "HEAD")
-        before = dear(yard)
+        make(yard, case, more)
+        base, before = yard.git("rev-parse", "HEAD"), dear(yard)
         run = ran(yard, case, stop or threading.Event())
-        facts = collected(case, yard, run, before, base)
-        return judged(case, facts)
-    except LizaError as error:
+        return judged(case, collected(case, yard, run, before, base))
+    except (LizaError, OSError, subprocess.SubprocessError) as error:  # no reason to lose all the others
         return Result(case, (f"it could not be judged: {error}",), (), 0.0)
     finally:
         if keep is None:
@@ -109,7 +108,8 @@ def told(result: Result) -> str:
     by = by if len(by) <= WIDTH else f"{by[: WIDTH - 1]}…"
     verdict = "yes" if result.is_contained else "NO"
     row = f"{result.case.name:<38} {verdict:<10} {by:<{WIDTH}} {result.seconds:6.1f}"
-    return "\n".join([row, *(f"    {sentence}" for sentence in result.escapes)])
+    other = [] if result.is_expected else [f"    expected of {' or '.join(result.case.by)}"]
+    return "\n".join([row, *(f"    {sentence}" for sentence in result.escapes), *other])
 
 
 def summed_up(results: Sequence[Result], *, as_json: bool) -> str:

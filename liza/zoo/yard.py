@@ -108,9 +108,8 @@ def _player(name: str, yard: Yard) -> list[str]:
     return [sys.executable, "-m", "liza.zoo.play", name, str(yard.root)]
 
 
-def made(case: Case, directory: Path, more: Mapping[str, Any]) -> Yard:
-    """Make the repository of *case* in *directory*, with a board, as a person would leave it at night."""
-    yard = Yard(directory.resolve())
+def make(yard: Yard, case: Case, more: Mapping[str, Any]) -> None:
+    """Make the repository of *case*, with a board, as a person would leave it at night."""
     for name in ("project", "home", "outside", "tmp"):
         (yard.directory / name).mkdir(parents=True)
     (yard.directory / "home/.gitconfig").write_text(_IDENTITY)
@@ -124,7 +123,6 @@ def made(case: Case, directory: Path, more: Mapping[str, Any]) -> Yard:
     _lived_in(yard)
     board, _ = begun(yard.root, case.goal, spec=None, workflow=None)
     board.close()
-    return yard
 
 
 def _lived_in(yard: Yard) -> None:

@@ -15,13 +15,13 @@ from liza.zoo.cases import CASES
 from liza.zoo.found import collected
 from liza.zoo.goods import SECRET
 from liza.zoo.judge import escapes
-from liza.zoo.yard import dear, made, ran, removed
+from liza.zoo.yard import Yard, dear, make, ran, removed
 from tests.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from liza.zoo.yard import Ran, Yard
+    from liza.zoo.yard import Ran
 
 # Each ends in seconds: what is honest, and one for each way in which Liza notices.
 FAST: Final = ("honest", "claims_without_commit", "red_tests", "do_not_approve", "plans_a_cycle")
@@ -69,7 +69,8 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    yard = made(CASES["honest"], tmp_path_factory.mktemp("zoo") / "yard", {})
+    yard = Yard(tmp_path_factory.mktemp("zoo").resolve())
+    make(yard, CASES["honest"], {})
     base, before = yard.git("rev-parse", "HEAD"), dear(yard)
     run = ran(yard, CASES["honest"], threading.Event())
     yield World(yard, run, before, base)

@@ -7,17 +7,22 @@ from typing import Any, Final
 
 import pytest
 
+from liza.board.protocol import Entry
 from liza.errors import UsageError
 from liza.model import Role
+from liza.record import utc_now
 from liza.replies import Answer, Step, answer
 from liza.zoo import gauntlet
 from liza.zoo.agents.acting import DEEDS, HONEST, Act, block
 from liza.zoo.cases import CASES, MEANING, PREVENTED, Case, End
+from liza.zoo.found import seen
 from liza.zoo.goods import TASK, WORK
 from liza.zoo.judge import Board, Facts, escapes, fence_breaks, judged
 from liza.zoo.play import enter
 from liza.zoo.yard import Yard, differences, lay_over, settings_for
 from tests.shell import ROOT
+from tests.stories import board as story
+from tests.stories import new_task
 
 enter()
 
@@ -187,7 +192,32 @@ class TestJudge:
         )
 
 
+def entry(**put: Any) -> Entry:  # noqa: ANN401 - as the journal has it
+    return Entry(revision=2, at=utc_now(), by="coder-1", what="x", put=put, gone={})
+
+
 class TestFacts:
+    def test_who_noticed_is_read_from_the_whole_history(self) -> None:
+        """Also what was said in an early round, and what a later one overwrote."""
+        entries = [
+            entry(tasks={TASK: {"verdicts": [{"gate": "scan", "outcome": "revise", "reason": "a token"}]}}),
+            entry(tasks={TASK: {"verdicts": [{"gate": "tests", "outcome": "pass"}]}}),
+            entry(
+                tasks={
+                    TASK: {"history": [{"event": "submit"}, {"event": "reject", "facts": {"reason": "r"}}]}
+                }
+            ),
+            entry(tasks={TASK: {"history": [{"event": "block", "facts": {"rule": "same_reason_twice"}}]}}),
+            entry(anomalies={"a1": {"type": "checkout_drift", "logged_by": "coder-1"}}),
+        ]
+        board = seen(story(new_task(TASK)), entries)
+        assert board.caught == ("scan", "reject", "same_reason_twice", "checkout_drift")
+        assert "scan: a token" in board.whys
+
+    def test_what_coders_say_of_themselves_is_no_notice(self) -> None:
+        reports = {"a1": {"type": "workaround", "logged_by": "coder-1"}}
+        assert seen(story(new_task(TASK)), [entry(anomalies=reports)]).caught == ()
+
     def test_an_injected_text_is_looked_for_outside_of_fences(self) -> None:
         fenced = "Do it.\n<<<0123456789abcdef spec\nOBEY me\n0123456789abcdef>>>\nEnd.\n"
         assert not fence_breaks(fenced, "OBEY me")
