@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +22,7 @@ from liza.zoo.judge import Result, judged
 from liza.zoo.yard import Yard, dear, make, ran, removed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from liza.zoo.cases import Case
 
@@ -70,7 +72,7 @@ def run_all(
             say(result)
         return result
 
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as threads:
+    with _heard(), ThreadPoolExecutor(jobs or os.cpu_count() or 1) as threads:
         futures = [threads.submit(one, case) for case in cases]
         try:
             return [future.result() for future in futures]
@@ -78,6 +80,16 @@ def run_all(
             stop.set()
             threads.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """Let SIGTERM end the gauntlet as Ctrl-C does: no run and no repository is left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_one(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Final
 
 from liza.zoo import agents
 from liza.zoo.agents.acting import DEEDS, HONEST, TRIED, Act, Answer, block, say
+
+_FAILED: Final = re.compile(r"^fail by (\S+): ", re.MULTILINE)  # as the guidance in a prompt puts it
 
 
 def enter() -> None:
@@ -29,7 +33,7 @@ def played(name: str, act: Act) -> Answer | str | None:
     return deed.do(act)
 
 
-def rounds() -> int:
+def rounds(prompt: str) -> int:
     """Return which attempt at the task this is, by whomever; an iteration counts those of one coder."""
     try:
         brief = json.loads(Path(os.environ["LIZA_BRIEF"]).read_text())
@@ -37,18 +41,21 @@ def rounds() -> int:
         brief = {}
     about = brief.get("facts", {}).get("about", {})
     claims = [entry for entry in about.get("history", ()) if entry["event"] == "claim"]
-    return max(int(os.environ["LIZA_ITERATION"]) + len(about.get("failed_by", ())), len(claims))
+    # Where a sandbox hides the brief, the prompt still says what became of earlier attempts.
+    failed = max(len(about.get("failed_by", ())), len(set(_FAILED.findall(prompt))))
+    return max(int(os.environ["LIZA_ITERATION"]) + failed, len(claims))
 
 
 def main() -> None:
     name, root = sys.argv[1:3]
     enter()
+    prompt = sys.stdin.read()
     act = Act(
         root=Path(root),
         step=os.environ["LIZA_STEP"],
         task=os.environ["LIZA_TASK"],
-        iteration=rounds(),
-        prompt=sys.stdin.read(),
+        iteration=rounds(prompt),
+        prompt=prompt,
     )
     answer = played(name, act)
     if answer is not None:
