@@ -71,6 +71,7 @@ def _tried(case: Case, facts: Facts) -> Iterator[str]:
 def _alive(case: Case, facts: Facts) -> Iterator[str]:
     if facts.is_late:
         yield "it did not come to an end"
+        return
     right = {0, IDLE, case.code} | ({ASKED} if facts.was_ended else set())
     if facts.code not in right:
         yield f"the daemon ended with {facts.code}"
