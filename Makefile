@@ -6,7 +6,7 @@ MAX_TEST_WORKERS ?= 8
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test check demo bench torture specs clean sandbox venv-module
+.PHONY: help test check demo bench torture gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ bench: $(INSTALLED) ## measure the board and the daemon
 
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture
+
+gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositories
+	@$(BIN)/python -m liza gauntlet
 
 specs: $(INSTALLED) ## render the tables in specs/ from the code
 	@$(BIN)/python -m liza.report.tables specs

@@ -496,6 +496,28 @@ def _replay(args: Namespace) -> int | None:
     return done.code
 
 
+@command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
+         argument("names", metavar="NAME", nargs="*", help="which; all, if none is given"),
+         argument("--list", action="store_true", help="only say what each does and what must come of it"),
+         argument("--jobs", type=int, metavar="N", help="how many at a time (as many as there are cores)"),
+         argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
+         argument("--config", type=Path, metavar="FILE",
+                  help="settings for all of them, of the shape of liza.yaml"))  # fmt: skip
+def _gauntlet(args: Namespace) -> int | None:
+    from liza.zoo import gauntlet
+
+    cases, keep = gauntlet.chosen(args.names), args.keep and args.directory / args.keep
+    more = gauntlet.settings_in(args.config and args.directory / args.config)
+    if args.list:
+        print(gauntlet.listed(cases, as_json=args.json))
+        return None
+    say = None if args.json else lambda result: print(gauntlet.told(result), flush=True)
+    print("" if args.json else f"{gauntlet.HEADER}\n", end="", flush=True)
+    results = gauntlet.run_all(cases, more=more, jobs=args.jobs, keep=keep, say=say)
+    print(gauntlet.summed_up(results, as_json=args.json))
+    return 0 if all(result.is_contained for result in results) else 1
+
+
 @command("worker", "be one worker; the supervisor starts these",
          argument("role", metavar="ROLE", choices=["planner", "coder", "reviewer"]),
          argument("name", metavar="NAME", help="such as coder-1"))  # fmt: skip

@@ -114,7 +114,7 @@ class TestSize:
         texts = {f"src/f{number}.py": "x = 1\n" for number in range(files - 1)}
         desk.commit({**texts, "src/long.py": "x = 1\n" * (lines - files + 1)})
 
-        assert desk.judged("scope", {"max_loc": 150, "max_files": 2, "mode": mode}).outcome is outcome
+        assert desk.judged("scope", {"max_loc": 150, "max_files": 2, "limit": mode}).outcome is outcome
 
     @pytest.mark.parametrize(
         ("path", "lines", "outcome"),

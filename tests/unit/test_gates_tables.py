@@ -511,7 +511,7 @@ class TestOptions:
             ("proof", {}),
             ("refs", {"max_docs": 2}),
             ("scan", {}),
-            ("scope", {"max_loc": 150, "max_files": 2, "mode": "any"}),
+            ("scope", {"max_loc": 150, "max_files": 2, "limit": "any"}),
             ("score", {"run": "x"}),
         ],
     )

@@ -38,7 +38,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "doctor", "rehearsal"],
+    ["demo", "doctor", "rehearsal", "zoo"],
     ["cli"],
     ["__main__"],
 ]
