@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from liza import routing
 from liza.record import Line, Record
 
 Count = Annotated[int, Field(ge=0)]
@@ -31,11 +32,16 @@ class AgentChoice(Record):
     command: tuple[Line, ...] | None = None
     model: Line | None = None
     effort: Line | None = None
+    arguments: tuple[Line, ...] | None = None  # further words for a coding program
+    passing: tuple[Line, ...] | None = None  # names of variables that it may see beside the usual ones
+    own_home: bool | None = None  # it works in your home, with your settings, hooks and servers
 
 
 class Agents(Record):
     default: AgentChoice = AgentChoice()
-    overrides: dict[str, AgentChoice] = Field(default_factory=dict)
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(default_factory=dict)
+    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
 class Gates(Record):
