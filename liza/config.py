@@ -39,7 +39,9 @@ class AgentChoice(Record):
 
 class Agents(Record):
     default: AgentChoice = AgentChoice()
-    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(default_factory=dict)
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
+        default_factory=dict
+    )
     fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
     prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 

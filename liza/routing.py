@@ -1,4 +1,4 @@
-"""Which settings count for whom: a chain of keys, most particular first, and each field from the first that has it.
+"""Which settings count for whom: a chain of keys, and each field from the first that has it.
 
 Keys are words, since a workflow's phases are data: a role, a hat, a step, a phase, `<PHASE>_<ROLE>`, or
 `<PHASE>_<ROLE>_<NAME>` for one of several. Their case does not matter.
@@ -87,8 +87,8 @@ class Route(NamedTuple):
 def routed(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]) -> Route:
     """Take each field from the first of *keys* that sets it, else from *default*.
 
-    What is meant for one backend is not inherited by another: below the key that names the backend, a key with
-    another one gives nothing of it.
+    What is meant for one backend is not inherited by another: below the key that names the backend, a key
+    with another one gives nothing of it.
     """
     there = {key.upper(): (key, choice) for key, choice in overrides.items()}
     fields: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Any agent that speaks the Agent Client Protocol: a row like that of a program, with our bridge as the program.
+"""Any agent that speaks the Agent Client Protocol: a row like any other, with our bridge as the program.
 
 The bridge is a process of its own between Liza and the agent. So such an agent is watched, frozen, ended and
 swept up after as any other, whatever it does with the protocol, and no worker imports the protocol's package.
@@ -81,7 +81,7 @@ def parse(printed: Printed, now: datetime) -> Parsed:
 
 
 def _text(updates: list[Json]) -> str:
-    """Return what the agent said; it comes in pieces, and what is between two pieces begins another message."""
+    """Return what the agent said; it comes in pieces, and whatever is between two begins another message."""
     texts = [""]
     for update in updates:
         kind = dug(update, "sessionUpdate")

@@ -32,7 +32,7 @@ def plain(value: Any) -> object:  # noqa: ANN401 - any message of the protocol
 
 
 class Editor:
-    """What the agent sees of us: somebody who answers its questions at once, and never for longer than once."""
+    """What the agent sees of us: somebody who answers at once, and allows nothing for longer than once."""
 
     def __init__(self, permit: str) -> None:
         self._permit = permit

@@ -1,4 +1,4 @@
-"""What is there to work with where nobody chose: coding programs on the PATH, keys of models in the environment."""
+"""What there is to work with where nobody chose: coding programs on the PATH, keys in the environment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Present(NamedTuple):
 
 
 def available(environment: Mapping[str, str] | None = None) -> list[Available]:
-    """Return what could be chosen, best first: programs that are logged in, then others, then models by key."""
+    """Return what could be chosen, best first: programs with a login, then others, then models."""
     user = os.environ if environment is None else environment
     programs = sorted(present(user), key=lambda program: program.login is None)
     found = [

@@ -80,7 +80,9 @@ def _different(agents: Agents, found: Hire, other: str | None, available: Sequen
     candidates += [(one.choice, one.why) for one in available]
     for choice, why in candidates:
         if provider(choice) not in {None, other}:
-            said = f"agents.prefer_different_reviewer: the coder's provider is {other or 'not known'}, and {why}"
+            said = (
+                f"agents.prefer_different_reviewer: the coder's provider is {other or 'not known'}, and {why}"
+            )
             return Hire(choice, said)
     warning = f"the reviewer has the coder's provider ({other or 'not known'}): no other one was found"
     return found._replace(warning=warning)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import prompting
+from liza.agents.found import available
 from liza.agents.protocol import MEANING, Brief, Ending, Limits, Reply, Stop
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift
@@ -30,7 +31,7 @@ from liza.repo.content import Trees
 from liza.repo.fingerprint import Fingerprint, drift, fingerprint
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASKS, Repository
-from liza.work.hiring import chosen, hired
+from liza.work.hiring import chosen, failed_to_start, hired
 from liza.work.keeper import Held, Keeper
 
 if TYPE_CHECKING:
@@ -94,8 +95,9 @@ class Place:
     def actor(self, token: str | None = None) -> Actor:
         return Actor(role=self.role, id=self.name, token=token)
 
-    def agent(self, state: State, step: Step) -> Agent:
-        choice: AgentChoice = chosen(state.config.agents, self.role, step)
+    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
+        """Return the agent of *step*, or that of *instead*."""
+        choice = instead or chosen(state.config.agents, self.role, step, available=available())
         return Recorder(hired(choice, self.repository.root, self.trees.apply), self.trees)
 
     def park(self, reply: Reply) -> None:
@@ -191,19 +193,35 @@ class Turn:
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
         for _ in range(MOST_KILLED):
-            asked = self._once(step, prompt, cwd, check)
+            asked = self._started(step, prompt, cwd, check)
             if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
                 return asked
             log.warning("%s: the agent was killed, and is started again", self.task or step)
         return self._once(step, prompt, cwd, check)
 
-    def _once(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
+    def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
+        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        asked = self._once(step, prompt, cwd, check)
+        instead = self.state.config.agents.fallback
+        if instead is None or asked.moved or not failed_to_start(asked.reply):
+            return asked
+        log.warning("%s: another agent stands in, because %s", self.task or step, asked.why)
+        return self._once(step, prompt, cwd, check, instead)
+
+    def _once(
+        self,
+        step: Step,
+        prompt: str,
+        cwd: Path,
+        check: Callable[[Value], str | None],
+        instead: AgentChoice | None = None,
+    ) -> Asked:
         brief = self._brief(step, prompt, cwd)
         self.runs.append(brief.run)
         repository = self.place.repository
         before = self._print or fingerprint(repository)
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief)
+            reply = self._run(brief, instead)
         allowed = (f"{BRANCHES}{TASKS}/*", self.place.integration(self.state))
         self._print = after = fingerprint(repository, since=before)
         moved = drift(before, after, allowed)
@@ -212,11 +230,11 @@ class Turn:
             return Asked(reply, brief.run, None, "it changed your checkout", sentences)
         return _read(reply, brief, check)
 
-    def _run(self, brief: Brief) -> Reply:
+    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step).run(brief, self.stop)
+            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
         except LizaError as error:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 

@@ -20,6 +20,7 @@ LAYERS: Final = [
     ["__init__", "bell"],
     ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
+    ["routing"],
     ["anomalies", "config", "verdicts"],
     ["model"],
     ["events", "promises"],
@@ -33,7 +34,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "rehearsal"],
+    ["audition", "demo", "rehearsal"],
     ["cli"],
     ["__main__"],
 ]
@@ -42,6 +43,7 @@ HEIGHTS: Final = {part: height for height, parts in enumerate(LAYERS) for part i
 
 # Where each library may be imported. One that is not here may not be imported at all.
 HOMES: Final = {
+    "acp": ["liza.agents.acp_bridge"],
     "filelock": ["liza.board"],
     "git": ["liza.repo"],
     "litellm": [],

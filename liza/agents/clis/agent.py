@@ -46,7 +46,9 @@ class CliAgent:
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
         began = utc_now()
-        home = Home(self._homes / brief.run.split(".")[0], self._cli, self._user, keep=brief.session is not None)
+        home = Home(
+            self._homes / brief.run.split(".")[0], self._cli, self._user, keep=brief.session is not None
+        )
         environment = self._environment(brief, home)
         argv = self.argv(brief, home.path)
         if why := obstacle(argv, brief.cwd, environment.get("PATH", os.defpath)):
@@ -107,14 +109,19 @@ class CliAgent:
             *(choice.arguments or ()),
             *cli.prompt,
         )
-        return (*program_of(cli, choice, self._user), *(Template(word).safe_substitute(known) for word in words))
+        return (
+            *program_of(cli, choice, self._user),
+            *(Template(word).safe_substitute(known) for word in words),
+        )
 
     def _environment(self, brief: Brief, home: Home) -> dict[str, str]:
         cli = self._cli
         also = {*cli.keys, *cli.passing, *(self._choice.passing or ())}
         found = allowed(self._user, also)
         if not self._choice.own_home:
-            found = {name: value for name, value in found.items() if not name.startswith("XDG_")} | home.furnish()
+            found = {
+                name: value for name, value in found.items() if not name.startswith("XDG_")
+            } | home.furnish(cli.ways[PERMITS[brief.step]])
         known = {**self._user, "home": found["HOME"] if self._choice.own_home else str(home.path)}
         setting = setting_of(cli, self._user)
         ours = {**cli.environment, **cli.ways[PERMITS[brief.step]].environment}

@@ -32,7 +32,7 @@ def parse(printed: Printed, now: datetime) -> Parsed:
 
 
 def _said(history: str) -> str:
-    """Return what the model said; on the screen an edit and an answer look alike, and fences lose their tag."""
+    """Return what the model said; on the screen an edit looks like an answer, and fences lose their tag."""
     answers: list[list[str]] = []
     spoken = False
     for line in history.splitlines():

@@ -62,7 +62,9 @@ def _unfinished(printed: Printed, now: datetime, parsed: Parsed, found: list[Jso
     last = found[-1] if found else {}
     if last.get("subtype") == "api_retry":
         status = count(last.get("error_status")) or None
-        return concluded(printed, now, parsed, trouble=f"still trying again: {last.get('error')}", status=status)
+        return concluded(
+            printed, now, parsed, trouble=f"still trying again: {last.get('error')}", status=status
+        )
     if not found:
         return concluded(printed, now, parsed)
     trouble = printed.err.strip() or "its output breaks off before the result"

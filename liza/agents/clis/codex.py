@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def parse(printed: Printed, now: datetime) -> Parsed:
     found = list(events(printed.out))
     items = [dug(event, "item") for event in found if event.get("type") == "item.completed"]
-    usage = next((dug(event, "usage") for event in reversed(found) if event.get("type") == "turn.completed"), {})
+    usage: Json | None = next(
+        (dug(event, "usage") for event in reversed(found) if event.get("type") == "turn.completed"), {}
+    )
     parsed = Parsed(
         Ending.DONE,
         text=joined(str(dug(item, "text") or "") for item in items if dug(item, "type") == "agent_message"),
@@ -30,7 +32,7 @@ def parse(printed: Printed, now: datetime) -> Parsed:
 
 
 def _trouble(found: list[Json]) -> str:
-    """Return why the turn failed; an item of type error is a remark, and an error before a turn's end passes."""
+    """Return why the turn failed; an item of type error is a remark, and an error within a turn passes."""
     last = next((event for event in reversed(found) if str(event.get("type")).startswith("turn.")), {})
     if last.get("type") == "turn.failed":
         return str(dug(last, "error", "message") or "the turn failed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from liza.agents.clis.reading import concluded, count, dug, events, joined, reported
+from liza.agents.clis.reading import TAIL, concluded, count, dug, events, joined, reported
 from liza.agents.clis.row import Parsed
 from liza.agents.protocol import Ending
 
@@ -61,8 +61,10 @@ def _trouble(printed: Printed, found: list[Json], result: Json | None) -> str:
     error = dug(result, "error")
     if error:
         return str(dug(error, "message") or error)
-    if found and result is None and printed.code in {0, None}:
-        return "its output breaks off before the result"
+    if (
+        found and result is None
+    ):  # perhaps it was still trying to reach its provider, which it tells on stderr
+        return printed.err.strip()[-TAIL:] or "its output breaks off before the result"
     return ""
 
 

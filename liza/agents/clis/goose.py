@@ -20,7 +20,9 @@ _ERROR: Final = "Ran into this error:"  # said as the assistant, in a run that i
 
 def parse(printed: Printed, now: datetime) -> Parsed:
     found = list(events(printed.out))
-    messages = [dug(event, "message") for event in found if event.get("type") == "message"] or _whole(printed.out)
+    messages = [dug(event, "message") for event in found if event.get("type") == "message"] or _whole(
+        printed.out
+    )
     done = next((event for event in reversed(found) if event.get("type") == "complete"), {})
     said = _pieces(messages)
     trouble = next((text for text in reversed(said) if text.startswith(_ERROR)), "")

@@ -1,4 +1,4 @@
-"""A home of its own for a program, so that neither the user's hooks and servers nor what an agent planted get in.
+"""A home of its own for a program, so that neither the user's hooks nor what an agent planted get in.
 
 It is emptied before every run that does not go on with a session. A login is a copy, and is removed after
 the run: what the program does to it never reaches the user's file.
@@ -12,14 +12,14 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents.clis.row import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from liza.agents.clis.row import Cli, Setting
+    from liza.agents.clis.row import Cli, Setting, Way
 
 SHORTEST: Final = 16  # characters of a value in a login file that is worth masking
 # Where tools look for what they are made of, if not told otherwise: a new HOME must not hide it.
@@ -53,10 +53,10 @@ class Home:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
 
-    def furnish(self) -> dict[str, str]:
+    def furnish(self, way: Way) -> dict[str, str]:
         """Put into it what the program needs, and return the environment that leads there."""
         setting = setting_of(self._cli, self._user)
-        for name, text in (setting.files if setting else {}).items():
+        for name, text in _merged(setting.files if setting else {}, way.files).items():
             _write(self.path / name, text)
         if not any(self._user.get(key) for key in self._cli.keys):
             self._log_in()
@@ -80,7 +80,10 @@ class Home:
     def prompt(self, text: str) -> None:
         if self._cli.feed is Feed.STDIN:
             return
-        _write(prompt_in(self.path, self._cli), json.dumps({"run": {"task": text}}) if self._cli.feed is Feed.YAML else text)
+        _write(
+            prompt_in(self.path, self._cli),
+            json.dumps({"run": {"task": text}}) if self._cli.feed is Feed.YAML else text,
+        )
 
     def report(self) -> str:
         """Return what the program wrote into the file that its row names."""
@@ -93,7 +96,7 @@ class Home:
 
 
 def prompt_in(home: Path, cli: Cli) -> Path:
-    """Return where the prompt is, for a program that reads it from a file; mini knows a YAML file by its name."""
+    """Return where the prompt is, for a program that reads it from a file; by its ending it knows which."""
     return home / f"prompt.{cli.feed}"
 
 
@@ -106,13 +109,33 @@ def filled(words: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]
     return {name: Template(value).safe_substitute(known) for name, value in words.items()}
 
 
+def _merged(below: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
+    files = dict(below)
+    for name, text in above.items():
+        files[name] = json.dumps(_laid_over(json.loads(files.get(name, "{}")), json.loads(text)))
+    return files
+
+
+def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        name: _laid_over(below[name], above[name])
+        for name in below.keys() & above.keys()
+        if isinstance(above[name], dict)
+    }
+    return {**below, **above, **both}
+
+
 def _home_of(user: Mapping[str, str]) -> Path:
     return Path(user.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - of the same user, where HOME is not set
 
 
 def _toolchains(user: Mapping[str, str]) -> dict[str, str]:
     places = {name: _home_of(user) / place for name, place in TOOLCHAINS.items()}
-    return {name: user.get(name) or str(place) for name, place in places.items() if user.get(name) or place.exists()}
+    return {
+        name: user.get(name) or str(place)
+        for name, place in places.items()
+        if user.get(name) or place.exists()
+    }
 
 
 def _below(home: Path) -> dict[str, str]:

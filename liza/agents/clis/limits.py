@@ -1,4 +1,4 @@
-"""What stands in the way at a provider, told apart by what it says: the key, the money, the window, the minute.
+"""What stands in the way at a provider, told apart by its words: the key, the money, the window, the minute.
 
 One table of signs, most telling first, each with texts that are known to be said. It is held against the
 words of an error alone, never against what an agent says: agents write about rate limits too.
@@ -7,14 +7,12 @@ words of an error alone, never against what an agent says: agents write about ra
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from liza.agents.protocol import Ending
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Sign(NamedTuple):
@@ -28,13 +26,13 @@ class Sign(NamedTuple):
 SIGNS: Final[tuple[Sign, ...]] = (
     Sign(
         Ending.CONTEXT_FULL,
-        r"prompt is too long|context[ _-]?(?:window|length)|maximum context|ran out of room|too many tokens"
-        r"|input token count.{0,40}exceeds|reduce the length of (?:the messages|your prompt)",
+        r"prompt is too long|context[ _-]?(?:window|length)(?!\.json)|maximum context|ran out of room"
+        r"|too many tokens|input token count.{0,40}exceeds|reduce the length of (?:the messages|your prompt)",
         (
             "Prompt is too long",
             "prompt is too long: 209345 tokens > 200000 maximum",
             "Codex ran out of room in the model's context window. Start a new thread.",
-            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001.",
+            "This model's maximum context length is 128000 tokens, your messages resulted in 130001.",
             '{"error":{"code":"context_length_exceeded"}}',
             "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576).",
         ),
@@ -98,12 +96,11 @@ SIGNS: Final[tuple[Sign, ...]] = (
         (
             "exceeded retry limit, last status: 429 Too Many Requests",
             "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 20s.",
-            '{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your '
-            "organization's rate limit\"}}",
+            '{"type":"error","error":{"type":"rate_limit_error","message":"This would exceed your limit"}}',
             "API Error: 529 Overloaded",
             "RESOURCE_EXHAUSTED: Please retry in 34.074824224s.",
             "litellm.RateLimitError: RateLimitError: OpenAIException - slow down",
-            "We’re currently experiencing high demand, which may cause temporary errors.",
+            "We\u2019re currently experiencing high demand, which may cause temporary errors.",
         ),
     ),
 )
@@ -121,7 +118,8 @@ STATUSES: Final[dict[int, Ending]] = {
 _SURE: Final = {401, 402, 403}
 _SIGNS: Final = tuple((sign.ending, re.compile(sign.pattern, re.IGNORECASE)) for sign in SIGNS)
 _STATUS: Final = re.compile(
-    r"(?:status(?:[ _]?code)?|error|code|http)\W{0,4}(4\d\d|5\d\d)\b|\b(4\d\d|5\d\d) (?:[A-Z][a-z]+|\{)",
+    r"(?i:status(?:[ _]?code)?|error|code|http|rejected)\W{0,4}(4\d\d|5\d\d)\b"
+    r"|\b(4\d\d|5\d\d) (?:[A-Z][a-z]+|\{)",
 )
 
 
@@ -190,9 +188,9 @@ def _clock(found: re.Match[str], now: datetime) -> datetime | None:
     """Read `3pm`, `Mon 12:00am`, `Nov 20 at 9am (Europe/Berlin)`: the next such moment."""
     parts = found.groupdict()
     local = now.astimezone(_zone(parts["zone"])) if parts["zone"] else now
-    hour = int(parts["hour"]) % NOON + (NOON if (parts["half"] or "").lower() == "pm" else 0)
-    if not parts["half"]:
-        hour = int(parts["hour"])
+    hour = int(parts["hour"])
+    if parts["half"] and hour <= NOON:
+        hour = hour % NOON + (NOON if parts["half"].lower() == "pm" else 0)
     try:
         moment = local.replace(hour=hour, minute=int(parts["minute"] or 0), second=0, microsecond=0)
         if parts["month"]:
@@ -215,19 +213,22 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-_DURATION: Final = r"((?:\d+(?:\.\d+)?\s*(?:ms|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)[ ,]*(?:and )?)+|\d+(?:\.\d+)?\b)"
+_UNIT: Final = r"(?:ms|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)"
+_DURATION: Final = rf"((?:\d+(?:\.\d+)?\s*{_UNIT}[ ,]*(?:and )?)+|\d+(?:\.\d+)?\b)"
 _CLOCK: Final = (
     r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* (?P<date>\d{1,2})(?:st|nd|rd|th)?,?"
     r"(?: \d{4})?,?(?: at)? |(?P<day>mon|tue|wed|thu|fri|sat|sun)[a-z]*,?(?: at)? )?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm)?(?:\s*\((?P<zone>[A-Za-z_]+(?:/[A-Za-z_+-]+)*)\))?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm)?"
+    r"(?:\s*\((?P<zone>[A-Za-z_]+(?:/[A-Za-z_+-]+)*)\))?"
 )
-_RESETS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], datetime | None]], ...]] = tuple(
+_Read = Callable[[re.Match[str], datetime], datetime | None]
+_RESETS: Final[tuple[tuple[re.Pattern[str], _Read], ...]] = tuple(
     (re.compile(pattern, re.IGNORECASE), read)
     for pattern, read in (
         (r"\|(\d{10})\b", _epoch),
         (r"resets?[_ ]?at\W{1,4}(\d{10,13})\b", _epoch),
         (r"reset\S*?\W{1,4}(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?)", _iso),
-        (rf"(?:try again|retry|wait|resets?|available)[a-z ]{{0,20}} (?:in|after) (?:about )?{_DURATION}", _after),
+        (rf"(?:try again|retry|wait|resets?)[a-z ]{{0,20}} (?:in|after) (?:about )?{_DURATION}", _after),
         (rf"retry-?(?:after|delay)(?:-ms)?\W{{1,5}}{_DURATION}", _after),
         (rf"resets?_(?:in|after)_seconds\W{{1,4}}{_DURATION}", _after),
         (rf"(?:resets?|try again|available)(?: again)?(?: at| on)?:? {_CLOCK}", _clock),

@@ -24,7 +24,7 @@ def parse(printed: Printed, now: datetime) -> Parsed:
     usages = [dug(one, "extra", "response", "usage") for one in messages]
     parsed = Parsed(
         Ending.DONE,
-        # Not its submission: that is what a command printed, and a file of the repository can make one print it.
+        # Not its submission: that is what a command printed, and so may come from the repository.
         text=joined(text_of(dug(one, "content")) for one in messages),
         usage=reported(
             sum(count(dug(usage, "prompt_tokens")) for usage in usages),

@@ -29,7 +29,9 @@ def events(out: str) -> Iterator[Json]:
                 found = json.loads(line)
             except ValueError:  # cut, or a banner: the rest is still worth reading
                 continue
-            yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict))
+            yield from (
+                one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict)
+            )
 
 
 def dug(value: object, *path: str) -> Any:  # noqa: ANN401 - others' JSON
@@ -46,7 +48,9 @@ def text_of(blocks: object) -> str:
     if not isinstance(blocks, list):
         return ""
     return "\n".join(
-        str(block.get("text", "")) for block in blocks if isinstance(block, dict) and block.get("type") == "text"
+        str(block.get("text", ""))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "text"
     )
 
 

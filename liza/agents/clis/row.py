@@ -84,6 +84,7 @@ class Way(NamedTuple):
 
     words: Words = ()
     environment: Mapping[str, str] = NOTHING
+    files: Mapping[str, str] = NOTHING  # JSON, laid over that of the setting
 
 
 Parse = Callable[[Printed, datetime], Parsed]

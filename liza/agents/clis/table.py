@@ -17,12 +17,23 @@ if TYPE_CHECKING:
 READ, WRITE = Permit.READ, Permit.WRITE
 
 _ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_CUSTOM_HEADERS")
-_OPENAI: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+_OPENAI: Final = (
+    "OPENAI_BASE_URL",
+    "OPENAI_API_BASE",
+    "OPENAI_ORG_ID",
+    "OPENAI_ORGANIZATION",
+    "OPENAI_PROJECT",
+)
 MODEL_KEYS: Final = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY"),
     *("MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY"),
 )
-MODEL_HOSTS: Final = ("api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "openrouter.ai")
+MODEL_HOSTS: Final = (
+    "api.anthropic.com",
+    "api.openai.com",
+    "generativelanguage.googleapis.com",
+    "openrouter.ai",
+)
 
 _CLAUDE: Final = Cli(
     name="claude",
@@ -31,10 +42,10 @@ _CLAUDE: Final = Cli(
     parse=claude.parse,
     begin=("-p",),
     resume=("-p", "--resume", "$session"),
-    # Only MCP servers that Liza names, and none of the user's own settings, hooks or plugins.
+    # No server, hook or permission of the repository's: a coder could leave one there for its reviewer.
     words=(
         *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
-        *("--setting-sources", "project"),
+        *("--setting-sources", "user"),
     ),
     ways={
         # Not an allowlist of git commands: `git diff --output=FILE` writes. In this mode claude itself
@@ -61,6 +72,8 @@ _CLAUDE: Final = Cli(
         *("ANTHROPIC_VERTEX_PROJECT_ID", "AWS_BEARER_TOKEN_BEDROCK"),
     ),
     credentials=(".claude/.credentials.json",),
+    # It reads no settings of the repository's, and so does not read this by itself.
+    advice="Follow CLAUDE.md in this directory, if there is one.",
     writable=(".claude", ".claude.json", ".cache/claude-cli-nodejs"),
     endpoints=("api.anthropic.com",),
 )
@@ -98,6 +111,31 @@ _CODEX: Final = Cli(
 )
 
 
+_WRITERS: Final = [
+    "write_file",
+    "replace",
+    "edit",
+    "run_shell_command",
+    "save_memory",
+    "invoke_agent",
+    "activate_skill",
+]
+# What counts more than any setting of the repository's, which a coder could leave there for its reviewer.
+_ONLY_READS: Final = json.dumps(
+    {
+        "tools": {
+            "core": ["list_directory", "read_file", "read_many_files", "grep_search", "glob"],
+            "allowed": [],
+            "exclude": _WRITERS,
+        },
+        "permissions": {"allow": []},
+        "hooksConfig": {"enabled": False},
+        "disableAllHooks": True,
+        "mcp": {"allowed": ["none"]},
+    }
+)
+
+
 def _gemini_auth(kind: str) -> Mapping[str, str]:
     return {".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": kind}}})}
 
@@ -110,8 +148,16 @@ _GEMINI: Final = Cli(
     begin=(),
     resume=("--resume", "$session"),
     words=("-o", "stream-json"),
-    # In the default mode, whoever is not at a terminal is offered no tool that writes or runs anything.
-    ways={READ: Way(("--approval-mode", "default")), WRITE: Way(("--approval-mode", "yolo"))},
+    # In the default mode, whoever is not at a terminal is offered no tool that writes or runs anything,
+    # unless the repository's settings allow it: those of the system have the last word.
+    ways={
+        READ: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_READS},
+        ),
+        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+    },
     environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
     # It ends with exit 41 where it is not told how it is logged in.
     settings=(
@@ -137,13 +183,22 @@ _QWEN: Final = Cli(
     begin=(),
     resume=("--resume", "$session"),
     words=("-o", "stream-json"),
-    ways={READ: Way(("--approval-mode", "default")), WRITE: Way(("--approval-mode", "yolo"))},
+    ways={
+        READ: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_READS},
+        ),
+        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+    },
     settings=(
         Setting(
             "OPENAI_API_KEY",
             files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}})},
         ),
-        Setting(files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "qwen-oauth"}}})}),
+        Setting(
+            files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "qwen-oauth"}}})}
+        ),
     ),
     keys=("OPENAI_API_KEY",),
     passing=(*_OPENAI, "OPENAI_MODEL"),
@@ -159,7 +214,7 @@ _OPENCODE: Final = Cli(
     parse=opencode.parse,
     begin=("run",),
     resume=("run", "--session", "$session"),
-    words=("--format", "json"),
+    words=("--format", "json", "--pure"),
     # Denying edits alone only makes it write through its shell.
     ways={
         READ: Way(
@@ -176,6 +231,7 @@ _OPENCODE: Final = Cli(
     environment={
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_PROJECT_CONFIG": "1",  # it may name servers, plugins and permissions
     },
     keys=MODEL_KEYS,
     passing=(*_ANTHROPIC, *_OPENAI, "OPENCODE_CONFIG"),
@@ -200,7 +256,9 @@ _GOOSE: Final = Cli(
         Setting("GOOSE_PROVIDER"),
         Setting("ANTHROPIC_API_KEY", environment={"GOOSE_PROVIDER": "anthropic"}),
         Setting("OPENAI_API_KEY", environment={"GOOSE_PROVIDER": "openai"}),
-        Setting("GEMINI_API_KEY", environment={"GOOSE_PROVIDER": "google", "GOOGLE_API_KEY": "$GEMINI_API_KEY"}),
+        Setting(
+            "GEMINI_API_KEY", environment={"GOOSE_PROVIDER": "google", "GOOGLE_API_KEY": "$GEMINI_API_KEY"}
+        ),
         Setting("OPENROUTER_API_KEY", environment={"GOOSE_PROVIDER": "openrouter"}),
     ),
     keys=MODEL_KEYS,
@@ -261,8 +319,8 @@ _MINI: Final = Cli(
     keys=MODEL_KEYS,
     passing=(*_ANTHROPIC, *_OPENAI, "MSWEA_MODEL_NAME"),
     credentials=(".config/mini-swe-agent/.env",),
-    advice="Write the block of the answer into the text of your last message, beside the command that submits; "
-    "what commands print is not read.",
+    advice="Write the block of the answer into the text of your last message, beside the command that "
+    "submits; what commands print is not read.",
     report="trajectory.json",
     holds_back=False,
     version=("--help",),  # its first line has it
