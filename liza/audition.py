@@ -60,11 +60,11 @@ def invited(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
     found = {str(one.choice.backend): one.choice for one in reversed(available())}
     named = {"default": agents.default, **agents.overrides, "fallback": agents.fallback or AgentChoice()}
     set_up = {key: choice for key, choice in named.items() if choice.backend or choice.command}
-    everybody = {**set_up, **{key: choice for key, choice in found.items() if choice not in set_up.values()}}
+    everybody = {**found, **{key: choice for key, choice in set_up.items() if choice not in found.values()}}
     if name is None:
         return everybody
-    if name in everybody or name in found:
-        return {name: everybody.get(name) or found[name]}
+    if name in everybody:
+        return {name: everybody[name]}
     raise UsageError(f"there is no agent {name!r} here; known: {', '.join(everybody) or 'none'}")
 
 

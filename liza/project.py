@@ -55,11 +55,11 @@ def integration_from(start: Path) -> str:
 
 
 def settings_around(start: Path) -> Config:
-    """Return the settings of the board around *start*, or where there is none, those that it would get."""
+    """Return the settings of the board around *start*, or where there is none, the team's."""
     try:
         return FileBoard(home_from(start)).read().config
     except UsageError:
-        return configured(start, {})[0]
+        return Config.model_validate(team_settings(top_level(start)))
 
 
 def switches_of(home: Path) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Obedient:
 
     async def write(self, session: str, name: str) -> None:
         call = schema.ToolCallUpdate(tool_call_id="c-1", kind="edit", title=f"write {name}")
-        kinds = ("allow_always", "allow_once", "reject_once")
+        kinds: tuple[Any, ...] = ("allow_always", "allow_once", "reject_once")
         options = [schema.PermissionOption(option_id=kind, kind=kind, name=kind) for kind in kinds]
         reply = await self._client.request_permission(session_id=session, tool_call=call, options=options)
         chosen = getattr(reply.outcome, "option_id", reply.outcome.outcome)

@@ -1,4 +1,4 @@
-"""A coding program as an agent, with a script in its place: what it is given, what it may see, what is kept."""
+"""A coding program as an agent, with a script in its place: what it is given, may see, and what is kept."""
 
 from __future__ import annotations
 
@@ -95,9 +95,11 @@ class TestWhatAProgramIsGiven:
     def test_only_its_own_keys(self, desk: Desk) -> None:
         """A key of another provider and a password are none of its business; what the settings name is."""
         choice = AgentChoice(passing=("MY_GATEWAY",))
-        keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": "other", "DB_PASSWORD": "p", "MY_GATEWAY": "g"}
 
-        desk.run(f"env > env; echo '{DONE}'", choice=choice, **keys)
+        desk.run(
+            f"env > env; echo '{DONE}'", choice=choice,
+            ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY="other", DB_PASSWORD="p", MY_GATEWAY="g",
+        )  # fmt: skip
 
         names = {line.partition("=")[0] for line in desk.noted("env").splitlines()}
         assert {"ANTHROPIC_API_KEY", "MY_GATEWAY"} <= names
@@ -185,7 +187,7 @@ class TestItsHome:
         assert desk.noted("key").strip() == KEY
 
     def test_the_repository_has_no_say_in_a_review(self, desk: Desk) -> None:
-        """gemini obeys the settings of the worktree, which a coder may have left; the system's outweigh them."""
+        """gemini obeys settings in the worktree, which a coder may have left; the system's outweigh them."""
         desk.run('cat "$GEMINI_CLI_SYSTEM_SETTINGS_PATH" > system', name="gemini", step=Step.REVIEW)
 
         system = json.loads(desk.noted("system"))
@@ -205,7 +207,9 @@ class TestWhatIsKept:
         assert KEY not in (desk.runs / "coder-1.7/stdout").read_text()
 
     def test_a_report_is_masked_too(self, desk: Desk) -> None:
-        script = 'printf "LLM RESPONSE x\\nASSISTANT the key is %s\\n" "$OPENAI_API_KEY" > "$HOME/llm.history"'
+        script = (
+            'printf "LLM RESPONSE x\\nASSISTANT the key is %s\\n" "$OPENAI_API_KEY" > "$HOME/llm.history"'
+        )
 
         reply = desk.run(script, name="aider", OPENAI_API_KEY=KEY)
 

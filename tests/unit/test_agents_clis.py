@@ -124,7 +124,7 @@ class TestCaptures:
 
     @pytest.mark.parametrize("expected", RUNS, ids=lambda expected: expected.run)
     def test_a_run_means_what_its_program_meant(self, expected: Expected) -> None:
-        """Exit code 0 is no success, a program's own `success` is none either, and usage is what it reports."""
+        """Exit code 0 is no success, nor is a program's own `success`; usage is what it reports."""
         parsed = read(*expected.run.split("/"))
 
         assert parsed.ending is expected.ending
@@ -138,7 +138,7 @@ class TestCaptures:
 
     @pytest.mark.parametrize("cli", [cli for cli in CLIS if (CAPTURES / cli / "reviewed").exists()])
     def test_an_answer_is_found_in_what_the_agent_said(self, cli: str) -> None:
-        """The same block, through every dialect; gemini, opencode and qwen had no tool to play the script with."""
+        """The same block through every dialect; gemini, opencode and qwen had no tool to play the script."""
         parsed = read(cli, "reviewed")
 
         found = answer(parsed.text, Step.REVIEW)
