@@ -98,12 +98,12 @@ class TestWhatAProgramIsGiven:
 
         desk.run(
             f"env > env; echo '{DONE}'", choice=choice,
-            ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY="other", DB_PASSWORD="p", MY_GATEWAY="g",
+            ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY="other", DATABASE_URL="p", MY_GATEWAY="g",
         )  # fmt: skip
 
         names = {line.partition("=")[0] for line in desk.noted("env").splitlines()}
         assert {"ANTHROPIC_API_KEY", "MY_GATEWAY"} <= names
-        assert names.isdisjoint({"OPENAI_API_KEY", "DB_PASSWORD"})
+        assert names.isdisjoint({"OPENAI_API_KEY", "DATABASE_URL"})
 
     def test_the_way_of_its_step(self, desk: Desk) -> None:
         """Read-only in a review, writing in an implementation."""

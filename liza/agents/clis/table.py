@@ -203,6 +203,7 @@ _QWEN: Final = Cli(
     keys=("OPENAI_API_KEY",),
     passing=(*_OPENAI, "OPENAI_MODEL"),
     credentials=(".qwen/oauth_creds.json",),
+    is_cumulative=True,
     writable=(".qwen",),
     endpoints=("chat.qwen.ai", "portal.qwen.ai", "dashscope.aliyuncs.com"),
 )
