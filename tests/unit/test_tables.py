@@ -39,7 +39,8 @@ class TestPages:
         assert refreshed(text) == text
 
     def test_every_table_is_on_a_page(self) -> None:
-        shown = re.findall(r"^<!-- rendered: (.*) -->$", LIFECYCLE + BOARD, re.MULTILINE)
+        pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+        shown = re.findall(r"^<!-- rendered: (.*) -->$", pages, re.MULTILINE)
 
         assert sorted(shown) == sorted(RENDERINGS)
 
