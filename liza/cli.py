@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from liza.board.file import FileBoard
     from liza.changes import Change
+    from liza.config import Agents
     from liza.model import State
 
 PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
@@ -49,6 +50,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {}
 GROUPS: Final = {
+    "agents": "the coding programs here",
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
     "salvage": "work that was saved before its worktree went",
@@ -361,6 +363,7 @@ def _run(args: Namespace) -> int | None:
     from liza.supervision.supervisor import supervise
 
     home, view, idle = _home(args), Steady(sys.stdout), args.until_idle
+    _announce(home)
     if not args.detach:
         return supervise(home, view, until_idle=idle)
     pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
@@ -377,6 +380,44 @@ def _cost(args: Namespace) -> None:
     state = board.absorb()
     found = costs.runs_in(board.home / RUNS, state, board.entries())
     print(json.dumps(costs.as_json(found, state)) if args.json else "\n".join(costs.lines(found, state)))
+
+
+def _announce(home: Path) -> None:
+    from liza.board.file import FileBoard
+    from liza.report.agents import announced
+
+    for line in announced(FileBoard(home).read().config.agents):
+        print(line, flush=True)
+
+
+@command("agents", "show the coding programs that were found, and who would work on what and why", AS_JSON)
+def _agents(args: Namespace) -> None:
+    from liza.report.agents import surveyed, told
+
+    survey = surveyed(_agents_of(args))
+    print(json.dumps(survey) if args.json else told(survey))
+
+
+@command("agents test", "give each agent a tiny real task, which costs a little; 1 if one fails", AS_JSON,
+         argument("name", metavar="NAME", nargs="?", help="only this one"))  # fmt: skip
+def _agents_test(args: Namespace) -> int | None:
+    from liza.audition import HEADING, invited, tried
+
+    choices = invited(_agents_of(args), args.name)
+    if not args.json:
+        print(HEADING if choices else "There is no agent to try; `liza agents` says what was looked for.")
+    done = []
+    for name, choice in choices.items():
+        done.append(tried(name, choice, args.directory))
+        print(json.dumps(done[-1]._asdict()) if args.json else done[-1], flush=True)
+    return None if done and all(one.ok for one in done) else 1
+
+
+def _agents_of(args: Namespace) -> Agents:
+    """Return the settings of the board, or without one, of the team's file."""
+    from liza.project import settings_around
+
+    return settings_around(args.directory).agents
 
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from liza import routing
 from liza.record import Id, Line, Record, blank
 
 Count = Annotated[int, Field(ge=0)]
@@ -36,11 +37,18 @@ class AgentChoice(Record):
     provider: Id | None = (
         None  # who sells the model, for agents that share its limits; else the backend's name
     )
+    arguments: tuple[Line, ...] | None = None  # further words for a coding program
+    passing: tuple[Line, ...] | None = None  # names of variables that it may see beside the usual ones
+    own_home: bool | None = None  # it works in your home, with your settings, hooks and servers
 
 
 class Agents(Record):
     default: AgentChoice = blank(AgentChoice)
-    overrides: dict[str, AgentChoice] = Field(default_factory=dict)
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
+        default_factory=dict
+    )
+    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
 class Gates(Record):

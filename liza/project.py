@@ -45,6 +45,14 @@ def integration_from(start: Path) -> str:
     return BRANCHES + config.integration_branch
 
 
+def settings_around(start: Path) -> Config:
+    """Return the settings of the board around *start*, or where there is none, the team's."""
+    try:
+        return FileBoard(home_from(start)).read().config
+    except UsageError:
+        return Config.model_validate(team_settings(top_level(start)))
+
+
 def begun(
     start: Path, goal: str, *, spec: str | None, workflow: str | None
 ) -> tuple[FileBoard, list[Choice]]:
@@ -110,6 +118,8 @@ def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[C
     for section, key, value, _ in filter(None, found):
         settings.setdefault(section, {})[key] = value
     team = team_settings(root)
+    if "default" in team.get("agents", {}):  # half of one agent and half of another would be neither
+        settings.pop("agents", None)
     _lay_over(settings, team)
     _lay_over(settings, {key: value for key, value in flags.items() if value is not None})
     config = _validated(root, settings)
@@ -191,8 +201,20 @@ _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
     ("Cargo.toml", _always, "cargo test"),
     ("go.mod", _always, "go test ./..."),
 )
-_DETECTORS: Final = (_test_command,)
-_NO_AGENT: Final = f"put one into agents.default.command of {TEAM_FILE}"
+
+
+def _agent(_: Path) -> Detection | None:
+    from liza.agents.found import available  # noqa: PLC0415 - only a new board needs to know
+
+    best = next(iter(available()), None)
+    return ("agents", "default", best.choice.plain(), best.why) if best else None
+
+
+_DETECTORS: Final = (_test_command, _agent)
+_NO_AGENT: Final = (
+    "no coding program is on the PATH and no model's key in the environment; "
+    f"install one, or put a program of yours into agents.default.command of {TEAM_FILE}"
+)
 
 
 def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> list[Choice]:
@@ -204,5 +226,5 @@ def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> li
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
-        Choice("agent", backend or "none", said if backend else _NO_AGENT),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said) if backend else _NO_AGENT),
     ]

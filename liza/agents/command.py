@@ -45,10 +45,10 @@ class Command:
     def run(self, brief: Brief, stop: Stop) -> Reply:
         began = utc_now()
         environment = (
-            self._environment | HEADLESS | dict(brief.environment) | _facts(brief, file_brief(brief))
+            self._environment | HEADLESS | dict(brief.environment) | facts_of(brief, file_brief(brief))
         )
-        if obstacle := _obstacle(self._argv, brief.cwd, environment.get("PATH", os.defpath)):
-            return Reply(ending=Ending.NOT_STARTED, why=obstacle, began=began)
+        if why := obstacle(self._argv, brief.cwd, environment.get("PATH", os.defpath)):
+            return Reply(ending=Ending.NOT_STARTED, why=why, began=began)
         job = process.Job(
             argv=self._argv,
             cwd=brief.cwd,
@@ -73,7 +73,8 @@ class Command:
         )
 
 
-def _facts(brief: Brief, path: Path) -> dict[str, str]:
+def facts_of(brief: Brief, path: Path) -> dict[str, str]:
+    """Return what every program that works for Liza finds in its environment."""
     return {
         "LIZA_ROLE": brief.role,
         "LIZA_STEP": brief.step,
@@ -83,7 +84,7 @@ def _facts(brief: Brief, path: Path) -> dict[str, str]:
     }
 
 
-def _obstacle(argv: Sequence[str], cwd: Path, path: str) -> str | None:
+def obstacle(argv: Sequence[str], cwd: Path, path: str) -> str | None:
     """Return why *argv* cannot be run, or None."""
     if not argv:
         return "the agent's command is empty; say in agents.default.command what to run"
@@ -112,13 +113,14 @@ def _judged(name: str, outcome: Outcome) -> tuple[Ending, str]:
         return outcome.ending, outcome.why
     if outcome.code != 0:
         soon = f" at once ({outcome.seconds:.2f} seconds)" if outcome.seconds < AT_ONCE else ""
-        return Ending.CRASHED, f"{name!r} ended{soon} {_how(outcome.code)}{_last_words(outcome)}"
+        return Ending.CRASHED, f"{name!r} ended{soon} {how(outcome.code)}{_last_words(outcome)}"
     if not outcome.out.strip():
         return Ending.EMPTY, f"{name!r} ended with exit code 0 and printed nothing{_last_words(outcome)}"
     return Ending.DONE, ""
 
 
-def _how(code: int | None) -> str:
+def how(code: int | None) -> str:
+    """Return the end of a process in words, to stand behind "ended"."""
     if code is None:
         return "in a way that nobody saw"
     if code >= 0:

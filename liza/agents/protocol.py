@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from liza.agents.kernel import readable
 from liza.config import Count, Seconds
 from liza.model import Role
-from liza.record import Id, Record, Time
+from liza.record import Id, Line, Record, Time
 from liza.replies import Step
 from liza.spending import Provenance as Provenance  # noqa: PLC0414 - whoever makes a reply needs it
 from liza.spending import Usage as Usage  # noqa: PLC0414 - as above
@@ -39,6 +39,14 @@ class Limits(Record):
     total: Seconds = 1800
 
 
+class Session(Record):
+    """A conversation that a program can go on with, and what all of it has used so far."""
+
+    id: Line
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+
+
 class Brief(Record):
     """One run: who is asked to do what, where, and for how long."""
 
@@ -51,6 +59,7 @@ class Brief(Record):
     cwd: Absolute
     folder: Absolute  # where this run is recorded; its name is the run's
     limits: Limits = Limits()
+    session: Session | None = None  # to go on with, where the program can
     facts: Mapping[str, Any] = Field(default_factory=dict)  # whatever else an agent may want to know
     # May hold keys: it reaches the agent and no file.
     environment: Mapping[str, str] = Field(default_factory=dict, exclude=True, repr=False)
@@ -101,6 +110,7 @@ class Reply(Record):
     seconds: Annotated[float, Field(ge=0)] = 0.0
     transcript: Path | None = None  # the whole of what it printed
     reset: Time | None = None  # when a rate limit or a quota ends
+    session: Session | None = None  # that a later run can go on with
     survivors: tuple[str, ...] = ()  # processes of the run that could not be ended
 
 

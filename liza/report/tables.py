@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from liza import model
+from liza.agents.clis.table import CLIS
 from liza.agents.llm.faults import FAULTS, WORDS
 from liza.agents.protocol import MEANING as ENDING_MEANING
 from liza.agents.protocol import Ending
@@ -409,7 +410,25 @@ def forbidden() -> str:
     return table(["forbidden"], ([name] for name in FORBIDDEN))
 
 
+def programs() -> str:
+    return table(
+        ("backend", "logged in by", "model", "read-only steps", "may resume", "sees of your environment"),
+        [
+            (
+                f"`{cli.name}`",
+                coded([*cli.keys, *(f"~/{name}" for name in cli.credentials)]),
+                cli.provider or "of any provider",
+                "held back" if cli.holds_back else "found out afterwards",
+                "yes" if cli.resume else "no",
+                coded(cli.passing),
+            )
+            for cli in CLIS.values()
+        ],
+    )
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
+    "programs": programs,
     "lifecycle": lifecycle_rows,
     "statuses": statuses,
     "kinds": kinds_of_status,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.agents import hatch
 from liza.agents.cage import (
+    TOOLCHAINS,
     Access,
     Bounds,
     Cage,
@@ -121,6 +122,8 @@ class Guard:
         home = Path(job.environment.get("HOME") or Path.home())
         show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
         show += [home / name for name in visit.shows]
+        # A program with a home of its own still needs what you installed in yours.
+        show += [Path.home() / name for name in TOOLCHAINS]
         around = surveyed(job.argv, job.environment, checkout=self.repository.root.resolve(), show=show)
         brief = Path(job.environment.get("LIZA_BRIEF", os.devnull))
         mounts = [

@@ -2,39 +2,107 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.cage import UNGUARDED
+from liza.agents.clis.table import CLIS
+from liza.agents.found import provider
 from liza.agents.protocol import Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
+from liza.model import Role
 from liza.record import utc_now
+from liza.replies import Step
+from liza.routing import Who, chain, routed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from liza.agents.cage import Warden
+    from liza.agents.found import Available
     from liza.agents.protocol import Agent, Brief, Stop
     from liza.agents.replay import Apply
     from liza.config import Agents
-    from liza.model import Role
-    from liza.replies import Step
+
+# Seconds. Whoever ends with an error sooner, without a word from its model, did not get as far as working.
+STARTING: Final = 30.0
+_UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
 
 LITELLM: Final = "litellm"
 REPLAY: Final = "replay"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
 
 
-def chosen(agents: Agents, role: Role, step: Step) -> AgentChoice:
+class Hire(NamedTuple):
+    """Who plays a step, and why."""
+
+    choice: AgentChoice
+    why: str
+    warning: str = ""
+
+
+def chosen(
+    agents: Agents, role: Role, step: Step, *, available: Sequence[Available] = (), phase: str | None = None
+) -> AgentChoice:
     """Return what the settings say about *step* of *role*; a field that is absent falls back."""
-    chain = [agents.overrides.get(step), agents.overrides.get(role), agents.default]
-    fields: dict[str, object] = {}
-    for choice in filter(None, chain):
-        fields = choice.plain() | fields
-    return AgentChoice.model_validate(fields)
+    return hire(agents, Who(role, step, phase), available).choice
+
+
+def hire(agents: Agents, who: Who, available: Sequence[Available] = ()) -> Hire:
+    """Return who plays, and why: by the settings, else the first that is *available*."""
+    found = _settled(agents, who, available)
+    if not agents.prefer_different_reviewer or who.role != Role.REVIEWER:
+        return found
+    coder = _settled(agents, Who(Role.CODER, Step.IMPLEMENT, who.phase), available)
+    return _different(agents, found, provider(coder.choice), available)
+
+
+def _settled(agents: Agents, who: Who, available: Sequence[Available]) -> Hire:
+    fields, origin = routed(agents.overrides, agents.default, chain(who))
+    choice = AgentChoice.model_validate(fields)
+    if choice.backend or choice.command:
+        return Hire(choice, f"agents.{_named(origin.get('backend') or origin['command'])}")
+    if not available:
+        return Hire(choice, "nothing is set up, and nothing was found")
+    best, why = available[0]
+    return Hire(AgentChoice.model_validate(best.plain() | fields), f"nothing is set up, and {why}")
+
+
+def _named(key: str) -> str:
+    return key if key == "default" else f"overrides.{key}"
+
+
+def _different(agents: Agents, found: Hire, other: str | None, available: Sequence[Available]) -> Hire:
+    """Return *found*, or somebody whose provider is not *other*, the coder's."""
+    own = provider(found.choice)
+    if own is not None and own != other:
+        return found
+    configured = [agents.default, *agents.overrides.values(), *([agents.fallback] if agents.fallback else [])]
+    candidates = [(one, "it is configured") for one in configured if one.backend]
+    candidates += [(one.choice, one.why) for one in available]
+    for choice, why in candidates:
+        if provider(choice) not in {None, other}:
+            said = (
+                f"agents.prefer_different_reviewer: the coder's provider is {other or 'not known'}, and {why}"
+            )
+            return Hire(choice, said)
+    warning = f"the reviewer has the coder's provider ({other or 'not known'}): no other one was found"
+    return found._replace(warning=warning)
+
+
+def failed_to_start(reply: Reply) -> bool:
+    """Tell whether *reply* is about getting an agent to work at all, and so another one may do better."""
+    if reply.ending in _UNSTARTED:
+        return True
+    # A negative code is a signal: somebody ended it, which says nothing about it.
+    ended_itself = reply.code is not None and reply.code >= 0
+    soon = reply.seconds < STARTING and not reply.usage.tokens_out and not reply.text.strip()
+    return reply.ending is Ending.CRASHED and ended_itself and soon
 
 
 def provider_of(choice: AgentChoice) -> str:
@@ -66,7 +134,10 @@ def hired(choice: AgentChoice, root: Path, apply: Apply, warden: Warden = UNGUAR
     """Return the agent of *choice*; the same one for as long as the choice is the same."""
     backend = backend_of(choice)
     if backend is None:
-        return Nobody("no agent is set up; say in agents.default.command of the settings what to run")
+        return Nobody(
+            "no agent is set up, and none was found on the PATH; "
+            "say in agents.default.backend or agents.default.command of the settings what to run"
+        )
     make = _BACKENDS.get(backend)
     if make is None:
         return Nobody(f"there is no backend {backend!r}; known: {', '.join(_BACKENDS)}")
@@ -76,10 +147,20 @@ def hired(choice: AgentChoice, root: Path, apply: Apply, warden: Warden = UNGUAR
         return Nobody(str(error))
 
 
+def homes(root: Path) -> Path:
+    """Return the folder in which the programs that work on *root* get homes of their own.
+
+    Not below *root*, which agents work in, and not in the temporary directory, where codex does not run.
+    """
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:12]
+    return cache_home / "liza" / "homes" / name
+
+
 def _command(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.command import Command  # noqa: PLC0415 - a worker loads only the backend that it needs
 
-    return Command(choice.command or (), warden=warden)
+    return Command(choice.command or (), passing=choice.passing or (), warden=warden)
 
 
 def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> Agent:
@@ -103,8 +184,23 @@ def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, _warden: Warden) -
     return Llm(choice.model, effort=choice.effort)
 
 
+def _cli(name: str, choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
+    from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
+
+    return CliAgent(CLIS[name], choice, homes(root), warden=warden)
+
+
+def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
+    from liza.agents.acp import row  # noqa: PLC0415 - as above
+    from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
+
+    return CliAgent(row(choice), choice.but(command=None, arguments=None), homes(root), warden=warden)
+
+
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
     "command": _command,
     REPLAY: _replay,
     LITELLM: _litellm,
+    **{name: partial(_cli, name) for name in CLIS},
+    "acp": _acp,
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import prompting
+from liza.agents.found import available
 from liza.agents.masking import mask
 from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
@@ -38,7 +39,7 @@ from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, le
 from liza.work.bootstrap import Bootstrap
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, hired, provider_of
+from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
@@ -108,8 +109,12 @@ class Place:
     def actor(self, token: str | None = None) -> Actor:
         return Actor(role=self.role, id=self.name, token=token)
 
-    def agent(self, state: State, step: Step) -> Agent:
-        choice: AgentChoice = chosen(state.config.agents, self.role, step)
+    def choice(self, state: State, step: Step) -> AgentChoice:
+        return chosen(state.config.agents, self.role, step, available=available())
+
+    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
+        """Return the agent of *step*, or that of *instead*."""
+        choice = instead or self.choice(state, step)
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
         paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
@@ -121,12 +126,12 @@ class Place:
 
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = chosen(state.config.agents, self.role, step)
+        choice = self.choice(state, step)
         backend = backend_of(choice) or ""
         # What is only played back costs nothing that is not in the recording.
         guess = 0.0 if backend == REPLAY else FIRST_GUESS
         want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (chosen(state.config.agents, self.role, other) for other in later)
+        others = (self.choice(state, other) for other in later)
         provider = provider_of(choice)
         return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
 
@@ -318,13 +323,29 @@ class Turn:
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
         for _ in range(MOST_KILLED):
-            asked = self._once(step, prompt, cwd, check)
+            asked = self._started(step, prompt, cwd, check)
             if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
                 return asked
             log.warning("%s: the agent was killed, and is started again", self.task or step)
         return self._once(step, prompt, cwd, check)
 
-    def _once(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
+    def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
+        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        asked = self._once(step, prompt, cwd, check)
+        instead = self.state.config.agents.fallback
+        if instead is None or asked.moved or not failed_to_start(asked.reply):
+            return asked
+        log.warning("%s: another agent stands in, because %s", self.task or step, asked.why)
+        return self._once(step, prompt, cwd, check, instead)
+
+    def _once(
+        self,
+        step: Step,
+        prompt: str,
+        cwd: Path,
+        check: Callable[[Value], str | None],
+        instead: AgentChoice | None = None,
+    ) -> Asked:
         brief = self._brief(step, prompt, cwd)
         if why := self._admit(step):
             return Asked(
@@ -333,7 +354,7 @@ class Turn:
         self.runs.append(brief.run)
         self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief)
+            reply = self._run(brief, instead)
         self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
@@ -342,11 +363,11 @@ class Turn:
             return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
         return _read(reply, brief, check)
 
-    def _run(self, brief: Brief) -> Reply:
+    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step).run(brief, self.stop)
+            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.agents.protocol import Brief, Ending, Stop
+from liza.agents.found import Available, provider
+from liza.agents.protocol import Brief, Ending, Reply, Stop, Usage
 from liza.config import AgentChoice, Agents
 from liza.model import Role
 from liza.replies import Step
-from liza.work.hiring import chosen, hired
+from liza.routing import Who
+from liza.work.hiring import chosen, failed_to_start, hire, hired
 
 if TYPE_CHECKING:
     from liza.agents.recording import Patch
@@ -40,6 +42,8 @@ def test_a_field_that_is_absent_falls_back() -> None:
     ("choice", "said"),
     [
         ({}, "no agent is set up"),
+        ({"backend": "claude", "effort": "heroic"}, "no effort 'heroic'"),
+        ({"backend": "acp"}, "needs a command"),
         ({"backend": "oracle"}, "no backend 'oracle'"),
         ({"backend": "replay"}, "needs a command"),
         ({"backend": "replay", "command": ["nowhere.yaml"]}, "nowhere.yaml"),
@@ -66,3 +70,104 @@ def test_the_same_choice_is_hired_once() -> None:
 
     trees, choice = Trees(), AgentChoice(command=("a",))
     assert hired(choice, Path("/"), trees.apply) is hired(choice, Path("/"), trees.apply)
+
+
+FOUND = [
+    Available(AgentChoice(backend="claude"), "/bin/claude is on the PATH"),
+    Available(AgentChoice(backend="codex"), "/bin/codex is on the PATH"),
+]
+REVIEWER = Who(Role.REVIEWER, Step.REVIEW)
+
+
+class TestWhereNobodyChose:
+    def test_the_first_that_was_found_works_and_it_is_said_why(self) -> None:
+        hired = hire(Agents(), REVIEWER, FOUND)
+
+        assert hired.choice == AgentChoice(backend="claude")
+        assert hired.why == "nothing is set up, and /bin/claude is on the PATH"
+
+    def test_a_model_of_the_settings_is_kept(self) -> None:
+        agents = Agents(default=AgentChoice(model="opus"))
+
+        assert hire(agents, REVIEWER, FOUND).choice == AgentChoice(backend="claude", model="opus")
+
+    def test_what_is_set_up_counts_more(self) -> None:
+        agents = Agents(default=AgentChoice(command=("./team",)))
+
+        assert hire(agents, REVIEWER, FOUND) == (agents.default, "agents.default", "")
+
+
+class TestADifferentReviewer:
+    def test_it_is_of_another_provider_where_there_is_one(self) -> None:
+        """Two models of one maker share their blind spots."""
+        agents = Agents(default=AgentChoice(backend="claude"), prefer_different_reviewer=True)
+
+        reviewer = hire(agents, REVIEWER, FOUND)
+
+        assert reviewer.choice == AgentChoice(backend="codex")
+        assert "the coder's provider is anthropic" in reviewer.why
+        assert hire(agents, Who(Role.CODER, Step.IMPLEMENT), FOUND).choice == agents.default
+
+    def test_what_is_configured_is_preferred_to_what_was_found(self) -> None:
+        agents = Agents(
+            default=AgentChoice(backend="claude"),
+            fallback=AgentChoice(backend="opencode", model="google/gemini-2.5-pro"),
+            prefer_different_reviewer=True,
+        )
+
+        assert hire(agents, REVIEWER, FOUND).choice == agents.fallback
+
+    def test_a_reviewer_of_another_provider_stays(self) -> None:
+        agents = Agents(
+            default=AgentChoice(backend="claude"),
+            overrides={"reviewer": AgentChoice(backend="gemini")},
+            prefer_different_reviewer=True,
+        )
+
+        assert hire(agents, REVIEWER, FOUND).choice == AgentChoice(backend="gemini")
+
+    def test_a_warning_where_there_is_no_other(self) -> None:
+        agents = Agents(default=AgentChoice(backend="claude"), prefer_different_reviewer=True)
+
+        reviewer = hire(agents, REVIEWER, FOUND[:1])
+
+        assert reviewer.choice == agents.default
+        assert "no other one was found" in reviewer.warning
+
+    def test_nobody_is_changed_who_did_not_ask(self) -> None:
+        assert hire(Agents(), REVIEWER, FOUND).choice == AgentChoice(backend="claude")
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"backend": "codex"}, "openai"),
+        ({"backend": "claude", "model": "gpt-5"}, "anthropic"),
+        ({"backend": "opencode", "model": "anthropic/claude-sonnet-4-5"}, "anthropic"),
+        ({"backend": "aider", "model": "gpt-5"}, "openai"),
+        ({"backend": "mini", "model": "groq/llama"}, "groq"),
+        ({"backend": "opencode"}, None),
+        ({"command": ["./team"]}, None),
+    ],
+)
+def test_who_serves_a_model(choice: dict[str, Any], expected: str | None) -> None:
+    assert provider(AgentChoice.model_validate(choice)) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"ending": Ending.NOT_STARTED}, True),
+        ({"ending": Ending.AUTH}, True),
+        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3}, True),
+        ({"ending": Ending.CRASHED, "code": 1, "seconds": 31}, False),
+        ({"ending": Ending.CRASHED, "code": -9, "seconds": 3}, False),
+        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3, "usage": Usage(tokens_out=5)}, False),
+        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3, "text": "I began"}, False),
+        ({"ending": Ending.RATE_LIMITED, "code": 1, "seconds": 3}, False),
+        ({"ending": Ending.DONE, "code": 0, "text": "done"}, False),
+    ],
+)
+def test_what_did_not_start_may_be_stood_in_for(facts: dict[str, Any], expected: bool) -> None:
+    """Whoever has worked is not replaced: its work would be done, and paid for, twice."""
+    assert failed_to_start(Reply.model_validate({"began": "2026-01-31T12:00:00Z", **facts})) is expected

@@ -20,6 +20,7 @@ LAYERS: Final = [
     ["__init__", "bell"],
     ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
+    ["routing"],
     ["anomalies", "config", "verdicts"],
     ["spending"],
     ["model"],
@@ -38,7 +39,7 @@ LAYERS: Final = [
     ["work"],
     ["report"],
     ["supervision"],
-    ["demo", "doctor", "rehearsal", "zoo"],
+    ["audition", "demo", "doctor", "rehearsal", "zoo"],
     ["cli"],
     ["__main__"],
 ]
@@ -47,6 +48,7 @@ HEIGHTS: Final = {part: height for height, parts in enumerate(LAYERS) for part i
 
 # Where each library may be imported. One that is not here may not be imported at all.
 HOMES: Final = {
+    "acp": ["liza.agents.acp_bridge"],
     "detect_secrets": ["liza.gates.secrets"],
     "filelock": ["liza.board"],
     "git": ["liza.repo"],

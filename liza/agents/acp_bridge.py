@@ -1,0 +1,116 @@
+"""A program that plays the editor's part of the Agent Client Protocol: `acp_bridge.py PERMIT -- COMMAND…`.
+
+The prompt comes on stdin; what happens goes to stdout as lines of JSON. It is run by its path and imports
+nothing of Liza, so that it runs isolated from the worktree in which it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
+
+READ: Final = "read"
+HARMLESS: Final = {"read", "search", "think", "fetch"}  # kinds of calls that change nothing
+READ_MODES: Final = ("plan", "read-only", "readonly", "ask")  # ids of modes in which an agent only reads
+LONGEST_LINE: Final = 64 << 20  # bytes of one message; a diff of a large file is one
+
+
+def say(kind: str, data: object) -> None:
+    print(json.dumps({"kind": kind, "data": data}), flush=True)  # noqa: T201 - its output is its purpose
+
+
+def plain(value: Any) -> object:  # noqa: ANN401 - any message of the protocol
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Editor:
+    """What the agent sees of us: somebody who answers at once, and allows nothing for longer than once."""
+
+    def __init__(self, permit: str) -> None:
+        self._permit = permit
+
+    def on_connect(self, _connection: object) -> None:
+        """Do nothing: the agent has nothing to be told."""
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
+        say("update", plain(update))
+
+    async def request_permission(
+        self,
+        session_id: str,  # noqa: ARG002 - the protocol's
+        tool_call: ToolCallUpdate,
+        options: Sequence[PermissionOption],
+        **_: Any,  # noqa: ANN401
+    ) -> RequestPermissionResponse:
+        from acp import schema  # noqa: PLC0415 - an extra, which is imported only where it is used
+
+        allowed = self._permit != READ or tool_call.kind in HARMLESS
+        if not allowed:
+            say("denied", tool_call.title or tool_call.kind or "an unnamed call")
+        # Once: what is allowed for ever changes the agent's mode for the rest of the session.
+        wanted = "allow_once" if allowed else "reject_once"
+        option = next((option for option in options if option.kind == wanted), None)
+        if option is None:
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        chosen = schema.AllowedOutcome(outcome="selected", option_id=option.option_id)
+        return schema.RequestPermissionResponse(outcome=chosen)
+
+
+def read_mode(session: Any) -> str | None:  # noqa: ANN401 - the protocol's answer
+    """Return the mode of *session* in which its agent only reads, if it has one."""
+    modes = session.modes.available_modes if session.modes else ()
+    return next((mode.id for known in READ_MODES for mode in modes if mode.id.casefold() == known), None)
+
+
+async def converse(permit: str, command: Sequence[str], prompt: str) -> None:
+    import acp  # noqa: PLC0415 - an extra, which is imported only where it is used
+    from acp import schema  # noqa: PLC0415
+
+    here = os.getcwd()  # noqa: PTH109 - a string is what the protocol wants
+    editor: Any = Editor(permit)
+    async with acp.spawn_agent_process(
+        editor,
+        *command,
+        env=dict(os.environ),
+        cwd=here,
+        transport_kwargs={"limit": LONGEST_LINE, "stderr": None},
+    ) as (connection, _process):
+        # It has its own hands: files and terminals of ours would only be a second way in.
+        hands = schema.FileSystemCapabilities(read_text_file=False, write_text_file=False)
+        await connection.initialize(
+            protocol_version=acp.PROTOCOL_VERSION,
+            client_capabilities=schema.ClientCapabilities(fs=hands, terminal=False),
+        )
+        session = await connection.new_session(cwd=here, mcp_servers=[])
+        say("session", session.session_id)
+        if permit == READ and (mode := read_mode(session)):
+            await connection.set_session_mode(session_id=session.session_id, mode_id=mode)
+        reply = await connection.prompt(session_id=session.session_id, prompt=[acp.text_block(prompt)])
+        say("prompt", plain(reply))
+        # Not the polite end, for which some agents take longer than for their work: whoever started us
+        # ends all that is left.
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def main(words: Sequence[str]) -> int:
+    permit, _, *command = words
+    try:
+        asyncio.run(converse(permit, command, sys.stdin.read()))
+    except ImportError as error:
+        say("error", f"the protocol's package is missing ({error}); `pip install 'liza[acp]'` brings it")
+    except Exception as error:  # noqa: BLE001 - whatever the agent did, Liza is told in one line
+        say("error", f"{type(error).__name__}: {error} {getattr(error, 'data', None) or ''}".strip())
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

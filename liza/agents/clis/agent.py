@@ -1,0 +1,206 @@
+"""A coding program as an agent: its row says how it is run, its parser what came of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from liza.agents import process
+from liza.agents.cage import UNGUARDED, Visit
+from liza.agents.clis.home import Home, filled, prompt_in, setting_of
+from liza.agents.clis.row import PERMITS, Effort, Feed, Printed
+from liza.agents.command import facts_of, how, obstacle
+from liza.agents.environment import HEADLESS, allowed
+from liza.agents.masking import Mask, secrets_of
+from liza.agents.protocol import Ending, Provenance, Reply, Session, Usage
+from liza.agents.recording import STDOUT, file_brief
+from liza.errors import UsageError
+from liza.record import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from liza.agents.cage import Warden
+    from liza.agents.clis.row import Cli, Parsed, Words
+    from liza.agents.process import Outcome
+    from liza.agents.protocol import Brief, Stop
+    from liza.config import AgentChoice
+
+# What a provider said counts more than that its program went on trying until a limit of ours ended it.
+_TELLING: Final = {Ending.AUTH, Ending.QUOTA, Ending.RATE_LIMITED, Ending.CONTEXT_FULL}
+_IMPATIENT: Final = {Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START}
+
+
+class CliAgent:
+    """Runs *cli* as *choice* says; *homes* is a folder in which each worker's programs get a home."""
+
+    def __init__(
+        self,
+        cli: Cli,
+        choice: AgentChoice,
+        homes: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        warden: Warden = UNGUARDED,
+    ) -> None:
+        self._cli = cli
+        self._choice = choice
+        self._homes = homes
+        self._warden = warden
+        self._user = dict(os.environ if environment is None else environment)
+        self._effort = effort_of(cli, choice.effort)
+
+    def run(self, brief: Brief, stop: Stop) -> Reply:
+        began = utc_now()
+        home = Home(
+            self._homes / brief.run.split(".")[0], self._cli, self._user, keep=brief.session is not None
+        )
+        environment = self._environment(brief, home)
+        argv = self.argv(brief, home.path)
+        if why := obstacle(argv, brief.cwd, environment.get("PATH", os.defpath)):
+            return Reply(ending=Ending.NOT_STARTED, why=why, began=began)
+        secrets = [*secrets_of(environment), *home.secrets]
+        prompt = f"{brief.prompt}\n{self._cli.advice}\n" if self._cli.advice else brief.prompt
+        home.prompt(prompt)
+        job = process.Job(
+            argv=argv,
+            cwd=brief.cwd,
+            folder=brief.folder,
+            environment=environment,
+            feed=prompt.encode(errors="replace") if self._cli.feed is Feed.STDIN else b"",
+            limits=brief.limits,
+            secrets=secrets,
+        )
+        try:
+            with self._warden.caged(job, self._visit(brief)) as caged:
+                outcome = process.run(caged, stop)
+        finally:
+            home.leave()
+        report = _masked(home.report(), secrets)
+        parsed = self._cli.parse(
+            Printed(outcome.out, outcome.err, outcome.code, report), utc_now().astimezone()
+        )
+        ending, why = _judged(self._cli.name, outcome, parsed)
+        usage, session = _settled(self._cli, parsed, brief.session)
+        return Reply(
+            ending=ending,
+            why=why,
+            text=parsed.text,
+            code=outcome.code,
+            usage=usage,
+            began=began,
+            seconds=outcome.seconds,
+            transcript=brief.folder / STDOUT,
+            reset=parsed.reset if ending is parsed.ending else None,
+            session=session,
+            survivors=outcome.survivors,
+        )
+
+    def _visit(self, brief: Brief) -> Visit:
+        """Return what the cage has to know: the home that was furnished is the one it works in."""
+        cli, own = self._cli, self._choice.own_home
+        return Visit.of(brief)._replace(
+            may_nest=cli.brings_own_sandbox,
+            shows=cli.credentials if own else (),
+            keeps=cli.writable if own else (".",),
+            hosts=cli.endpoints,
+        )
+
+    def argv(self, brief: Brief, home: Path) -> Words:
+        """Return the whole command line of a run."""
+        cli, choice = self._cli, self._choice
+        known = {
+            "home": str(home),
+            "prompt": str(prompt_in(home, cli)),
+            "report": str(home / (cli.report or "report")),
+            "model": choice.model or "",
+            "effort": self._effort or "",
+            "session": brief.session.id if brief.session else "",
+        }
+        words = (
+            *(cli.resume if brief.session and cli.resume else cli.begin),
+            *cli.words,
+            *cli.ways[PERMITS[brief.step]].words,
+            *(cli.model if choice.model else ()),
+            *(cli.effort if self._effort else ()),
+            *(choice.arguments or ()),
+            *cli.prompt,
+        )
+        return (
+            *program_of(cli, choice, self._user),
+            *(Template(word).safe_substitute(known) for word in words),
+        )
+
+    def _environment(self, brief: Brief, home: Home) -> dict[str, str]:
+        cli = self._cli
+        also = {*cli.keys, *cli.passing, *(self._choice.passing or ())}
+        found = allowed(self._user, also)
+        if not self._choice.own_home:
+            found = {
+                name: value for name, value in found.items() if not name.startswith("XDG_")
+            } | home.furnish(cli.ways[PERMITS[brief.step]])
+        known = {**self._user, "home": found["HOME"] if self._choice.own_home else str(home.path)}
+        setting = setting_of(cli, self._user)
+        ours = {**cli.environment, **cli.ways[PERMITS[brief.step]].environment}
+        if self._choice.own_home:
+            ours = {name: value for name, value in ours.items() if "$home" not in value}
+        return {
+            **found,
+            **HEADLESS,
+            **filled(ours, known),
+            **filled(setting.environment if setting else {}, known),
+            **brief.environment,
+            **facts_of(brief, file_brief(brief)),
+        }
+
+
+def program_of(cli: Cli, choice: AgentChoice, user: Mapping[str, str]) -> Words:
+    """Return what starts *cli*: what the settings say, else the first of its names that is on the PATH."""
+    if choice.command:
+        return choice.command
+    path = user.get("PATH", os.defpath)
+    return (next((name for name in cli.programs if shutil.which(name, path=path)), cli.programs[0]),)
+
+
+def effort_of(cli: Cli, word: str | None) -> str | None:
+    """Return what *cli* calls an effort; None where none is wanted, or it has none."""
+    if word is None:
+        return None
+    try:
+        effort = Effort(word.lower())
+    except ValueError:
+        known = ", ".join(Effort)
+        raise UsageError(f"there is no effort {word!r}; known: {known}") from None
+    return cli.efforts.get(effort)
+
+
+def _masked(text: str, secrets: list[str]) -> str:
+    mask = Mask(secrets)
+    return (mask.feed(text.encode(errors="replace")) + mask.rest()).decode(errors="replace")
+
+
+def _judged(name: str, outcome: Outcome, parsed: Parsed) -> tuple[Ending, str]:
+    if outcome.ending in _IMPATIENT and parsed.ending in _TELLING:
+        return parsed.ending, f"{name}: {parsed.why}; {outcome.why}"
+    if outcome.ending is not Ending.DONE:
+        return outcome.ending, outcome.why
+    if parsed.ending is Ending.CRASHED:
+        return Ending.CRASHED, f"{name} ended {how(outcome.code)}; {parsed.why}"
+    return parsed.ending, f"{name}: {parsed.why}" if parsed.why else ""
+
+
+def _settled(cli: Cli, parsed: Parsed, before: Session | None) -> tuple[Usage, Session | None]:
+    """Return what this run used, and the session with what all of it used so far."""
+    usage = parsed.usage
+    session = parsed.session and Session(
+        id=parsed.session, tokens_in=usage.tokens_in or 0, tokens_out=usage.tokens_out or 0
+    )
+    if before and cli.is_cumulative and usage.provenance is Provenance.REPORTED:
+        usage = usage.but(
+            tokens_in=max(0, (usage.tokens_in or 0) - before.tokens_in),
+            tokens_out=max(0, (usage.tokens_out or 0) - before.tokens_out),
+        )
+    return usage, session or None

@@ -1,0 +1,343 @@
+"""The coding programs that Liza can drive, one row each; nothing else knows one of them by name.
+
+`crush` has no row: its package fetches the program itself from elsewhere, so that it could not be tried.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from liza.agents.clis import aider, claude, codex, gemini, goose, mini, opencode
+from liza.agents.clis.row import Cli, Effort, Feed, Permit, Setting, Way
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+READ, WRITE = Permit.READ, Permit.WRITE
+
+_ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_CUSTOM_HEADERS")
+_OPENAI: Final = (
+    "OPENAI_BASE_URL",
+    "OPENAI_API_BASE",
+    "OPENAI_ORG_ID",
+    "OPENAI_ORGANIZATION",
+    "OPENAI_PROJECT",
+)
+MODEL_KEYS: Final = (
+    *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY"),
+    *("MISTRAL_API_KEY", "GROQ_API_KEY", "XAI_API_KEY"),
+)
+MODEL_HOSTS: Final = (
+    "api.anthropic.com",
+    "api.openai.com",
+    "generativelanguage.googleapis.com",
+    "openrouter.ai",
+)
+
+_CLAUDE: Final = Cli(
+    name="claude",
+    programs=("claude",),
+    provider="anthropic",
+    parse=claude.parse,
+    begin=("-p",),
+    resume=("-p", "--resume", "$session"),
+    # No server, hook or permission of the repository's: a coder could leave one there for its reviewer.
+    words=(
+        *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
+        *("--setting-sources", "user"),
+    ),
+    ways={
+        # Not an allowlist of git commands: `git diff --output=FILE` writes. In this mode claude itself
+        # tells which commands only read, and refuses the others without asking.
+        READ: Way(("--permission-mode", "dontAsk", "--tools", "Read,Grep,Glob,Bash")),
+        WRITE: Way(
+            (
+                *("--permission-mode", "acceptEdits", "--allowedTools", "Bash"),
+                *("--tools", "Read,Grep,Glob,Bash,Edit,Write,NotebookEdit"),
+            )
+        ),
+    },
+    effort=("--effort", "$effort"),
+    efforts={**{effort: effort.value for effort in Effort}, Effort.MINIMAL: "low", Effort.XHIGH: "max"},
+    environment={
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "3",  # its default goes on for minutes with a key that is wrong
+        "DISABLE_AUTOUPDATER": "1",
+    },
+    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    passing=(
+        *_ANTHROPIC,
+        *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLOUD_ML_REGION", "AWS_REGION"),
+        *("ANTHROPIC_VERTEX_PROJECT_ID", "AWS_BEARER_TOKEN_BEDROCK"),
+    ),
+    credentials=(".claude/.credentials.json",),
+    # It reads no settings of the repository's, and so does not read this by itself.
+    advice="Follow CLAUDE.md in this directory, if there is one.",
+    writable=(".claude", ".claude.json", ".cache/claude-cli-nodejs"),
+    endpoints=("api.anthropic.com",),
+)
+
+_CODEX: Final = Cli(
+    name="codex",
+    programs=("codex",),
+    provider="openai",
+    parse=codex.parse,
+    begin=("exec",),
+    resume=("exec", "resume", "$session"),
+    words=("--json", "--skip-git-repo-check"),
+    # By setting, since `resume` has no flag for it.
+    ways={
+        READ: Way(("-c", 'sandbox_mode="read-only"')),
+        WRITE: Way(("-c", 'sandbox_mode="workspace-write"')),
+    },
+    prompt=("-",),
+    model=("-m", "$model"),
+    effort=("-c", 'model_reasoning_effort="$effort"'),
+    efforts={**{effort: effort.value for effort in Effort}, Effort.MAX: "xhigh"},
+    # Not under /tmp, where it does not put what its own sandbox needs: every command would fail, with exit 0.
+    environment={"CODEX_HOME": "$home/.codex"},
+    settings=(
+        Setting("CODEX_API_KEY"),
+        Setting("OPENAI_API_KEY", environment={"CODEX_API_KEY": "$OPENAI_API_KEY"}),
+    ),
+    keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    passing=_OPENAI,
+    credentials=(".codex/auth.json",),
+    is_cumulative=True,
+    writable=(".codex",),
+    brings_own_sandbox=True,
+    endpoints=("api.openai.com", "chatgpt.com", "auth.openai.com"),
+)
+
+
+_WRITERS: Final = [
+    "write_file",
+    "replace",
+    "edit",
+    "run_shell_command",
+    "save_memory",
+    "invoke_agent",
+    "activate_skill",
+]
+# What counts more than any setting of the repository's, which a coder could leave there for its reviewer.
+_ONLY_READS: Final = json.dumps(
+    {
+        "tools": {
+            "core": ["list_directory", "read_file", "read_many_files", "grep_search", "glob"],
+            "allowed": [],
+            "exclude": _WRITERS,
+        },
+        "permissions": {"allow": []},
+        "hooksConfig": {"enabled": False},
+        "disableAllHooks": True,
+        "mcp": {"allowed": ["none"]},
+    }
+)
+
+
+def _gemini_auth(kind: str) -> Mapping[str, str]:
+    return {".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": kind}}})}
+
+
+_GEMINI: Final = Cli(
+    name="gemini",
+    programs=("gemini",),
+    provider="google",
+    parse=gemini.parse,
+    begin=(),
+    resume=("--resume", "$session"),
+    words=("-o", "stream-json"),
+    # In the default mode, whoever is not at a terminal is offered no tool that writes or runs anything,
+    # unless the repository's settings allow it: those of the system have the last word.
+    ways={
+        READ: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_READS},
+        ),
+        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+    },
+    environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+    # It ends with exit 41 where it is not told how it is logged in.
+    settings=(
+        Setting("GEMINI_API_KEY", files=_gemini_auth("gemini-api-key")),
+        Setting("GOOGLE_API_KEY", files=_gemini_auth("vertex-ai")),
+        Setting(files=_gemini_auth("oauth-personal")),
+    ),
+    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    passing=(
+        *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT"),
+        *("GOOGLE_CLOUD_LOCATION", "GEMINI_MODEL"),
+    ),
+    credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+    writable=(".gemini",),
+    endpoints=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
+)
+
+_QWEN: Final = Cli(
+    name="qwen",
+    programs=("qwen",),
+    provider="qwen",
+    parse=claude.parse,
+    begin=(),
+    resume=("--resume", "$session"),
+    words=("-o", "stream-json"),
+    ways={
+        READ: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_READS},
+        ),
+        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+    },
+    settings=(
+        Setting(
+            "OPENAI_API_KEY",
+            files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}})},
+        ),
+        Setting(
+            files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "qwen-oauth"}}})}
+        ),
+    ),
+    keys=("OPENAI_API_KEY",),
+    passing=(*_OPENAI, "OPENAI_MODEL"),
+    credentials=(".qwen/oauth_creds.json",),
+    is_cumulative=True,
+    writable=(".qwen",),
+    endpoints=("chat.qwen.ai", "portal.qwen.ai", "dashscope.aliyuncs.com"),
+)
+
+_OPENCODE: Final = Cli(
+    name="opencode",
+    programs=("opencode",),
+    provider=None,
+    parse=opencode.parse,
+    begin=("run",),
+    resume=("run", "--session", "$session"),
+    words=("--format", "json", "--pure"),
+    # Denying edits alone only makes it write through its shell.
+    ways={
+        READ: Way(
+            environment={
+                "OPENCODE_PERMISSION": json.dumps(
+                    {"*": "deny", "read": "allow", "grep": "allow", "glob": "allow", "list": "allow"}
+                )
+            }
+        ),
+        WRITE: Way(environment={"OPENCODE_PERMISSION": json.dumps({"*": "allow", "question": "deny"})}),
+    },
+    effort=("--variant", "$effort"),
+    efforts={effort: effort.value for effort in Effort},
+    environment={
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_PROJECT_CONFIG": "1",  # it may name servers, plugins and permissions
+    },
+    keys=MODEL_KEYS,
+    passing=(*_ANTHROPIC, *_OPENAI, "OPENCODE_CONFIG"),
+    credentials=(".local/share/opencode/auth.json",),
+    writable=(".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
+    endpoints=(*MODEL_HOSTS, "opencode.ai", "models.dev"),
+)
+
+_GOOSE: Final = Cli(
+    name="goose",
+    programs=("goose",),
+    provider=None,
+    parse=goose.parse,
+    begin=("run", "--no-session"),
+    resume=(),
+    words=("-q", "--output-format", "stream-json", "--with-builtin", "developer"),
+    # Its modes in between ask a person and end with an error where there is none: reading is not to be had.
+    ways={READ: Way(environment={"GOOSE_MODE": "chat"}), WRITE: Way(environment={"GOOSE_MODE": "auto"})},
+    prompt=("-i", "-"),
+    environment={"GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"},
+    settings=(
+        Setting("GOOSE_PROVIDER"),
+        Setting("ANTHROPIC_API_KEY", environment={"GOOSE_PROVIDER": "anthropic"}),
+        Setting("OPENAI_API_KEY", environment={"GOOSE_PROVIDER": "openai"}),
+        Setting(
+            "GEMINI_API_KEY", environment={"GOOSE_PROVIDER": "google", "GOOGLE_API_KEY": "$GEMINI_API_KEY"}
+        ),
+        Setting("OPENROUTER_API_KEY", environment={"GOOSE_PROVIDER": "openrouter"}),
+    ),
+    keys=MODEL_KEYS,
+    passing=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "ANTHROPIC_HOST", *_OPENAI),
+    credentials=(".config/goose/config.yaml", ".config/goose/secrets.yaml"),
+    writable=(".config/goose", ".local/share/goose", ".local/state/goose"),
+    endpoints=MODEL_HOSTS,
+)
+
+_AIDER: Final = Cli(
+    name="aider",
+    programs=("aider",),
+    provider=None,
+    parse=aider.parse,
+    begin=(),
+    resume=(),
+    words=(
+        *("--yes-always", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings"),
+        *("--analytics-disable", "--no-gitignore", "--no-pretty", "--no-stream", "--no-detect-urls"),
+        # Liza commits what is left. The map of the repository is a cache inside the worktree.
+        *("--no-auto-commits", "--no-dirty-commits", "--map-tokens", "0", "--no-suggest-shell-commands"),
+        *("--llm-history-file", "$report", "--chat-history-file", "$home/chat.md"),
+        *("--input-history-file", "$home/input"),
+    ),
+    # Whole files as the format of edits would take the answer's block for a file and write it.
+    ways={READ: Way(("--chat-mode", "ask")), WRITE: Way(("--edit-format", "diff"))},
+    feed=Feed.FILE,
+    prompt=("--message-file", "$prompt"),
+    effort=("--reasoning-effort", "$effort"),
+    efforts={**{effort: effort.value for effort in Effort}, Effort.XHIGH: "high", Effort.MAX: "high"},
+    environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    keys=MODEL_KEYS,
+    passing=(*_ANTHROPIC, *_OPENAI),
+    credentials=(".aider.conf.yml",),
+    report="llm.history",
+    writable=(".aider", ".cache"),
+    endpoints=MODEL_HOSTS,
+)
+
+_MINI: Final = Cli(
+    name="mini",
+    programs=("mini",),
+    provider=None,
+    parse=mini.parse,
+    begin=("-y", "--exit-immediately"),
+    resume=(),
+    words=("-l", "0", "-c", "mini.yaml", "-o", "$report"),
+    ways={READ: Way(), WRITE: Way()},
+    feed=Feed.YAML,
+    prompt=("-c", "$prompt"),
+    environment={
+        "MSWEA_CONFIGURED": "true",
+        "MSWEA_SILENT_STARTUP": "1",
+        "MSWEA_COST_TRACKING": "ignore_errors",
+        "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "3",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    },
+    keys=MODEL_KEYS,
+    passing=(*_ANTHROPIC, *_OPENAI, "MSWEA_MODEL_NAME"),
+    credentials=(".config/mini-swe-agent/.env",),
+    advice="Write the block of the answer into the text of your last message, beside the command that "
+    "submits; what commands print is not read.",
+    report="trajectory.json",
+    holds_back=False,
+    version=("--help",),  # its first line has it
+    writable=(".config/mini-swe-agent",),
+    endpoints=MODEL_HOSTS,
+)
+
+# In the order in which one is chosen where nobody chose.
+CLIS: Final[dict[str, Cli]] = {
+    cli.name: cli for cli in (_CLAUDE, _CODEX, _GEMINI, _OPENCODE, _QWEN, _GOOSE, _AIDER, _MINI)
+}
+
+# What the name of a model says about who serves it, where the program does not.
+MODELS: Final[tuple[tuple[str, str], ...]] = (
+    (r"^(?:anthropic/|claude|opus|sonnet|haiku)", "anthropic"),
+    (r"^(?:openai/|gpt|o\d|codex)", "openai"),
+    (r"^(?:google/|gemini|vertex)", "google"),
+    (r"^([a-z0-9_-]+)/", r"\1"),
+)

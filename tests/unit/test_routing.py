@@ -1,0 +1,119 @@
+"""Which settings count for whom: chains of keys, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from liza import routing
+from liza.config import AgentChoice, Agents
+from liza.model import Role
+from liza.replies import Step
+from liza.routing import Who, chain, routed
+
+
+def route(overrides: dict[str, Any], default: dict[str, Any], who: Who) -> routing.Route:
+    agents = Agents.model_validate({"default": default, "overrides": overrides})
+    return routed(agents.overrides, agents.default, chain(who))
+
+
+PLAN_JUDGE = Who("reviewer", "review", phase="plan", hat="judge")
+
+
+class TestChains:
+    @pytest.mark.parametrize(
+        ("who", "keys"),
+        [
+            (Who("coder", "implement"), ["IMPLEMENT", "CODER"]),
+            (Who("planner", "plan"), ["PLAN", "PLANNER"]),
+            (Who("reviewer", "review"), ["REVIEW", "REVIEWER"]),
+            (
+                Who("reviewer", "review", "docs"),
+                ["DOCS_REVIEWER", "DOCS_REVIEW", "REVIEW", "REVIEWER"],
+            ),
+            (Who("coder", "implement", "docs"), ["DOCS_CODER", "IMPLEMENT", "CODER", "DOCS"]),
+            (PLAN_JUDGE, ["PLAN_JUDGE", "JUDGE"]),
+            (
+                Who("reviewer", "review", "implement", name="correctness"),
+                [
+                    *("IMPLEMENT_REVIEWER_CORRECTNESS", "IMPLEMENT_REVIEW_CORRECTNESS"),
+                    *("IMPLEMENT_REVIEWER", "IMPLEMENT_REVIEW", "REVIEW", "REVIEWER"),
+                ],
+            ),
+            (
+                Who("planner", "plan", "plan", hat="assessor"),
+                ["PLAN_ASSESSOR", "PLAN_COMPLEXITY", "ASSESSOR", "COMPLEXITY"],
+            ),
+        ],
+    )
+    def test_the_most_particular_key_comes_first(self, who: Who, keys: list[str]) -> None:
+        assert chain(who) == keys
+
+    def test_the_words_are_those_of_the_model(self) -> None:
+        """The module lies below it, and so restates them."""
+        assert {role.name for role in Role} - {"SUPERVISOR", "HUMAN"} == set(routing.ROLES)
+        assert {step.name for step in Step} == set(routing.STEPS)
+
+
+class TestFields:
+    def test_the_middle_key_counts_although_there_is_a_default(self) -> None:
+        """PLAN_JUDGE, then JUDGE, then default, with default present."""
+        overrides = {"JUDGE": {"model": "opus"}, "PLAN_JUDGE": {"effort": "max"}}
+
+        found = route(overrides, {"backend": "claude", "model": "haiku", "effort": "low"}, PLAN_JUDGE)
+
+        assert found.fields == {"backend": "claude", "model": "opus", "effort": "max"}
+        assert found.origin == {"backend": "default", "model": "JUDGE", "effort": "PLAN_JUDGE"}
+
+    def test_case_does_not_matter(self) -> None:
+        assert route({"Plan_Judge": {"model": "m"}}, {}, PLAN_JUDGE).fields == {"model": "m"}
+
+    def test_a_backend_does_not_inherit_what_is_meant_for_another(self) -> None:
+        """A script of the default is no claude, and a model of claude's is none of codex's; an effort is."""
+        script = {"backend": "command", "command": ["python3", "team.py"]}
+        bare = {"command": ["python3", "team.py"]}
+        claude = {"backend": "claude", "model": "opus", "effort": "high"}
+        reviewer = Who("reviewer", "review")
+
+        for default in (script, bare):
+            assert route({"reviewer": {"backend": "claude"}}, default, reviewer).fields == {
+                "backend": "claude"
+            }
+        found = route({"reviewer": {"backend": "codex"}}, claude, reviewer)
+        assert found.fields == {"backend": "codex", "effort": "high"}
+
+    def test_a_program_may_be_named_for_a_backend_of_the_default(self) -> None:
+        found = route(
+            {"coder": {"command": ["npx", "claude"]}}, {"backend": "claude"}, Who("coder", "implement")
+        )
+
+        assert found.fields == {"backend": "claude", "command": ["npx", "claude"]}
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("key", "said"),
+        [
+            ("reviewr", "did you mean 'reviewer'"),
+            ("PLAN_JUGDE", "did you mean 'plan_judge'"),
+            ("implment", "did you mean 'implement'"),
+            ("zzz", "known: planner"),
+            ("plan_", "no role, step or phase"),
+        ],
+    )
+    def test_an_unknown_key_is_an_error_that_names_the_nearest(self, key: str, said: str) -> None:
+        """A typo must not become the default."""
+        with pytest.raises(ValidationError, match=said):
+            Agents(overrides={key: AgentChoice(model="m")})
+
+    @pytest.mark.parametrize(
+        "key", ["reviewer", "Review", "JUDGE", "plan_judge", "docs_review_style", "checkpoint", "docs"]
+    )
+    def test_a_known_key_is_taken_as_it_is_written(self, key: str) -> None:
+        assert list(Agents(overrides={key: AgentChoice(model="m")}).overrides) == [key]
+
+    def test_a_key_in_two_cases_is_an_error(self) -> None:
+        with pytest.raises(ValidationError, match="the same key"):
+            Agents(overrides={"coder": AgentChoice(), "CODER": AgentChoice()})
