@@ -13,10 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import anomalies as a
-from liza import events as e
 from liza.changes import next_id
 from liza.errors import NotThere, Refused
-from liza.lifecycle import name_of
 from liza.model import BreakerStatus, CircuitBreaker, Remedy, Trip
 from liza.record import with_records
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from liza.anomalies import Anomaly
     from liza.model import State, Task
 
+FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
 LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
 ALIKE: Final = 0.7  # share of their words that two texts have in common and are the same for us
@@ -113,7 +112,7 @@ def _given_up(state: State) -> Iterator[Sighting]:
     for one in logged(state):
         yield one._replace(words=frozenset({one.id}))
     for task in state.tasks.values():
-        failed = next((entry for entry in reversed(task.history) if entry.event == name_of(e.Fail)), None)
+        failed = next((entry for entry in reversed(task.history) if entry.event == FAIL), None)
         if len(task.failed_by) >= FAILED_CODERS and failed is not None:
             name = f"{task.id}@{failed.at:%Y%m%dT%H%M%S.%fZ}"
             why = f"{' and '.join(task.failed_by)} could not do it: {failed.facts.get('reason', '')}"
@@ -242,11 +241,11 @@ def grouped(sightings: Iterable[Sighting]) -> list[Group]:
     return groups
 
 
-def trips(state: State, now: datetime) -> tuple[Trip, ...]:
-    """Return the rules that fire on what no trip has seen yet, each with all of its evidence."""
+def trips(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> tuple[Trip, ...]:
+    """Return those of *rules* that fire on what no trip has seen yet, each with all of its evidence."""
     found: list[Trip] = []
     taken = [trip.id for trip in state.circuit_breaker.trips]
-    for rule in RULES:
+    for rule in rules:
         for group in grouped(_fresh(rule, state)):
             if len(group.members) >= rule.count(state) and not _is_open(state, rule, group):
                 taken.append(next_id(taken, "trip"))
@@ -289,9 +288,9 @@ def open_trips(state: State) -> tuple[Trip, ...]:
     return tuple(trip for trip in state.circuit_breaker.trips if trip.resolved_at is None)
 
 
-def tripped(state: State, now: datetime) -> State:
+def tripped(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> State:
     """Return the board with the trips that are due; the same board where there are none."""
-    new = trips(state, now)
+    new = trips(state, now, rules)
     return _with_trips(state, (*state.circuit_breaker.trips, *new)) if new else state
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import is_not
 from typing import TYPE_CHECKING, Final
 
-from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
+from liza.breaker import RULES, TOLD, open_trips, resolved, sentence, tripped, trips
 from liza.changes import HUMAN, SUPERVISOR, Change
 from liza.errors import Refused
 from liza.model import Remedy
@@ -17,6 +17,8 @@ from liza.project import switches_of
 from liza.report.trips import file_name, report, resolving
 from liza.supervision import papers
 from liza.switches import BREAKER, Switch
+from liza.work.flows import workflow_of
+from liza.workflows.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
+    from liza.breaker import Rule
     from liza.model import CircuitBreaker, State, Trip
+    from liza.workflows.document import Workflow
 
 REPORTS: Final = "report"
 SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
+
+
+def watching(workflow: Workflow) -> tuple[Rule, ...]:
+    """Return the rules of the board: those that *workflow* names, and those that no workflow can do without."""
+    named = {rule.name for rule in workflow.watched()}
+    return tuple(rule for rule in RULES if rule.name in named or rule.name not in CATALOGUE)
 
 
 class Guard:
@@ -44,8 +54,9 @@ class Guard:
         reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state
-        if trips(state, now):
-            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
+        rules = watching(workflow_of(state.config, self._home.parent))
+        if trips(state, now, rules):
+            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now, rules))
             return self._board.update(change)
         self._seen = reads
         return state
