@@ -13,10 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import anomalies as a
-from liza.changes import next_id
 from liza.errors import NotThere, Refused
 from liza.model import BreakerStatus, CircuitBreaker, Remedy, Trip
-from liza.record import with_records
+from liza.record import next_id, with_records
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -98,8 +98,8 @@ def _init(args: Namespace) -> None:
 def _status(args: Namespace) -> int | None:
     from liza.board.glance import latest
     from liza.home import switches_of
-    from liza.repo.space import shortage
     from liza.report import show
+    from liza.space import shortage
 
     home, trouble = _home(args), None
     state = latest(home)

@@ -266,7 +266,9 @@ def _needed(
     yield from (installation(Path(word), home) for word in path.split(os.pathsep) if word.startswith("/"))
     if program := shutil.which(argv[0], path=path):
         yield from _with_installation(Path(program), home)
-    yield from (Path(word) for word in argv if word.startswith("/") and Path(word).is_file())
+    # A script of the user's may well be more than one file.
+    named = [Path(word) for word in argv if word.startswith("/") and Path(word).is_file()]
+    yield from (path for file in named for path in (file, file.parent))
 
 
 def _with_installation(program: Path, home: Path) -> Iterable[Path]:

@@ -35,7 +35,7 @@ SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PA
 
 
 def watching(workflow: Workflow) -> tuple[Rule, ...]:
-    """Return the rules of the board: those that *workflow* names, and those that no workflow can do without."""
+    """Return the rules of the board: those that *workflow* names, and those that none can do without."""
     named = {rule.name for rule in workflow.watched()}
     return tuple(rule for rule in RULES if rule.name in named or rule.name not in CATALOGUE)
 

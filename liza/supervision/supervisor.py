@@ -32,11 +32,11 @@ from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.repo.space import shortage
 from liza.report.progress import outcome
 from liza.report.summary import checkpoint
 from liza.roles import outlook, planner, recovery, staff
 from liza.settings import apply_team_file
+from liza.space import shortage
 from liza.supervision import sprinting
 from liza.supervision.alarms import Alarm, alarms, stale
 from liza.supervision.crew import Crew

@@ -126,8 +126,10 @@ class Guard:
         show += [Path.home() / name for name in TOOLCHAINS]
         around = surveyed(job.argv, job.environment, checkout=self.repository.root.resolve(), show=show)
         brief = Path(job.environment.get("LIZA_BRIEF", os.devnull))
+        write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
         mounts = [
             *surrounding(around, privacy),
+            *(Mount(path, Access.WRITE) for path in write if path.exists()),
             *(Mount(path, Access.WRITE) for name in visit.keeps if (path := around.home / name).exists()),
             *git,
             Mount(job.cwd, Access.WRITE if visit.writes else Access.READ),

@@ -59,6 +59,7 @@ class Project:
         self.git("init", "-q", "-b", "main")
         command = json.dumps(agent or six.words(self.yard))
         settings = f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
+        settings += f"sandbox: {{write: [{json.dumps(str(self.yard))}]}}\n"
         for name, text in {"liza.yaml": f"{settings}gates: {{test: {gate}}}\n", **six.SEEDS}.items():
             (root / name).write_text(text)
         (root / ".gitignore").write_text("*.log\n")
