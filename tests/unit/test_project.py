@@ -40,6 +40,7 @@ LAYERS: Final = [
     ["report"],
     ["supervision"],
     ["audition", "demo", "doctor", "rehearsal", "zoo"],
+    ["commands"],
     ["cli"],
     ["__main__"],
 ]
