@@ -294,6 +294,12 @@ def _is_hidden_in(path: Path, shown: Iterable[Path]) -> bool:
     return is_below(path, shown) and path.exists() and not path.is_symlink()
 
 
+def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that variables of these *names* lead to: a setting or a login somewhere else."""
+    values = (environment.get(name, "") for name in names)
+    return tuple(value for value in values if value.startswith("/") and Path(value).is_file())
+
+
 class Visit(NamedTuple):
     """Who is to be caged: whose private directories it gets, and what it may change."""
 
@@ -301,7 +307,7 @@ class Visit(NamedTuple):
     task: str | None = None  # whose branch it may commit to
     writes: bool = True  # whether its working directory may be changed
     may_nest: bool = False  # whether it brings a sandbox of its own
-    shows: tuple[str, ...] = ()  # what it needs of the user's home, to read
+    shows: tuple[str, ...] = ()  # what it needs of the user's home or elsewhere, to read
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
 

@@ -8,7 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit
+from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.clis.home import Home, filled, prompt_in, setting_of
 from liza.agents.clis.row import PERMITS, Effort, Feed, Printed
 from liza.agents.command import facts_of, how, obstacle
@@ -102,9 +102,10 @@ class CliAgent:
     def _visit(self, brief: Brief) -> Visit:
         """Return what the cage has to know: the home that was furnished is the one it works in."""
         cli, own = self._cli, self._choice.own_home
+        named = files_named(self._user, (*cli.keys, *cli.passing, *(self._choice.passing or ())))
         return Visit.of(brief)._replace(
             may_nest=cli.brings_own_sandbox and cli.caged is None,
-            shows=cli.credentials if own else (),
+            shows=(*named, *(cli.credentials if own else ())),
             keeps=cli.writable if own else (".",),
             hosts=cli.endpoints,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import liza
 from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit
+from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
 from liza.agents.protocol import Ending, Reply
@@ -117,7 +117,8 @@ class Llm:
             limits=brief.limits,
             secrets=secrets_of(environment),
         )
-        visit = Visit.of(brief)._replace(shows=(str(PACKAGE),))
+        named = files_named(self._environment, passing(self._model))
+        visit = Visit.of(brief)._replace(shows=(str(PACKAGE), *named))
         with self._warden.caged(job, visit) as caged:
             outcome = process.run(caged, stop)
         return _replied(outcome, brief, began)
