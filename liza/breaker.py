@@ -13,8 +13,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import anomalies as a
+from liza import reasons
 from liza.errors import NotThere, Refused
 from liza.model import BreakerStatus, CircuitBreaker, Remedy, Trip
+from liza.reasons import are_alike
 from liza.record import next_id, with_records
 
 if TYPE_CHECKING:
@@ -26,12 +28,9 @@ if TYPE_CHECKING:
 FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
 LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
-ALIKE: Final = 0.7  # share of their words that two texts have in common and are the same for us
 TOLD: Final = "told; it stops nobody, so there is nothing to resolve"
 _TICK: Final = timedelta(microseconds=1)  # between trips of one moment, whose reports are named by the time
 
-_PLACE: Final = re.compile(r"(?<=\w)(?::\d+)+|\bline \d+|\b0x[0-9a-f]+\b|\b[0-9a-f]{7,64}\b")
-_WORD: Final = re.compile(r"[^\W\d_]+")
 _LINE_NUMBER: Final = re.compile(r"(?::\d+)+$")
 # What people and models write where they have nothing to say.
 _NOTHING: Final = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "tbd", "unknown", "unclear"})
@@ -65,17 +64,13 @@ def similar(text: str) -> Words:
     plain = text.strip().casefold()
     if plain in _NOTHING:
         return frozenset()
-    return frozenset(_WORD.findall(_PLACE.sub(" ", plain))) or frozenset(plain.split())
+    return reasons.words(text) or frozenset(plain.split())
 
 
 def same(text: str) -> Words:
     """Return *text* as one word, for names where every sign counts, but for case and a line number."""
     plain = " ".join(text.casefold().split())
     return frozenset() if plain in _NOTHING else frozenset({_LINE_NUMBER.sub("", plain)})
-
-
-def is_alike(one: Words, other: Words) -> bool:
-    return bool(one and other) and len(one & other) >= ALIKE * len(one | other)
 
 
 def _logged(
@@ -232,7 +227,7 @@ def grouped(sightings: Iterable[Sighting]) -> list[Group]:
     for one in sightings:
         if not one.words:
             continue
-        group = next((group for group in groups if is_alike(group.words, one.words)), None)
+        group = next((group for group in groups if are_alike(group.words, one.words)), None)
         if group is None:
             groups.append(Group(one.words, [one]))
         else:
@@ -262,7 +257,7 @@ def _is_open(state: State, rule: Rule, group: Group) -> bool:
     held = {name for trip in open_trips(state) if trip.rule == rule.name for name in trip.evidence}
     known = [one for one in rule.sightings(state) if one.id in held]
     # What an open trip saw may be gone from the board; then it is not told apart from anything.
-    return any(is_alike(one.words, group.words) for one in known) or bool(held and not known)
+    return any(are_alike(one.words, group.words) for one in known) or bool(held and not known)
 
 
 def _trip(rule: Rule, group: Group, name: str, at: datetime) -> Trip:

@@ -8,12 +8,13 @@ import pytest
 
 from liza import anomalies as a
 from liza import events as e
-from liza.breaker import RULES, is_alike, open_trips, resolved, same, similar, tripped, trips
+from liza.breaker import RULES, open_trips, resolved, same, similar, tripped, trips
 from liza.changes import with_anomaly
 from liza.config import Config, Limits
 from liza.errors import NotThere, Refused
 from liza.invariants import violations
 from liza.model import BreakerStatus, Metrics, Remedy, Sprint, Status
+from liza.reasons import are_alike
 from tests.stories import (
     CODER,
     NOW,
@@ -176,11 +177,11 @@ class TestSameness:
         ],
     )
     def test_numbers_places_case_and_order_hide_nothing(self, one: str, other: str) -> None:
-        assert is_alike(similar(one), similar(other))
+        assert are_alike(similar(one), similar(other))
 
     def test_nothing_is_like_nothing(self) -> None:
-        assert not is_alike(similar(""), similar(""))
-        assert not is_alike(same("n/a"), same("n/a"))
+        assert not are_alike(similar(""), similar(""))
+        assert not are_alike(same("n/a"), same("n/a"))
 
     def test_two_clusters_are_two_trips(self) -> None:
         details = [a.ExternalBlocker(service=name, symptom="down") for name in "abab"]

@@ -10,10 +10,10 @@ import pytest
 
 from liza.config import Limits
 from liza.model import Checkpoint, Task
+from liza.reasons import ALIKE, normalised, similar
 from liza.verdicts import Decision, Outcome
 from liza.workflows.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
 from liza.workflows.loading import load
-from liza.workflows.reasons import ALIKE, normalised, similar
 from liza.workflows.rules import Fired, broken, decisions, fired
 from tests.flows import MINUTE, START
 from tests.stories import new_task
