@@ -46,6 +46,20 @@ class Record(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
+def build_checks() -> None:
+    """Build what was put off until it is needed, for every kind of record that is known.
+
+    A process with threads has to do so before they begin: whoever is forked while one of them builds would
+    wait for it for ever.
+    """
+    kinds: list[type[Record]] = [Record]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind is not Record:
+            kind.model_rebuild()
+
+
 def safe_id(text: str) -> str:
     """Return *text* if it can name a directory, a branch and a shell word at once; else raise ValueError."""
     if not _ID.fullmatch(text) or ".." in text or text.endswith((".", ".lock")):

@@ -46,7 +46,7 @@ from liza.errors import (
 from liza.invariants import Step, step_violations, violations
 from liza.lifecycle import TERMINAL
 from liza.problems import line_of
-from liza.record import utc_now
+from liza.record import build_checks, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -489,6 +489,7 @@ class FileBoard:
             if self._watch is None and not self._is_blind:
                 from liza.board.watch import watching  # noqa: PLC0415 - only those who wait pay for its import
 
+                build_checks()  # before the threads of the watch begin
                 self._watch = watching(self.home, QUIET)
                 self._is_blind = self._watch is None
             return self._watch
