@@ -8,7 +8,7 @@ two things that nobody said are not the same thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -220,6 +220,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
 )  # fmt: skip
 BY_NAME: Final = {rule.name: rule for rule in RULES}
+# What a workflow names, by the name that it has there; all others watch every run, whatever a document says.
+OF_DOCUMENTS: Final = {
+    "retry_cluster": "retry_cluster",
+    "debt_accumulation": "debt_accumulation",
+    "assumption_cascade": "assumption_cascade",
+    "workaround_pattern": "workaround_pattern",
+    "spec_gap_cluster": "spec_gap_cluster",
+    "external_service_outage": "external_outage",
+}
 
 
 class Group(NamedTuple):
@@ -242,11 +251,16 @@ def grouped(sightings: Iterable[Sighting]) -> list[Group]:
     return groups
 
 
-def trips(state: State, now: datetime) -> tuple[Trip, ...]:
-    """Return the rules that fire on what no trip has seen yet, each with all of its evidence."""
+def trips(state: State, now: datetime, named: Collection[str] | None = None) -> tuple[Trip, ...]:
+    """Return the rules that fire on what no trip has seen yet, each with all of its evidence.
+
+    *named* are the rules that the workflow names; None where nobody knows, and all are meant.
+    """
     found: list[Trip] = []
     taken = [trip.id for trip in state.circuit_breaker.trips]
     for rule in RULES:
+        if named is not None and OF_DOCUMENTS.get(rule.name) not in (None, *named):
+            continue
         for group in grouped(_fresh(rule, state)):
             if len(group.members) >= rule.count(state) and not _is_open(state, rule, group):
                 taken.append(next_id(taken, "trip"))
@@ -289,9 +303,9 @@ def open_trips(state: State) -> tuple[Trip, ...]:
     return tuple(trip for trip in state.circuit_breaker.trips if trip.resolved_at is None)
 
 
-def tripped(state: State, now: datetime) -> State:
+def tripped(state: State, now: datetime, named: Collection[str] | None = None) -> State:
     """Return the board with the trips that are due; the same board where there are none."""
-    new = trips(state, now)
+    new = trips(state, now, named)
     return _with_trips(state, (*state.circuit_breaker.trips, *new)) if new else state
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
 from liza.changes import HUMAN, SUPERVISOR, Change
-from liza.errors import Refused
+from liza.errors import LizaError, Refused
 from liza.model import Remedy
 from liza.project import switches_of
 from liza.report.trips import file_name, report, resolving
 from liza.supervision import papers
 from liza.switches import BREAKER, Switch
+from liza.work.flows import workflow_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,11 +42,19 @@ class Guard:
         """Let every rule fire that is due."""
         # The breaker itself is read as well: more of what was open may be due once it is resolved.
         fruitless, limits = state.sprint.metrics.fruitless, state.config.limits
-        reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
+        reads = (
+            state.anomalies,
+            state.tasks,
+            state.circuit_breaker,
+            fruitless,
+            limits,
+            state.config.workflow,
+        )
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state
-        if trips(state, now):
-            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now))
+        named = named_rules(state, self._home.parent)
+        if trips(state, now, named):
+            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now, named))
             return self._board.update(change)
         self._seen = reads
         return state
@@ -71,6 +80,14 @@ class Guard:
                 papers.take_back(self._home, switch)
                 return True
         return False
+
+
+def named_rules(state: State, root: Path) -> frozenset[str] | None:
+    """Return the rules that the workflow of this run names; None where it cannot be read just now."""
+    try:
+        return frozenset(rule.name for rule in workflow_of(state.config, root).watched())
+    except LizaError:
+        return None
 
 
 def held(state: State) -> dict[Switch, Trip]:

@@ -40,7 +40,7 @@ from liza.settings import apply_team_file
 from liza.supervision import sprinting
 from liza.supervision.alarms import Alarm, alarms, stale
 from liza.supervision.crew import Crew
-from liza.supervision.guard import Guard
+from liza.supervision.guard import Guard, named_rules
 from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
@@ -216,7 +216,7 @@ class Supervisor:
             state = self._board.update(done)
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
-        self._tell(alarms(state, now))
+        self._tell(alarms(state, now, named_rules(state, self._scene.home.parent)))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = outlook.only_people(state, now) or (self._shortage and idle)
         return Ending.ONLY_PEOPLE if self._until_idle and stuck else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza import life
 from liza.board.file import FileBoard
+from liza.board.rejected import ALERTS
 from liza.board.verdict import of_path
 from liza.errors import LizaError
 from liza.project import switches_of
@@ -27,6 +28,7 @@ from liza.zoo.yard import dear, differences, lingering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from liza.board.protocol import Entry
     from liza.model import State
@@ -64,6 +66,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
         unfenced=tuple(_unfenced(case, yard)),
         seconds=run.seconds,
+        alerts=_said(yard.home / ALERTS),
     )
 
 
@@ -121,6 +124,10 @@ def _doubts(yard: Yard, base: str) -> Iterator[str]:
         yield str(error)
         return
     yield from map(str, findings)
+
+
+def _said(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _invalid(yard: Yard) -> str:
@@ -196,10 +203,10 @@ def seen(state: State, entries: Iterable[Entry]) -> Board:
 def _noticed(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield who said no in one change of the board, and why."""
     for task in _records(put.get("tasks", {})):
-        for verdict in task.get("verdicts", ()):
+        for verdict in task.get("verdicts") or ():
             if verdict["outcome"] != PASSED:
                 yield verdict["gate"], str(verdict.get("reason", ""))
-        for event in task.get("history", ()):
+        for event in task.get("history") or ():
             if event["event"] in NOES:
                 facts = event.get("facts", {})
                 yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
