@@ -8,17 +8,16 @@ two things that nobody said are not the same thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import anomalies as a
-from liza import events as e
-from liza.changes import next_id
+from liza import reasons
 from liza.errors import NotThere, Refused
-from liza.lifecycle import name_of
 from liza.model import BreakerStatus, CircuitBreaker, Remedy, Trip
-from liza.record import with_records
+from liza.reasons import are_alike
+from liza.record import next_id, with_records
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from liza.anomalies import Anomaly
     from liza.model import State, Task
 
+FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
 LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
-ALIKE: Final = 0.7  # share of their words that two texts have in common and are the same for us
 TOLD: Final = "told; it stops nobody, so there is nothing to resolve"
 _TICK: Final = timedelta(microseconds=1)  # between trips of one moment, whose reports are named by the time
 
-_PLACE: Final = re.compile(r"(?<=\w)(?::\d+)+|\bline \d+|\b0x[0-9a-f]+\b|\b[0-9a-f]{7,64}\b")
-_WORD: Final = re.compile(r"[^\W\d_]+")
 _LINE_NUMBER: Final = re.compile(r"(?::\d+)+$")
 # What people and models write where they have nothing to say.
 _NOTHING: Final = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "tbd", "unknown", "unclear"})
@@ -67,17 +64,13 @@ def similar(text: str) -> Words:
     plain = text.strip().casefold()
     if plain in _NOTHING:
         return frozenset()
-    return frozenset(_WORD.findall(_PLACE.sub(" ", plain))) or frozenset(plain.split())
+    return reasons.words(text) or frozenset(plain.split())
 
 
 def same(text: str) -> Words:
     """Return *text* as one word, for names where every sign counts, but for case and a line number."""
     plain = " ".join(text.casefold().split())
     return frozenset() if plain in _NOTHING else frozenset({_LINE_NUMBER.sub("", plain)})
-
-
-def is_alike(one: Words, other: Words) -> bool:
-    return bool(one and other) and len(one & other) >= ALIKE * len(one | other)
 
 
 def _logged(
@@ -113,7 +106,7 @@ def _given_up(state: State) -> Iterator[Sighting]:
     for one in logged(state):
         yield one._replace(words=frozenset({one.id}))
     for task in state.tasks.values():
-        failed = next((entry for entry in reversed(task.history) if entry.event == name_of(e.Fail)), None)
+        failed = next((entry for entry in reversed(task.history) if entry.event == FAIL), None)
         if len(task.failed_by) >= FAILED_CODERS and failed is not None:
             name = f"{task.id}@{failed.at:%Y%m%dT%H%M%S.%fZ}"
             why = f"{' and '.join(task.failed_by)} could not do it: {failed.facts.get('reason', '')}"
@@ -220,15 +213,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
 )  # fmt: skip
 BY_NAME: Final = {rule.name: rule for rule in RULES}
-# What a workflow names, by the name that it has there; all others watch every run, whatever a document says.
-OF_DOCUMENTS: Final = {
-    "retry_cluster": "retry_cluster",
-    "debt_accumulation": "debt_accumulation",
-    "assumption_cascade": "assumption_cascade",
-    "workaround_pattern": "workaround_pattern",
-    "spec_gap_cluster": "spec_gap_cluster",
-    "external_service_outage": "external_outage",
-}
 
 
 class Group(NamedTuple):
@@ -243,7 +227,7 @@ def grouped(sightings: Iterable[Sighting]) -> list[Group]:
     for one in sightings:
         if not one.words:
             continue
-        group = next((group for group in groups if is_alike(group.words, one.words)), None)
+        group = next((group for group in groups if are_alike(group.words, one.words)), None)
         if group is None:
             groups.append(Group(one.words, [one]))
         else:
@@ -251,16 +235,11 @@ def grouped(sightings: Iterable[Sighting]) -> list[Group]:
     return groups
 
 
-def trips(state: State, now: datetime, named: Collection[str] | None = None) -> tuple[Trip, ...]:
-    """Return the rules that fire on what no trip has seen yet, each with all of its evidence.
-
-    *named* are the rules that the workflow names; None where nobody knows, and all are meant.
-    """
+def trips(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> tuple[Trip, ...]:
+    """Return those of *rules* that fire on what no trip has seen yet, each with all of its evidence."""
     found: list[Trip] = []
     taken = [trip.id for trip in state.circuit_breaker.trips]
-    for rule in RULES:
-        if named is not None and OF_DOCUMENTS.get(rule.name) not in (None, *named):
-            continue
+    for rule in rules:
         for group in grouped(_fresh(rule, state)):
             if len(group.members) >= rule.count(state) and not _is_open(state, rule, group):
                 taken.append(next_id(taken, "trip"))
@@ -278,7 +257,7 @@ def _is_open(state: State, rule: Rule, group: Group) -> bool:
     held = {name for trip in open_trips(state) if trip.rule == rule.name for name in trip.evidence}
     known = [one for one in rule.sightings(state) if one.id in held]
     # What an open trip saw may be gone from the board; then it is not told apart from anything.
-    return any(is_alike(one.words, group.words) for one in known) or bool(held and not known)
+    return any(are_alike(one.words, group.words) for one in known) or bool(held and not known)
 
 
 def _trip(rule: Rule, group: Group, name: str, at: datetime) -> Trip:
@@ -303,9 +282,9 @@ def open_trips(state: State) -> tuple[Trip, ...]:
     return tuple(trip for trip in state.circuit_breaker.trips if trip.resolved_at is None)
 
 
-def tripped(state: State, now: datetime, named: Collection[str] | None = None) -> State:
+def tripped(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> State:
     """Return the board with the trips that are due; the same board where there are none."""
-    new = trips(state, now, named)
+    new = trips(state, now, rules)
     return _with_trips(state, (*state.circuit_breaker.trips, *new)) if new else state
 
 

@@ -12,12 +12,12 @@ from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, adva
 from liza.metrics import counted
 from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
 from liza.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
-from liza.record import with_record
+from liza.record import next_id, with_record
 from liza.sprints import followed
 from liza.verdicts import Feedback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
     from liza.anomalies import Details
@@ -119,14 +119,6 @@ def started(task: Task, *, by: Actor, at: datetime) -> Task:
         raise Refused(message)
     entry = HistoryEntry(at=at, event=ADDED, by=by.id, role=by.role, target=task.status)
     return task.but(history=(entry,))
-
-
-def next_id(taken: Mapping[str, object] | Collection[str], stem: str) -> str:
-    """Return the first of stem-1, stem-2 … that is not *taken*, counting on from how many there are."""
-    number = len(taken) + 1
-    while f"{stem}-{number}" in taken:
-        number += 1
-    return f"{stem}-{number}"
 
 
 def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Change:

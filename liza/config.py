@@ -120,6 +120,7 @@ class Sandbox(Record):
     processes: AtLeastOne | None = 1024  # at once, threads included
     file_mb: AtLeastOne | None = 4096  # of one file
     show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
+    write: tuple[Line, ...] = ()  # what it may change beside its worktree, such as a cache of downloads
     hosts: tuple[Line, ...] = ()  # reached under `model-only` beside those of the well-known providers
 
 

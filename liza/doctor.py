@@ -24,8 +24,8 @@ from liza.project import home_from, switches_of
 from liza.repo import git, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.repo.space import space
 from liza.report.health import Finding, Machine, Project, judged
+from liza.space import space
 from liza.supervision.rescue import RUNS, is_of, orphaned
 from liza.work.caging import required, warning
 

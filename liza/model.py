@@ -308,7 +308,7 @@ class Sprint(Record):
     deadline: Time | None = None
     ended: Time | None = None
     retrospective: Line | None = None  # the file that looks back on it; written after it, so it is there
-    metrics: Metrics = Metrics()
+    metrics: Metrics = blank(Metrics)
 
 
 class Note(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -157,3 +157,11 @@ def printable(text: str) -> str:
 def utc_now() -> datetime:
     """Return the time; the one clock that production code is given."""
     return datetime.now(UTC)
+
+
+def next_id(taken: Mapping[str, object] | Collection[str], stem: str) -> str:
+    """Return the first of stem-1, stem-2 … that is not *taken*, counting on from how many there are."""
+    number = len(taken) + 1
+    while f"{stem}-{number}" in taken:
+        number += 1
+    return f"{stem}-{number}"

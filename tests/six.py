@@ -60,7 +60,8 @@ def plan(_: Path) -> dict[str, object]:
 
 
 def checkpoint(_: Path) -> dict[str, object]:
-    return {"intent": f"write part {TASK}", "risks": "none", "files_to_modify": [f"parts/{TASK}"]}
+    files = [f"parts/{TASK}", *(["owners.txt"] if TASK in RIVALS else [])]
+    return {"intent": f"write part {TASK}", "risks": "none", "files_to_modify": files}
 
 
 def implement(yard: Path) -> dict[str, object]:

@@ -145,6 +145,7 @@ KERNEL: Final = tuple(
     for name in (*("sys", "sysrq-trigger", "fs", "mtrr", "scsi", "acpi", "driver", "keys"), "dynamic_debug")
 )
 ROOMS: Final = tuple(map(Path, ("/var/tmp", "/dev/shm")))  # noqa: S108 - programs expect to write there
+ROOT: Final = Path("/")
 SCRATCH: Final = Path("/tmp")  # noqa: S108 - where a private directory is put
 # What a cage keeps of what is hidden: names are resolved here, and some systems keep their programs here.
 SYSTEM: Final = tuple(
@@ -158,6 +159,8 @@ TOOLCHAINS: Final = (
     *(".local/share/mise", ".local/share/claude", ".nvm", ".volta", ".bun", ".deno", ".pyenv", ".asdf"),
     *(".rustup", ".cargo/bin", ".sdkman", "go/bin", ".npm-global", ".opencode/bin", ".linuxbrew"),
 )
+# Directories of a home in whose `bin` are programs, and in which is much else.
+SHARED: Final = ("", ".local", ".cargo", "go")
 # What was installed for the checkout, and is no part of it.
 DEPENDENCIES: Final = (".venv", "venv", "node_modules")
 # Variables that name files which are needed wherever they are.
@@ -230,10 +233,12 @@ def surveyed(
     """Look at this machine: what is there to hide, and what of that is needed to run *argv*."""
     home = Path(environment.get("HOME") or Path.home())
     home = home.resolve() if home.is_dir() else Path.home().resolve()
-    hidden = [*(path for path in HIDDEN if _is_directory(path)), checkout]
+    # A program with a home of its own needs what you installed in yours, and nothing else of it.
+    homes = (home, Path.home().resolve())
+    hidden = [path for path in (*HIDDEN, *homes[1:], checkout) if _is_directory(path) and path != ROOT]
     covered = (*hidden, home, SCRATCH)
     wanted = {
-        path.resolve() for path in (*_needed(argv, environment, home, checkout), *show) if path.exists()
+        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if path.exists()
     }
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
@@ -242,7 +247,9 @@ def surveyed(
         hidden=tuple(hidden),
         hidden_files=tuple(path for path in HIDDEN_FILES if path.exists()),
         shown=shown,
-        secrets=tuple(path for path in (home / name for name in SECRETS) if _is_hidden_in(path, shown)),
+        secrets=tuple(
+            path for at in homes for path in (at / name for name in SECRETS) if _is_hidden_in(path, shown)
+        ),
     )
 
 
@@ -251,40 +258,48 @@ def _is_directory(path: Path) -> bool:
 
 
 def _needed(
-    argv: Sequence[str], environment: Mapping[str, str], home: Path, checkout: Path
+    argv: Sequence[str], environment: Mapping[str, str], homes: Sequence[Path], checkout: Path
 ) -> Iterable[Path]:
     yield from SYSTEM
     yield RESOLVER.resolve()
-    yield Path(sys.prefix)
-    yield from (home / name for name in TOOLCHAINS)
+    yield from (Path(sys.prefix), Path(sys.base_prefix))
+    yield from (home / name for home in homes for name in TOOLCHAINS)
     yield from (checkout / name for name in DEPENDENCIES)
     for name in NAMING:
         yield from (
             Path(word) for word in environment.get(name, "").split(os.pathsep) if word.startswith("/")
         )
     path = environment.get("PATH", os.defpath)
-    yield from (installation(Path(word), home) for word in path.split(os.pathsep) if word.startswith("/"))
+    yield from (installation(Path(word), homes) for word in path.split(os.pathsep) if word.startswith("/"))
     if program := shutil.which(argv[0], path=path):
-        yield from _with_installation(Path(program), home)
-    yield from (Path(word) for word in argv if word.startswith("/") and Path(word).is_file())
+        yield from _with_installation(Path(program), homes)
+    # A script of the user's may well be more than one file.
+    named = [Path(word) for word in argv if word.startswith("/") and Path(word).is_file()]
+    yield from (path for file in named for path in (file, file.parent))
 
 
-def _with_installation(program: Path, home: Path) -> Iterable[Path]:
+def _with_installation(program: Path, homes: Sequence[Path]) -> Iterable[Path]:
     for path in (program, program.resolve()):
         parts = path.parts
         if "node_modules" in parts:
             yield Path(*parts[: parts.index("node_modules") + 1])
-        yield installation(path.parent, home)
+        yield installation(path.parent, homes)
 
 
-def installation(directory: Path, home: Path) -> Path:
+def installation(directory: Path, homes: Iterable[Path]) -> Path:
     """Return what has to be seen for the programs in *directory* to run: of `x/bin` mostly the whole of x."""
-    shared = {home, home / ".local", home / ".cargo", home / "go", Path("/")}
+    shared = {ROOT, *(home / name for home in homes for name in SHARED)}
     return directory.parent if directory.name == "bin" and directory.parent not in shared else directory
 
 
 def _is_hidden_in(path: Path, shown: Iterable[Path]) -> bool:
     return is_below(path, shown) and path.exists() and not path.is_symlink()
+
+
+def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that variables of these *names* lead to: a setting or a login somewhere else."""
+    values = (environment.get(name, "") for name in names)
+    return tuple(value for value in values if value.startswith("/") and Path(value).is_file())
 
 
 class Visit(NamedTuple):
@@ -294,7 +309,7 @@ class Visit(NamedTuple):
     task: str | None = None  # whose branch it may commit to
     writes: bool = True  # whether its working directory may be changed
     may_nest: bool = False  # whether it brings a sandbox of its own
-    shows: tuple[str, ...] = ()  # what it needs of the user's home, to read
+    shows: tuple[str, ...] = ()  # what it needs of the user's home or elsewhere, to read
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
 
@@ -310,6 +325,11 @@ class Visit(NamedTuple):
 class Warden(Protocol):
     """Puts jobs into cages."""
 
+    @property
+    def is_caging(self) -> bool:
+        """Tell whether a job will really be in a cage."""
+        ...
+
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:
         """Give *job* as it must be run; what the run did for keeps is taken over at the end."""
         ...
@@ -317,6 +337,8 @@ class Warden(Protocol):
 
 class Unguarded:
     """Lets everybody run free."""
+
+    is_caging = False
 
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
         return nullcontext(job)

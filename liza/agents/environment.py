@@ -18,6 +18,7 @@ ALLOWED: Final = frozenset(
             "VIRTUAL_ENV",
             "PYTHONPATH",
             "PYTHONDONTWRITEBYTECODE",
+            "PYTHONPYCACHEPREFIX",
             "NODE_PATH",
             "GOPATH",
             "CARGO_HOME",

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_GET_CHILD_SUBREAPER: Final = 37
 
@@ -45,6 +46,11 @@ def die_with(parent: int, by: signal.Signals = signal.SIGTERM) -> None:
     _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         signal.raise_signal(by)
+
+
+def guard_memory() -> None:
+    """Keep what this process has, its keys among it, from whoever it starts: /proc would show it to them."""
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def readable(descriptor: int, seconds: float | None) -> bool:

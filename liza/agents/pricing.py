@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LETTERS: Final = 3  # characters a token, fewer than usual: an estimate should rather be too high
 ROUNDS: Final = 5  # how often a prompt is read again, since an agent sends all of it with each call of a tool
+# Tokens that one run is guessed to have said, at most: what a program prints beyond that no model wrote.
+MOST_SAID: Final = 32_000
 MILLION: Final = 1_000_000
 
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -76,7 +78,7 @@ def priced(usage: Usage, model: str | None, prompt: str, text: str) -> Usage:
 
 def _estimated(usage: Usage, model: str | None, price: ModelPrice, asked: int, said: int) -> Usage:
     tokens_in = usage.tokens_in if usage.tokens_in is not None else asked * ROUNDS // LETTERS
-    tokens_out = usage.tokens_out if usage.tokens_out is not None else said // LETTERS
+    tokens_out = usage.tokens_out if usage.tokens_out is not None else min(said // LETTERS, MOST_SAID)
     usd = cost(price, tokens_in, tokens_out, usage.tokens_cached or 0)
     return usage.but(
         tokens_in=tokens_in,

@@ -53,7 +53,7 @@ class Replay:
         except (LizaError, OSError) as error:
             why = f"what was recorded cannot be done in this tree: {error}"
             return Reply(ending=Ending.CRASHED, why=why, began=began)
-        return _replied(found, began)
+        return _replied(found, began, self._pace)
 
     def _found(self, brief: Brief) -> Recorded | None:
         runs = [run for run in self._recording.runs if _asks_for(brief) == (run.role, run.step, run.task)]
@@ -105,9 +105,10 @@ def _below(cwd: Path, name: str) -> Path:
     return path
 
 
-def _replied(run: Recorded, began: datetime) -> Reply:
-    # What a provider's limit was then is over now; not at once, or a run that ends with one would spin.
-    reset = utc_now() + LIMITED if run.ending in PARKING else None
+def _replied(run: Recorded, began: datetime, pace: float) -> Reply:
+    # What a provider's limit was then lasts as long as all else does; never no time, or a run would spin.
+    wait = max(LIMITED, timedelta(seconds=run.reset_in or 0) * pace)
+    reset = utc_now() + wait if run.ending in PARKING else None
     return Reply(
         ending=run.ending,
         why=run.why,

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 
 from liza import events as e
 from liza.board.document import SECTIONS
-from liza.changes import HUMAN, apply, next_id, started
+from liza.changes import HUMAN, apply, started
 from liza.config import Config
 from liza.errors import InvalidBoard, Refused, Violation
 from liza.lifecycle import TABLE
 from liza.model import KEYED_SECTIONS, VERSION, CircuitBreaker, Goal, Note, Role, Sprint, State, Task
 from liza.problems import explained, line_of
-from liza.record import with_record
+from liza.record import next_id, with_record
 from liza.spending import Spend
 from liza.text.parse import BadYaml, Parsed, parse
 from liza.text.split import Block, split, unclosed

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from liza.agents.masking import mask
 from liza.anomalies import Anomaly, RejectedEdit
 from liza.board.disk import Disk
-from liza.changes import Change, next_id
+from liza.changes import Change
 from liza.errors import DiskTrouble
-from liza.record import with_record
+from liza.record import next_id, with_record
 from liza.switches import Switch
 
 if TYPE_CHECKING:

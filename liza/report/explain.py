@@ -12,12 +12,12 @@ from liza.errors import NotThere
 from liza.lifecycle import TERMINAL
 from liza.model import MEANING, AgentStatus, Role, Status
 from liza.project import switches_of
-from liza.repo.space import shortage
 from liza.report.progress import ago
 from liza.roles import coder, outlook, planner, reviewer
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
 from liza.roles.preconditions import Setting, hindered
 from liza.roles.staff import names
+from liza.space import shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from liza.repo.space import Space
+from liza.space import Space
 
 PYTHON: Final = (3, 11)
 GIT: Final = (2, 38)  # the first that merges without a checkout

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from liza.model import GoalStatus, State
 from liza.roles.conditions import Hindrance
-from liza.switches import MEANING, Switch, thrown
+from liza.switches import MEANING, Switch, thrown, way_on
 
 
 class Setting(NamedTuple):
@@ -48,7 +48,7 @@ def _switched(setting: Setting) -> Hindrance:
     name = setting.switch.name
     said = setting.switches[name]
     what = f"{name} is thrown{f' ({said})' if said else ''}: {MEANING[setting.switch]}"
-    return Hindrance(what, "you", "liza resume")
+    return Hindrance(what, "you", way_on(said))
 
 
 def _cramped(setting: Setting) -> Hindrance:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from liza.anomalies import Anomaly, CrashLoop
-from liza.changes import SUPERVISOR, Change, next_id
+from liza.changes import SUPERVISOR, Change
 from liza.model import Agent, AgentStatus, Role
-from liza.record import with_record, with_records
+from liza.record import next_id, with_record, with_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

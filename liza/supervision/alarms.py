@@ -37,7 +37,7 @@ class Alarm(NamedTuple):
 
 
 def alarms(state: State, now: datetime, named: Collection[str] | None = None) -> Iterator[Alarm]:
-    """Yield all that the board gives reason to tell; *named* are the rules of the workflow, None is all."""
+    """Yield all that the board gives reason to tell; *named* are the rules of the workflow; None is all."""
     yield from _waits(state, now)
     yield from (_of_trip(trip) for trip in state.circuit_breaker.trips if trip.rule not in _TOLD_ELSEWHERE)
     for task in state.tasks.values():

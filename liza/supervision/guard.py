@@ -9,15 +9,16 @@ from __future__ import annotations
 from operator import is_not
 from typing import TYPE_CHECKING, Final
 
-from liza.breaker import TOLD, open_trips, resolved, sentence, tripped, trips
+from liza.breaker import RULES, TOLD, open_trips, resolved, sentence, tripped, trips
 from liza.changes import HUMAN, SUPERVISOR, Change
-from liza.errors import LizaError, Refused
+from liza.errors import Refused
 from liza.model import Remedy
 from liza.project import switches_of
 from liza.report.trips import file_name, report, resolving
 from liza.supervision import papers
 from liza.switches import BREAKER, Switch
 from liza.work.flows import workflow_of
+from liza.workflows.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +26,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
+    from liza.breaker import Rule
     from liza.model import CircuitBreaker, State, Trip
+    from liza.workflows.document import Workflow
 
 REPORTS: Final = "report"
 SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
+
+
+def watching(workflow: Workflow) -> tuple[Rule, ...]:
+    """Return the rules of the board: those that *workflow* names, and those that none can do without."""
+    named = named_in(workflow)
+    return tuple(rule for rule in RULES if rule.name in named or rule.name not in CATALOGUE)
+
+
+def named_in(workflow: Workflow) -> frozenset[str]:
+    return frozenset(rule.name for rule in workflow.watched())
 
 
 class Guard:
@@ -42,19 +55,12 @@ class Guard:
         """Let every rule fire that is due."""
         # The breaker itself is read as well: more of what was open may be due once it is resolved.
         fruitless, limits = state.sprint.metrics.fruitless, state.config.limits
-        reads = (
-            state.anomalies,
-            state.tasks,
-            state.circuit_breaker,
-            fruitless,
-            limits,
-            state.config.workflow,
-        )
+        reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state
-        named = named_rules(state, self._home.parent)
-        if trips(state, now, named):
-            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now, named))
+        rules = watching(workflow_of(state.config, self._home.parent))
+        if trips(state, now, rules):
+            change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now, rules))
             return self._board.update(change)
         self._seen = reads
         return state
@@ -80,14 +86,6 @@ class Guard:
                 papers.take_back(self._home, switch)
                 return True
         return False
-
-
-def named_rules(state: State, root: Path) -> frozenset[str] | None:
-    """Return the rules that the workflow of this run names; None where it cannot be read just now."""
-    try:
-        return frozenset(rule.name for rule in workflow_of(state.config, root).watched())
-    except LizaError:
-        return None
 
 
 def held(state: State) -> dict[Switch, Trip]:

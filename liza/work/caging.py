@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from liza.agents import hatch
 from liza.agents.cage import (
-    TOOLCHAINS,
     Access,
     Bounds,
     Cage,
@@ -46,6 +46,7 @@ PROXY_PORT: Final = 3128  # on a loopback that only the cage has
 SOCKET: Final = Path("/run/liza/turnstile")
 # What of the user's own configuration of git belongs to content, or signs it; the rest stays outside.
 _GIT_SETTINGS: Final = r"^(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$"
+_ADDRESSES: Final = ("_BASE_URL", "_API_BASE", "_HOST")  # how the variables end that name one
 _LOOPBACK: Final = ("127.0.0.1:", "localhost:")
 
 
@@ -80,6 +81,10 @@ class Guard:
     home: Path
     repository: Repository
     sandbox: Sandbox
+
+    @property
+    def is_caging(self) -> bool:
+        return is_caged(self.sandbox)
 
     @contextmanager
     def caged(self, job: Job, visit: Visit) -> Iterator[Job]:
@@ -122,12 +127,12 @@ class Guard:
         home = Path(job.environment.get("HOME") or Path.home())
         show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
         show += [home / name for name in visit.shows]
-        # A program with a home of its own still needs what you installed in yours.
-        show += [Path.home() / name for name in TOOLCHAINS]
         around = surveyed(job.argv, job.environment, checkout=self.repository.root.resolve(), show=show)
         brief = Path(job.environment.get("LIZA_BRIEF", os.devnull))
+        write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
         mounts = [
             *surrounding(around, privacy),
+            *(Mount(path, Access.WRITE) for path in write if path.exists()),
             *(Mount(path, Access.WRITE) for name in visit.keeps if (path := around.home / name).exists()),
             *git,
             Mount(job.cwd, Access.WRITE if visit.writes else Access.READ),
@@ -152,7 +157,7 @@ class Guard:
         """Return the cage with a way to the models, and the environment that leads there."""
         if self.sandbox.network is not Network.MODEL_ONLY:
             return cage, environment
-        hosts = (*MODEL_HOSTS, *visit.hosts, *self.sandbox.hosts)
+        hosts = (*MODEL_HOSTS, *visit.hosts, *self.sandbox.hosts, *addressed(environment))
         # By port: on the loopback of the cage only one can listen at each.
         local = {host.rpartition(":")[2]: host for host in hosts if host.startswith(_LOOPBACK)}.values()
         # The name of a socket must be short, so it is not with the rest of what the run has.
@@ -169,6 +174,13 @@ class Guard:
             | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
         )
         return replace(cage, mounts=mounts, gate=gate), led
+
+
+def addressed(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the hosts at which the user's own variables say that models are."""
+    for name, value in environment.items():
+        if name.endswith(_ADDRESSES) and (parts := urlsplit(value)).hostname:
+            yield f"{parts.hostname}:{parts.port or (80 if parts.scheme == 'http' else 443)}"
 
 
 def _configured(environment: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -176,12 +176,12 @@ def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> A
     raise UsageError("the replay backend needs a command of a path and perhaps a pace, such as [runs, 0]")
 
 
-def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, _warden: Warden) -> Agent:
+def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.llm.backend import Llm  # noqa: PLC0415 - as above
 
     if not choice.model:
         raise UsageError("the litellm backend needs a model, such as agents.default.model: openai/gpt-5-mini")
-    return Llm(choice.model, effort=choice.effort)
+    return Llm(choice.model, effort=choice.effort, warden=warden)
 
 
 def _cli(name: str, choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:

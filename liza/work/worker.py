@@ -22,10 +22,10 @@ from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
 from liza.repo.repository import Repository
-from liza.repo.space import shortage
 from liza.roles.admission import mourned
 from liza.roles.preconditions import Setting, hindered
 from liza.roles.staff import AGAIN, PARENT
+from liza.space import shortage
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
 from liza.work.orders import Orders

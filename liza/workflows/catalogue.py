@@ -343,7 +343,7 @@ _TABLE: Final[tuple[Rule, ...]] = (
         same="spec_ref",
     ),
     Rule(
-        "external_outage",
+        "external_service_outage",
         _P,
         "anomaly: one service in the way",
         _anomaly("external_blocker"),

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from liza.config import Limits
 from liza.model import Task
+from liza.reasons import similar
 from liza.workflows.catalogue import ORDER, SEVERITY, Action, Event, EventKind, Mode, Rule, Scope
 from liza.workflows.document import Workflow
-from liza.workflows.reasons import similar
 
 SHOWN: Final = 3  # events that the evidence tells one by one; the rest is a number
 

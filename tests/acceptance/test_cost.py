@@ -26,6 +26,8 @@ def office(tmp_path: Path) -> Office:
     """A task that was rejected once and merged then, and one whose agent crashed."""
     script = dear(0.5)
     approve = script.pop("review")
+    done = [{"message": "say more", "status": "addressed"}]
+    approve["answer"]["prior_feedback"] = done
     script["review t1"] = [{"answer": REJECT}, approve]
     script["implement t1 2"] = {
         "write": {"t1.txt": "more\n"},

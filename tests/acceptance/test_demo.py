@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from liza.board.file import FileBoard
 from liza.demo import played, prepared, told
 from liza.errors import UsageError
 from liza.invariants import violations
@@ -20,41 +23,53 @@ def events_of(home: Path) -> list[str]:
     return [line for line in (home / "journal.jsonl").read_text().splitlines() if '"event":' in line]
 
 
-def test_the_demo_rejects_once_resolves_a_conflict_pauses_and_merges_all(tmp_path: Path) -> None:
-    said: list[str] = []
-    board = prepared(tmp_path / "demo", pace="0.2")
-    root = tmp_path / "demo"
-    before = git("status", "--porcelain", cwd=root), git("rev-parse", "HEAD", cwd=root)
+class Show(NamedTuple):
+    root: Path
+    said: list[str]  # what it told while it ran
+    before: tuple[str, str]  # of the user's checkout
+    board: FileBoard
+
+
+@pytest.fixture(scope="module")
+def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
+    """One whole demo, which all here only look at."""
+    root, said = tmp_path_factory.mktemp("show") / "demo", list[str]()
+    board = prepared(root, pace="0.2")
+    before = checkout(root)
     assert played(board, said.append) == 0
-    state = board.read()
+    yield Show(root, said, before, board)
+    board.close()
+
+
+def checkout(root: Path) -> tuple[str, str]:
+    return git("status", "--porcelain", cwd=root), git("rev-parse", "HEAD", cwd=root)
+
+
+def test_the_demo_rejects_once_resolves_a_conflict_pauses_and_merges_all(show: Show) -> None:
+    state = show.board.read()
     assert violations(state) == []
     assert state.goal.status is GoalStatus.COMPLETE
     assert {task.status for task in state.tasks.values()} == {Status.MERGED}
     assert len(state.tasks) == 5
-    events = "\n".join(events_of(board.home))
+    events = "\n".join(events_of(show.board.home))
     assert events.count('"event":"reject"') == 1
     assert '"event":"fail_integration"' in events
-    assert [line.split()[0] for line in said] == ["PAUSE", "PAUSE"]
-    assert verify(Repository.around(root), "liza/integration") == []
-    assert (git("status", "--porcelain", cwd=root), git("rev-parse", "HEAD", cwd=root)) == before
-    assert "Merge command: Greet from the command line" in told(board)
-    board.close()
+    assert [line.split()[0] for line in show.said] == ["PAUSE", "PAUSE"]
+    assert verify(Repository.around(show.root), "liza/integration") == []
+    assert checkout(show.root) == show.before
+    assert "Merge command: Greet from the command line" in told(show.board)
 
 
-def test_every_commit_of_the_demo_is_green_and_the_program_works(tmp_path: Path) -> None:
+def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp_path: Path) -> None:
     """The merged tree is what was tested, so no commit of integration can be red."""
-    board = prepared(tmp_path / "demo", pace="0")
-    root = tmp_path / "demo"
-    assert played(board, lambda _: None) == 0
-    board.close()
-    for commit in git("rev-list", "--first-parent", "--merges", "liza/integration", cwd=root).split():
+    chain = git("rev-list", "--first-parent", "--merges", "liza/integration", cwd=show.root).split()
+    for commit in chain:
         out = tmp_path / commit
-        git("worktree", "add", "--detach", "--quiet", str(out), commit, cwd=root)
+        git("worktree", "add", "--detach", "--quiet", str(out), commit, cwd=show.root)
         tests = subprocess.run(["python3", "-m", "unittest", "-q"], cwd=out, capture_output=True, check=False)
         assert tests.returncode == 0, tests.stderr
-    newest = git("rev-parse", "liza/integration", cwd=root)
     words = ["python3", "-m", "greeter", "Ada"]
-    done = subprocess.run(words, cwd=tmp_path / newest, capture_output=True, text=True, check=True)
+    done = subprocess.run(words, cwd=tmp_path / chain[0], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello, Ada!\n"
 
 

@@ -142,7 +142,8 @@ class TestReplay:
         assert recorded["merges"] == rehearsed["merges"] == len(NAMES)
         assert recorded["runs"] == rehearsed["runs"] == 1 + 3 * len(NAMES)
         assert rehearsed["agent_seconds"] == pytest.approx(recorded["agent_seconds"])
-        assert (recorded["rejections"], recorded["usd"]) == (0, None)
+        assert recorded["rejections"] == 0
+        assert rehearsed["usd"] == pytest.approx(recorded["usd"])
         assert recorded["wall_seconds"] > 0
         assert list(tmp_path.iterdir()) == []
         after = (git(ran.directory, "for-each-ref"), ran.board(), sorted(ran.home.rglob("*")))
@@ -184,11 +185,11 @@ class TestReplay:
         )
 
     def test_its_time_is_bounded(self, tmp_path: Path, empty: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(liza.rehearsal, "PATIENCE", -57.0)
+        monkeypatch.setattr(liza.rehearsal, "PATIENCE", -52.0)
         path = tmp_path / "long.yaml"
         path.write_text("runs:\n- {role: planner, step: plan, seconds: 60, reply: x}\n")
         done = empty("replay", str(path), "--pace", "1")
-        assert (done.code, "it was ended: it took longer than 3 s" in done.out) == (4, True), done
+        assert (done.code, "it was ended: it took longer than 8 s" in done.out) == (4, True), done
 
     @pytest.mark.parametrize(
         ("words", "said"),

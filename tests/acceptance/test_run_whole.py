@@ -59,6 +59,7 @@ class Project:
         self.git("init", "-q", "-b", "main")
         command = json.dumps(agent or six.words(self.yard))
         settings = f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
+        settings += f"sandbox: {{write: [{json.dumps(str(self.yard))}]}}\n"
         for name, text in {"liza.yaml": f"{settings}gates: {{test: {gate}}}\n", **six.SEEDS}.items():
             (root / name).write_text(text)
         (root / ".gitignore").write_text("*.log\n")
@@ -267,7 +268,11 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         run = project.start()
         notes = [project.yard / name for name in names]
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
-        pids = [int(note.read_text()) for note in notes]
+        # Not by what an agent calls itself: in a cage it counts from one.
+        pids = [
+            one.pid for one in left_behind(project.shell.home / "runs", lambda _: True) if one.name == "sleep"
+        ]
+        assert len(pids) == AGENTS
         project.shell.ok("pause")
         project.eventually(lambda: all((it := seen(pid)) is not None and it.state == "T" for pid in pids))
         project.shell.ok("abort")

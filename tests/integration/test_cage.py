@@ -37,6 +37,18 @@ def den(tmp_path: Path) -> Den:
     return Den(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def prison(tmp_path_factory: pytest.TempPathFactory) -> Den:
+    """Return one den for all who try to get out: that none leaves a trace there is what is tested."""
+    return Den(tmp_path_factory.mktemp("prison"))
+
+
+@pytest.fixture(scope="module")
+def untouched(prison: Den) -> dict[str, object]:
+    """Return what nobody may change, as it was before anybody tried."""
+    return prison.outside(but="task/t1")
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
@@ -87,43 +99,43 @@ HARMLESS: Final = {  # it may think that it did it: what it changed is a copy
 
 class TestAHostileAgent:
     @pytest.mark.parametrize("attempt", READS.values(), ids=READS)
-    def test_what_it_may_not_see_is_not_there(self, den: Den, attempt: str) -> None:
+    def test_what_it_may_not_see_is_not_there(self, prison: Den, attempt: str) -> None:
         """Secrets, sockets, the board and the work of others are invisible, not only forbidden."""
-        reply = den.run(attempt)
+        reply = prison.run(attempt)
 
         assert reply.code != 0
-        assert SECRET not in den.said()
-        assert "[masked]" not in den.said()
+        assert SECRET not in prison.said()
+        assert "[masked]" not in prison.said()
 
     @pytest.mark.parametrize("attempt", WRITES.values(), ids=WRITES)
-    def test_what_it_may_not_change_it_cannot(self, den: Den, attempt: str) -> None:
+    def test_what_it_may_not_change_it_cannot(
+        self, prison: Den, untouched: dict[str, object], attempt: str
+    ) -> None:
         """All but the worktree is read-only, of the git directory too."""
-        before = den.outside(but="task/t1")
-
-        reply = den.run(attempt)
+        reply = prison.run(attempt)
 
         assert reply.code != 0
-        assert den.outside(but="task/t1") == before
+        assert prison.outside(but="task/t1") == untouched
 
     @pytest.mark.parametrize("attempt", HARMLESS.values(), ids=HARMLESS)
-    def test_what_it_has_for_itself_is_a_copy(self, den: Den, attempt: str) -> None:
+    def test_what_it_has_for_itself_is_a_copy(
+        self, prison: Den, untouched: dict[str, object], attempt: str
+    ) -> None:
         """Home, refs and objects in the cage are its own; nothing of it but its own branch gets out."""
-        before = den.outside(but="task/t1")
+        prison.run(attempt)
 
-        den.run(attempt)
+        assert prison.outside(but="task/t1") == untouched
 
-        assert den.outside(but="task/t1") == before
-
-    def test_its_environment_holds_no_secret(self, den: Den) -> None:
+    def test_its_environment_holds_no_secret(self, prison: Den) -> None:
         """Whoever prints the environment prints what the allowlist has."""
-        den.run("env; cat /proc/*/environ")
+        prison.run("env; cat /proc/*/environ")
 
-        assert SECRET not in den.said()
-        assert "MY_PASSWORD" not in den.said()
+        assert SECRET not in prison.said()
+        assert "MY_PASSWORD" not in prison.said()
 
-    def test_processes_outside_do_not_exist_for_it(self, den: Den) -> None:
+    def test_processes_outside_do_not_exist_for_it(self, prison: Den) -> None:
         """Nothing outside can be signalled, traced or looked at."""
-        reply = den.run(f"kill -0 {os.getpid()} || test -e /proc/{os.getpid()}/mem")
+        reply = prison.run(f"kill -0 {os.getpid()} || test -e /proc/{os.getpid()}/mem")
 
         assert reply.code != 0
 
@@ -298,9 +310,9 @@ class TestAnHonestAgent:
         assert den.run("echo x > ~/.config/tool").code != 0
 
     @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", -9), ("kill $$", -15)])
-    def test_its_exit_code_is_its_own(self, den: Den, script: str, code: int) -> None:
+    def test_its_exit_code_is_its_own(self, prison: Den, script: str, code: int) -> None:
         """Through the cage, a signal is a signal and a code is a code."""
-        assert den.run(script).code == code
+        assert prison.run(script).code == code
 
     def test_it_gets_a_moment_to_tidy_up(self, den: Den) -> None:
         """SIGTERM reaches the agent and not its cage, which would take it along."""

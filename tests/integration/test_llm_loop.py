@@ -252,14 +252,6 @@ class TestTools:
         assert "planted" not in talk.tools().use("shell", {"command": "env"})
         assert os.environ["OPENAI_API_KEY"]
 
-    def test_a_cage_gets_every_command(self, talk: Talk) -> None:
-        """Whoever cages agents has one place to do it."""
-        tools = Toolbox(
-            Step.IMPLEMENT, talk.cwd, talk.root / "run", cage=lambda argv, cwd: ["echo", str(cwd), *argv]
-        )
-
-        assert tools.use("shell", {"command": "ls"}) == f"exit code 0\n{talk.cwd} /bin/sh -c ls"
-
 
 def test_a_provider_gets_its_own_keys_only() -> None:
     """The key of one provider is none of another's business."""

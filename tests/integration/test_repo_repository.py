@@ -10,7 +10,7 @@ import pytest
 from liza.errors import GitFailed, LizaError, UnfitRepository, UsageError
 from liza.repo.git import ask, git, top_level
 from liza.repo.repository import Repository, branch_of
-from liza.repo.space import space
+from liza.space import space
 from tests.repos import INTEGRATION, NOW, Hand, Home
 
 

@@ -15,7 +15,7 @@ from liza.changes import HUMAN, Change
 from liza.errors import FULL, DiskTrouble
 from liza.model import Status
 from liza.record import utc_now
-from liza.repo.space import shortage
+from liza.space import shortage
 from tests.office import PATIENCE, ROOT, Office
 from tests.repos import Home
 

@@ -134,7 +134,7 @@ class TestProviders:
     def played(self, tmp_path: Path, first: dict[str, Any], **settings: Any) -> Office:  # noqa: ANN401 - as of an office
         """Return an office whose coder is turned down once by its provider, and works then."""
         recording = tmp_path / "recording.yaml"
-        agents = {"default": {"backend": "replay", "provider": "acme", "command": [str(recording), "0"]}}
+        agents = {"default": {"backend": "replay", "provider": "acme", "command": [str(recording), "1"]}}
         office = Office(tmp_path, agents=agents, **settings)
         acts = {step: by_default(step, "t1")["answer"] for step in STEPS}
         said = [

@@ -143,12 +143,13 @@ class TestLeases:
         turn.start()
         pid = agent_of(office)
         office.board.update(apply(Reclaim(reason="it seemed dead"), to="t1", by=SUPERVISOR, at=utc_now()))
-        revision = office.state.revision
+        tasks = office.state.tasks
         (office.yard / "go").touch()
         turn.join(PATIENCE)
         assert not turn.is_alive()
         assert is_gone(pid)
-        assert office.state.revision == revision
+        assert office.state.tasks == tasks
+        assert office.state.spend.reserved == ()  # what it cost is known all the same
 
     def test_a_lease_is_renewed_while_the_agent_works(self, tmp_path: Path) -> None:
         """A run may be much longer than a lease."""

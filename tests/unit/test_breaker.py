@@ -8,13 +8,13 @@ import pytest
 
 from liza import anomalies as a
 from liza import events as e
-from liza.breaker import OF_DOCUMENTS, RULES, is_alike, open_trips, resolved, same, similar, tripped, trips
+from liza.breaker import RULES, open_trips, resolved, same, similar, tripped, trips
 from liza.changes import with_anomaly
 from liza.config import Config, Limits
 from liza.errors import NotThere, Refused
 from liza.invariants import violations
 from liza.model import BreakerStatus, Metrics, Remedy, Sprint, Status
-from liza.workflows.catalogue import GROUPS
+from liza.reasons import are_alike
 from tests.stories import (
     CODER,
     NOW,
@@ -177,11 +177,11 @@ class TestSameness:
         ],
     )
     def test_numbers_places_case_and_order_hide_nothing(self, one: str, other: str) -> None:
-        assert is_alike(similar(one), similar(other))
+        assert are_alike(similar(one), similar(other))
 
     def test_nothing_is_like_nothing(self) -> None:
-        assert not is_alike(similar(""), similar(""))
-        assert not is_alike(same("n/a"), same("n/a"))
+        assert not are_alike(similar(""), similar(""))
+        assert not are_alike(same("n/a"), same("n/a"))
 
     def test_two_clusters_are_two_trips(self) -> None:
         details = [a.ExternalBlocker(service=name, symptom="down") for name in "abab"]
@@ -260,14 +260,3 @@ class TestBoardPatterns:
         task = walked(task, *rounds, at=NOW + 120 * SECOND)
         assert task.status is Status.REJECTED
         assert fired(state.with_task(task)) == []
-
-
-def test_patterns_that_the_workflow_does_not_name_are_not_looked_for() -> None:
-    """What guards the daemon itself is no matter of a document."""
-    patterns = {name: logged(details) for name, (_, details) in PATTERNS.items() if name in OF_DOCUMENTS}
-    assert patterns.keys() == OF_DOCUMENTS.keys()
-    for name, state in patterns.items():
-        assert trips(state, NOW, {OF_DOCUMENTS[name]})
-        assert not trips(state, NOW, {"same_reason_twice"})
-    assert set(OF_DOCUMENTS.values()) == set(GROUPS["anomaly_patterns"])
-    assert trips(logged(PATTERNS["crash_loop"][1]), NOW, set())

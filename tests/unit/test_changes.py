@@ -11,13 +11,13 @@ from liza.changes import (
     add_task,
     answer,
     apply,
-    next_id,
     started,
     waits_for,
 )
 from liza.errors import Forbidden, NotThere, Refused, UsageError
 from liza.invariants import step_violations, violations
 from liza.model import Actor, State, Status, Task
+from liza.record import next_id
 from tests.stories import (
     CODER,
     HOUR,

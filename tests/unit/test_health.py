@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from liza.repo.space import Space
 from liza.report.health import Finding, Machine, Mark, Project, judged
+from liza.space import Space
 
 MACHINE: Final = Machine(
     python=(3, 11, 2),

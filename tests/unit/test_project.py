@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 # Lowest first. A name stands for liza.<name>: a module, or a package with all that is in it.
 LAYERS: Final = [
-    ["__init__", "bell"],
+    ["__init__", "bell", "reasons", "space"],
     ["errors", "prompts", "recordings", "text"],
     ["life", "record", "problems"],
     ["routing"],
@@ -40,6 +40,7 @@ LAYERS: Final = [
     ["report"],
     ["supervision"],
     ["audition", "demo", "doctor", "rehearsal", "zoo"],
+    ["commands"],
     ["cli"],
     ["__main__"],
 ]

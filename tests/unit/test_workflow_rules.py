@@ -10,10 +10,10 @@ import pytest
 
 from liza.config import Limits
 from liza.model import Checkpoint, Task
+from liza.reasons import ALIKE, normalised, similar
 from liza.verdicts import Decision, Outcome
 from liza.workflows.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
 from liza.workflows.loading import load
-from liza.workflows.reasons import ALIKE, normalised, similar
 from liza.workflows.rules import Fired, broken, decisions, fired
 from tests.flows import MINUTE, START
 from tests.stories import new_task
@@ -68,7 +68,7 @@ ROWS: Final[dict[str, tuple[dict[str, object], int, dict[str, object] | None]]] 
     "assumption_cascade": (anomaly("assumption_violated"), 2, None),
     "workaround_pattern": (anomaly("workaround"), 2, None),
     "spec_gap_cluster": (anomaly("spec_ambiguity", spec_ref="s.md#1"), 2, None),
-    "external_outage": (anomaly("external_blocker", service="ci"), 2, None),
+    "external_service_outage": (anomaly("external_blocker", service="ci"), 2, None),
     "phase_exhausted": (event("decision", outcome="revise", fields={"exhausted": True}), 1, PERSON),
     "no_signal": (SILENCE, 2, CALLED),
     "test_failures": (signal(status="TESTS_FAILED"), 3, signal(status="TESTS_PASSED")),
@@ -185,7 +185,7 @@ class TestCatalogue:
         assert fires("debt_accumulation", *[anomaly("trade_off", debt=False)] * 5) == ()
         assert fires("debt_accumulation", anomaly("debt_created"), *[anomaly("trade_off", debt=True)] * 2)
 
-    @pytest.mark.parametrize("rule", ["spec_gap_cluster", "external_outage"])
+    @pytest.mark.parametrize("rule", ["spec_gap_cluster", "external_service_outage"])
     def test_what_is_not_said_is_not_the_same(self, rule: str) -> None:
         """Absent never equals absent."""
         kind = "spec_gap" if rule == "spec_gap_cluster" else "external_blocker"

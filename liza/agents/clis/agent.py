@@ -8,7 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit
+from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.clis.home import Home, filled, prompt_in, setting_of
 from liza.agents.clis.row import PERMITS, Effort, Feed, Printed
 from liza.agents.command import facts_of, how, obstacle
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.agents.cage import Warden
-    from liza.agents.clis.row import Cli, Parsed, Words
+    from liza.agents.clis.row import Cli, Parsed, Way, Words
     from liza.agents.process import Outcome
     from liza.agents.protocol import Brief, Stop
     from liza.config import AgentChoice
@@ -102,12 +102,17 @@ class CliAgent:
     def _visit(self, brief: Brief) -> Visit:
         """Return what the cage has to know: the home that was furnished is the one it works in."""
         cli, own = self._cli, self._choice.own_home
+        named = files_named(self._user, (*cli.keys, *cli.passing, *(self._choice.passing or ())))
         return Visit.of(brief)._replace(
-            may_nest=cli.brings_own_sandbox,
-            shows=cli.credentials if own else (),
+            may_nest=cli.brings_own_sandbox and cli.caged is None,
+            shows=(*named, *(cli.credentials if own else ())),
             keeps=cli.writable if own else (".",),
             hosts=cli.endpoints,
         )
+
+    def _way(self, brief: Brief) -> Way:
+        caged = self._cli.caged if self._warden.is_caging else None
+        return caged or self._cli.ways[PERMITS[brief.step]]
 
     def argv(self, brief: Brief, home: Path) -> Words:
         """Return the whole command line of a run."""
@@ -123,7 +128,7 @@ class CliAgent:
         words = (
             *(cli.resume if brief.session and cli.resume else cli.begin),
             *cli.words,
-            *cli.ways[PERMITS[brief.step]].words,
+            *self._way(brief).words,
             *(cli.model if choice.model else ()),
             *(cli.effort if self._effort else ()),
             *(choice.arguments or ()),
@@ -141,10 +146,10 @@ class CliAgent:
         if not self._choice.own_home:
             found = {
                 name: value for name, value in found.items() if not name.startswith("XDG_")
-            } | home.furnish(cli.ways[PERMITS[brief.step]])
+            } | home.furnish(self._way(brief))
         known = {**self._user, "home": found["HOME"] if self._choice.own_home else str(home.path)}
         setting = setting_of(cli, self._user)
-        ours = {**cli.environment, **cli.ways[PERMITS[brief.step]].environment}
+        ours = {**cli.environment, **self._way(brief).environment}
         if self._choice.own_home:
             ours = {name: value for name, value in ours.items() if "$home" not in value}
         return {

@@ -120,6 +120,7 @@ class Cli:
     holds_back: bool = True  # it has a mode in which it cannot write; without, Liza finds out afterwards
     version: Words = ("--version",)
     # For the cage: where it writes below the user's home, whether it makes a cage of its own, whom it calls.
+    caged: Way | None = None  # instead of its ways, where the cage already holds back what they would
     writable: Words = ()
     brings_own_sandbox: bool = False
     endpoints: Words = ()

@@ -105,6 +105,8 @@ _CODEX: Final = Cli(
     passing=_OPENAI,
     credentials=(".codex/auth.json",),
     is_cumulative=True,
+    # Its sandbox cannot be built inside of ours: every command would fail, with exit 0.
+    caged=Way(("-c", 'sandbox_mode="danger-full-access"')),
     writable=(".codex",),
     brings_own_sandbox=True,
     endpoints=("api.openai.com", "chatgpt.com", "auth.openai.com"),

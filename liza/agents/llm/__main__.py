@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from liza.agents.kernel import guard_memory
 from liza.agents.llm.backend import Finished, Job
 from liza.agents.llm.faults import Fault
 from liza.agents.llm.loop import Conversation, End
@@ -23,8 +26,8 @@ def tell(happened: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def ended(job: Job) -> End:
-    tools = Toolbox(job.step, job.cwd, job.folder)
+def ended(job: Job, scratch: Path) -> End:
+    tools = Toolbox(job.step, job.cwd, scratch, mark=job.folder)
     try:
         model = LiteLlm(job.model, job.effort)
         schema = KINDS[job.step].model_json_schema()
@@ -37,7 +40,11 @@ def ended(job: Job) -> End:
 
 def main() -> int:
     """Have the conversation that stdin describes, and print what came of it as the last line."""
-    end = ended(Job.model_validate_json(sys.stdin.buffer.read()))
+    job = Job.model_validate_json(sys.stdin.buffer.read())
+    guard_memory()
+    # Not in the folder of the run, which is not in the cage; all of it is in the transcript.
+    with TemporaryDirectory(prefix="liza-shell-", ignore_cleanup_errors=True) as scratch:
+        end = ended(job, Path(scratch))
     done = Finished(ending=end.ending, text=end.text, why=end.why, reset=end.reset, usage=end.usage)
     tell({"finished": done.model_dump(mode="json")})
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import liza
 from liza.agents import process
+from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
 from liza.agents.protocol import Ending, Reply
@@ -21,6 +22,7 @@ from liza.spending import Usage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from liza.agents.cage import Warden
     from liza.agents.process import Outcome
     from liza.agents.protocol import Brief, Stop
 
@@ -40,9 +42,10 @@ ALSO: Final[dict[str, tuple[str, ...]]] = {
 }
 # Its price list would be fetched from the network at every start; the one that it brings along will do.
 QUIET: Final = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "PYTHONUNBUFFERED": "1"}
+PACKAGE: Final = Path(liza.__file__).resolve().parent
 # This very package, and never one in the worktree; a PYTHONPATH would reach the model's commands, too.
 _MAIN: Final = (
-    f"import sys; sys.path.insert(0, {str(Path(liza.__file__).parents[1])!r}); "
+    f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); "
     "from liza.agents.llm.__main__ import main; sys.exit(main())"
 )
 
@@ -85,10 +88,12 @@ class Llm:
         effort: str | None = None,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        warden: Warden = UNGUARDED,
     ) -> None:
         self._model = model
         self._effort = effort
         self._python = python
+        self._warden = warden
         self._environment = allowed(os.environ if environment is None else environment, passing(model))
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
@@ -112,7 +117,11 @@ class Llm:
             limits=brief.limits,
             secrets=secrets_of(environment),
         )
-        return _replied(process.run(job, stop), brief, began)
+        named = files_named(self._environment, passing(self._model))
+        visit = Visit.of(brief)._replace(shows=(str(PACKAGE), *named))
+        with self._warden.caged(job, visit) as caged:
+            outcome = process.run(caged, stop)
+        return _replied(outcome, brief, began)
 
 
 def _replied(outcome: Outcome, brief: Brief, began: Time) -> Reply:

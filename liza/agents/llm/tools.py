@@ -15,7 +15,7 @@ from liza.agents.protocol import Ending, Limits, Stop
 from liza.replies import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 WRITING: Final = frozenset({Step.IMPLEMENT})
 LONGEST: Final = 16_000  # characters of what a command printed that the model is shown
@@ -25,20 +25,15 @@ SHELL: Final = "shell"
 EDIT: Final = "edit"
 
 
-def uncaged(argv: Sequence[str], cwd: Path) -> Sequence[str]:  # noqa: ARG001 - a cage wants both
-    """Return the words as they are; a cage puts its own before them."""
-    return argv
-
-
 @dataclass
 class Toolbox:
     """The tools of one run. In a step that only reads, commands run in a copy that nobody looks at."""
 
     step: Step
     cwd: Path
-    folder: Path  # of the run
+    folder: Path  # gets what commands print, until the model has been told
+    mark: Path | None = None  # of the run
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    cage: Callable[[Sequence[str], Path], Sequence[str]] = uncaged
     _copy: tempfile.TemporaryDirectory[str] | None = None
     _count: int = 0
 
@@ -73,10 +68,10 @@ class Toolbox:
         self._count += 1
         where = self._place()
         job = process.Job(
-            argv=self.cage(["/bin/sh", "-c", command], where),
+            argv=["/bin/sh", "-c", command],
             cwd=where,
             folder=self.folder / SHELL / f"{self._count}",
-            mark=self.folder,
+            mark=self.mark or self.folder,
             # Without the keys that this process has: the model's commands need none.
             environment=allowed(self.environment) | HEADLESS,
             limits=Limits(total=float(seconds)),

@@ -39,13 +39,19 @@ def similar(one: str | None, other: str | None) -> bool:
     """Say whether two reasons have nearly all words in common, in any order; no reason is like no other."""
     if not one or not other:
         return False
-    mine, others = _words(one), _words(other)
+    mine, others = words(one), words(other)
     if not mine or not others:  # only marks or numbers: then they must be the very same
         return one.strip() == other.strip() != ""
-    return len(mine & others) / len(mine | others) >= ALIKE
+    return are_alike(mine, others)
 
 
-def _words(text: str) -> frozenset[str]:
+def are_alike(mine: frozenset[str], others: frozenset[str]) -> bool:
+    """Say whether two sets of words are nearly the same; none is like no other."""
+    return bool(mine and others) and len(mine & others) >= ALIKE * len(mine | others)
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words that *text* is recognised by, whatever their order."""
     return frozenset(_singular(word) for word in normalised(text).split() if word not in _FILLERS)
 
 

@@ -1,0 +1,161 @@
+"""A model on loopback, for programs that speak any of the four protocols: the script answers, faults refuse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from liza.record import Record
+from tests.agents.script import placed, spoken
+from tests.agents.wires import TOKENS_IN, WIRES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.agents.script import Said
+    from tests.agents.wires import Asked, Wire
+
+PORT: Final = 8765  # the namespace is private, so that every run can have the same
+ADDRESS: Final = f"http://127.0.0.1:{PORT}"
+OK: Final = 200
+
+
+class Fault(Record):
+    """What is refused: the requests of *step*, for *seconds* from the first one."""
+
+    status: int
+    kind: str
+    message: str
+    step: str = "implement"
+    seconds: float = math.inf
+    headers: dict[str, str] = {}
+
+
+class Seen(Record):
+    """One call as the endpoint saw it."""
+
+    wire: str
+    step: str | None
+    model: str
+    tools: tuple[str, ...]
+    streamed: bool
+    status: int
+    played: str = ""  # the tool that was called, or nothing where it was a text
+    results: tuple[str, ...] = ()  # what tools gave back so far
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Serves on loopback and notes every call in *log*, a line each."""
+
+    daemon_threads = True
+
+    def __init__(self, log: Path, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(("127.0.0.1", PORT), _Handler)
+        self._log = log
+        self._faults = faults
+        self._begun: dict[Fault, float] = {}
+        self._lock = threading.Lock()
+
+    def fault(self, step: str | None) -> tuple[Fault, float] | None:
+        """Return what stands in the way of *step* now, and for how many seconds yet."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.step == step:
+                    left = self._begun.setdefault(fault, time.monotonic()) + fault.seconds - time.monotonic()
+                    return (fault, left) if left > 0 else None
+        return None
+
+    def note(self, seen: Seen) -> None:
+        with self._lock, self._log.open("a") as file:
+            file.write(f"{seen.model_dump_json()}\n")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._send({})
+
+    def do_GET(self) -> None:
+        self._send({"object": "list", "data": [{"id": "scripted", "object": "model"}], "models": []})
+
+    def do_POST(self) -> None:
+        body, path = json.loads(self._body() or b"{}"), self.path.partition("?")[0]
+        if "ount" in path.rpartition("/")[2]:  # count_tokens, countTokens
+            self._send({"input_tokens": TOKENS_IN, "totalTokens": TOKENS_IN})
+            return
+        found = next(((name, wire) for name, wire in WIRES.items() if name in path), None)
+        if found is None:
+            self._send({"error": {"message": "there is no such path"}}, 404)
+            return
+        self._answer(*found, found[1].read(body, path))
+
+    def _answer(self, name: str, wire: Wire, asked: Asked) -> None:
+        place, results = placed(asked.parts)
+        step = place.step if place else None
+        fault = self.server.fault(step)
+        said = spoken(asked.parts, asked.tools)
+        seen = Seen(
+            wire=name.strip("/"),
+            step=step,
+            model=asked.model,
+            tools=tuple(tool.name for tool in asked.tools),
+            streamed=asked.streams,
+            status=fault[0].status if fault else OK,
+            played=said.call.tool.name if said.call else "",
+            results=tuple(results),
+        )
+        self.server.note(seen)
+        if fault:
+            self._refuse(wire, *fault)
+        else:
+            self._say(wire, said, asked)
+
+    def _refuse(self, wire: Wire, fault: Fault, left: float) -> None:
+        wait = {"retry-after": str(math.ceil(left))} if math.isfinite(left) else {}
+        words = fault.message.format(seconds=math.ceil(left) if math.isfinite(left) else "")
+        self._send(wire.refusal(fault.status, fault.kind, words), fault.status, wait | fault.headers)
+
+    def _say(self, wire: Wire, said: Said, asked: Asked) -> None:
+        if not asked.streams:
+            self._send(wire.whole(said, asked.model))
+            return
+        self.send_response(OK)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for name, data in wire.stream(said, asked.model):
+            line = f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
+            self.wfile.write((f"event: {name}\n{line}" if name else line).encode())
+            self.wfile.flush()
+        self.close_connection = True
+
+    def _body(self) -> bytes:
+        length = self.headers.get("content-length")
+        data = self.rfile.read(int(length)) if length is not None else b"".join(iter(self._chunk, b""))
+        return gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data
+
+    def _chunk(self) -> bytes:
+        data = self.rfile.read(int(self.rfile.readline().strip() or b"0", 16))
+        self.rfile.readline()
+        return data
+
+    def _send(self, value: dict[str, Any], status: int = OK, headers: dict[str, str] | None = None) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        sent = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        for name, text in sent.items():
+            self.send_header(name, text)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
