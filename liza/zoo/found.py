@@ -15,12 +15,14 @@ from liza import life
 from liza.board.file import FileBoard
 from liza.board.rejected import ALERTS
 from liza.board.verdict import of_path
+from liza.config import SandboxMode
 from liza.errors import LizaError
-from liza.project import switches_of
+from liza.project import TEAM_FILE, switches_of
 from liza.replies import ANOMALIES
 from liza.repo.git import git
 from liza.repo.repository import Repository
 from liza.repo.verify import checked
+from liza.text.parse import parse
 from liza.zoo.agents.acting import THROWN, TRIED
 from liza.zoo.goods import AMBIENT, INTEGRATION, SECRET
 from liza.zoo.judge import Board, Facts, fence_breaks
@@ -55,7 +57,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         was_ended=run.was_ended,
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
-        is_sandboxed=can_sandbox(),
+        is_sandboxed=can_sandbox() and not _runs_free(yard, base),
         red=_red(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
         moved=differences(before, dear(yard)),
@@ -78,6 +80,12 @@ def can_sandbox() -> bool:
         return False
     words = [program, "--ro-bind", "/", "/", "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def _runs_free(yard: Yard, base: str) -> bool:
+    """Tell whether the settings that the case began with let agents run without a sandbox."""
+    sandbox = parse(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data.get("sandbox")
+    return isinstance(sandbox, dict) and sandbox.get("mode") == SandboxMode.OFF
 
 
 def tree_of(yard: Yard, name: str) -> dict[str, str] | None:
