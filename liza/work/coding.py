@@ -10,7 +10,7 @@ from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply, with_anomaly, with_discovery
-from liza.errors import DiskTrouble, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
@@ -155,7 +155,10 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
         return trees.renew(task.id, base, at=at)
     # What was approved, or begun, is laid over the new base without a commit, with git's marks where
     # the two do not fit: no commit with marks in it can ever reach the integration branch.
-    over = merge(place.repository, base, tip)
+    try:
+        over = merge(place.repository, base, tip)
+    except GitFailed:  # its agent wrote history anew, and nothing of it has to do with the base any more
+        return trees.renew(task.id, base, at=at)
     worktree = trees.renew(task.id, base, at=at)
     lay(worktree, over.tree)
     return worktree

@@ -144,6 +144,23 @@ class TestTheWayToMerged:
             "there is something to do: a done_when line is not met"
         }
 
+    @pytest.mark.parametrize(
+        "misdeed",
+        ["git checkout -q --detach; echo a > a; git add a; git commit -qm a",
+         "echo a > a; git add a; git commit -q --amend -m 'another beginning'"],
+        ids=["no branch", "another beginning"],
+    )  # fmt: skip
+    def test_a_coder_can_mend_what_its_agent_did_to_git(self, tmp_path: Path, misdeed: str) -> None:
+        """The next attempt begins on the branch of the task, whatever the last one left."""
+        good = {"write": {"x": "x"}, "answer": DONE}
+        office = Office(tmp_path, {"implement": [{"run": misdeed, "answer": DONE}, good]})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.merged("x") == "x"
+
     def test_an_agent_is_not_told_the_token_of_its_task(self, tmp_path: Path) -> None:
         """Who has it can speak for the worker."""
         office = Office(tmp_path, {"implement": {"write": {"x": "x"}, "answer": DONE}})
