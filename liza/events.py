@@ -430,6 +430,7 @@ class Block(Event):
     verb = "block"
     reason: Line
     questions: Questions
+    rule: Line | None = None  # of the workflow, where one did it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return _is_being_merged(task)

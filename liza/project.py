@@ -73,7 +73,11 @@ def begun(
 
 
 def _require_fit(root: Path, config: Config) -> None:
-    if config.workflow not in WORKFLOWS:
+    if "/" in config.workflow or config.workflow.endswith(".yaml"):
+        from liza.workflows.loading import load  # noqa: PLC0415 - who names no file of their own need not wait
+
+        load(str(root / config.workflow), config.limits)
+    elif config.workflow not in WORKFLOWS:
         raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")

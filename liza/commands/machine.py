@@ -59,7 +59,7 @@ def _doctor(args: Namespace) -> int | None:
 @command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
          argument("names", metavar="NAME", nargs="*", help="which; all, if none is given"),
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
-         argument("--jobs", type=int, metavar="N", help="how many at a time (as many as there are cores)"),
+         argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
          argument("--config", type=Path, metavar="FILE",
                   help="settings for all of them, of the shape of liza.yaml"))  # fmt: skip

@@ -38,6 +38,11 @@ _RUN: Final = re.compile(
     re.VERBOSE,
 )
 
+# Nobody writes or reads them: a package manager does.
+_GENERATED: Final = re.compile(
+    r"(?:^|/)(?:package-lock\.json|npm-shrinkwrap\.json|[^/]+-lock\.ya?ml|go\.sum|[^/]+\.lock(?:b|file)?)$"
+)
+
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash|zsh|ksh|fish|sql|ps1|bat|cmd|mk|bats|psql|ddl)$", re.IGNORECASE)
 _PACKAGE: Final = re.compile(r"(?:^|/)package\.json$")
 _HOOK: Final = re.compile(r'"(?:pre|post)?(?:install|prepare|publish|pack|test|build|start|scripts)"\s*:')
@@ -62,6 +67,11 @@ SENSITIVE: Final = re.compile(
 
 def suffix_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].rpartition(".")[2].lower() if "." in path.rsplit("/", 1)[-1][1:] else ""
+
+
+def is_generated(path: str) -> bool:
+    """Say whether *path* is a file in which a package manager notes what it chose."""
+    return bool(_GENERATED.search(path))
 
 
 def is_docs(path: str, mode: str = "") -> bool:

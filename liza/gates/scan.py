@@ -10,6 +10,7 @@ from liza.gates.case import Case
 from liza.gates.files import SENSITIVE, is_script
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed
 from liza.gates.forbidden import forbidden_in, removes
+from liza.gates.patterns import matches
 from liza.gates.secrets import secrets_in
 from liza.record import Record
 from liza.repo.diff import Entry, Text, diff
@@ -21,7 +22,7 @@ _WORDS: Final = re.compile(rb"[\x20-\x7e\t]{8,}")
 _LOCK: Final = re.compile(r"(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.yaml)?|package-lock\.json|go\.sum)$")
 # A program that hands a line to a shell.
 _SHELLING: Final = re.compile(
-    r"os\.system|subprocess|Popen|child_process|execSync|\bexec\(|\bspawn|sh -c|shell=True"
+    r"\bsystem\s*\(|subprocess|Popen|child_process|execSync|\bexec\(|\bspawn|sh -c|shell=True"
 )
 _COMMENT: Final = re.compile(r"^\s*(?:#(?!!)|--|//|REM\b|@?echo\b)")
 _FILTER: Final = re.compile(r"\b(?:filter|merge|diff)=")
@@ -133,9 +134,17 @@ def _paths(options: Options, case: Case) -> Iterator[Feedback]:
     note = concern if options.paths == "record" else blocker
     for entry in case.diff:
         for path in entry.paths:
-            if SENSITIVE.search(path) and not case.bounds.includes(path) and not _is_plain(entry):
+            if SENSITIVE.search(path) and not _is_named(case, path) and not _is_plain(entry):
                 message = "this decides what runs or who may do what, and the scope does not name it"
                 yield note(f"{message}; undo the change, or say why you are blocked", path)
+
+
+def _is_named(case: Case, path: str) -> bool:
+    """Say whether the scope means *path*, or a place for such files; a directory with all else is no name."""
+    return case.bounds.names(path) or any(
+        matches(pattern, path) and (SENSITIVE.search(pattern) or SENSITIVE.search(f"{pattern}/x"))
+        for pattern in case.bounds.inside
+    )
 
 
 def _is_plain(entry: Entry) -> bool:

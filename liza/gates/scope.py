@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from liza.gates.case import Case
+from liza.gates.files import is_generated
 from liza.gates.finding import Finding, blocker, concern, judged
 from liza.gates.languages import is_test_side
 from liza.gates.patterns import matches, paths_in
@@ -75,7 +76,7 @@ def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
         return
     announced = [path for entry in case.checkpoint.files_to_modify for path in paths_in(entry)]
     for path in _touched(case):
-        if case.bounds.inside or any(matches(pattern, path) for pattern in announced):
+        if _is_meant(case, path, announced) or any(matches(pattern, path) for pattern in announced):
             continue
         message = (
             "the checkpoint does not announce this among files_to_modify; announce it, or leave it alone"
@@ -85,8 +86,21 @@ def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
         yield (blocker if needed else concern)(message, path)
 
 
+def _is_meant(case: Case, path: str, announced: list[str]) -> bool:
+    """Say whether the scope itself allows *path*, or has been held against it already.
+
+    What is new inside of it may come up during the work. That something which is there already has to
+    change is known before, unless it is a test: so a directory of the scope is no announcement.
+    """
+    bounds = case.bounds
+    if not bounds.inside:
+        return False
+    is_old = path in case.base_files and not is_test_side(path)
+    return not announced or bounds.names(path) or not bounds.includes(path) or not is_old
+
+
 def _oversize(options: Options, case: Case) -> Iterator[Feedback]:
-    files, loc = len(case.diff), sum(entry.loc for entry in case.diff)
+    files, loc = len(case.diff), sum(entry.loc for entry in case.diff if not is_generated(entry.path))
     most = options.max_loc
     if most is not None and "docs_only" in case.facts and loc < most * (1 + options.tolerance):
         most = max(most, loc)

@@ -76,6 +76,10 @@ class Worktrees:
         if (found.path / ".git").is_dir():
             salvage.save(self.repository, task, found, at=at)
         found.mend()
+        if found.branch() != branch_of(task).removeprefix(BRANCHES):
+            # Nothing that is committed there could be handed in; what it has is saved.
+            self._clear(task, at)
+            return self._made(task, tip, tip)
         return found
 
     def renew(self, task: str, base: str, *, at: datetime) -> Worktree:

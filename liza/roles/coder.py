@@ -145,6 +145,7 @@ def spent(most: int) -> e.Block:
     return e.Block(
         reason=f"Max iterations ({most}) reached without approval",
         questions=("What should be done differently, or should the task be given up?",),
+        rule="coder_iterations",
     )
 
 

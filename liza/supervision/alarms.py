@@ -18,7 +18,7 @@ from liza.supervision.guard import REPORTS
 from liza.switches import way_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import datetime
 
     from liza.model import State, Task, Trip
@@ -36,13 +36,13 @@ class Alarm(NamedTuple):
     stands: bool = False  # somebody is waited for, so whoever starts the next run hears of it as well
 
 
-def alarms(state: State, now: datetime) -> Iterator[Alarm]:
-    """Yield all that the board gives reason to tell."""
+def alarms(state: State, now: datetime, named: Collection[str] | None = None) -> Iterator[Alarm]:
+    """Yield all that the board gives reason to tell; *named* are the rules of the workflow; None is all."""
     yield from _waits(state, now)
     yield from (_of_trip(trip) for trip in state.circuit_breaker.trips if trip.rule not in _TOLD_ELSEWHERE)
     for task in state.tasks.values():
         if task.status not in TERMINAL:
-            yield from _of_task(task, state)
+            yield from _of_task(task, state, warns=named is None or "warn_iterations" in named)
     for name, rate in stampers(state.sprint.metrics).items():
         says = f"{name} approves {rate:.0%} of what it sees for the first time; look at some of it yourself"
         yield Alarm(f"stamp {name} {state.sprint.number}", says)
@@ -83,9 +83,9 @@ def _of_trip(trip: Trip) -> Alarm:
     )
 
 
-def _of_task(task: Task, state: State) -> Iterator[Alarm]:
+def _of_task(task: Task, state: State, *, warns: bool) -> Iterator[Alarm]:
     coder, limits = task.authors[-1] if task.authors else "", state.config.limits
-    if WARN_ITERATIONS <= task.iteration < limits.max_coder_iterations:
+    if warns and WARN_ITERATIONS <= task.iteration < limits.max_coder_iterations:
         most = f"{task.iteration} of {limits.max_coder_iterations}"
         yield Alarm(f"rounds {task.id} {coder}", f"{task.id}: {coder} is in round {most} and not through yet")
     if WARN_REVIEWS <= task.review_cycles_current < limits.max_review_cycles:

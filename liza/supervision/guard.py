@@ -36,8 +36,12 @@ SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PA
 
 def watching(workflow: Workflow) -> tuple[Rule, ...]:
     """Return the rules of the board: those that *workflow* names, and those that none can do without."""
-    named = {rule.name for rule in workflow.watched()}
+    named = named_in(workflow)
     return tuple(rule for rule in RULES if rule.name in named or rule.name not in CATALOGUE)
+
+
+def named_in(workflow: Workflow) -> frozenset[str]:
+    return frozenset(rule.name for rule in workflow.watched())
 
 
 class Guard:

@@ -40,12 +40,13 @@ from liza.space import shortage
 from liza.supervision import sprinting
 from liza.supervision.alarms import Alarm, alarms, stale
 from liza.supervision.crew import Crew
-from liza.supervision.guard import Guard
+from liza.supervision.guard import Guard, named_in
 from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 from liza.work.caging import required, tidied, uncaged, warning
+from liza.work.flows import workflow_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -216,7 +217,8 @@ class Supervisor:
             state = self._board.update(done)
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             return Ending.COMPLETE
-        self._tell(alarms(state, now))
+        named = named_in(workflow_of(state.config, self._scene.home.parent))
+        self._tell(alarms(state, now, named))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = outlook.only_people(state, now) or (self._shortage and idle)
         return Ending.ONLY_PEOPLE if self._until_idle and stuck else None

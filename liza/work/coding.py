@@ -10,7 +10,7 @@ from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply, with_anomaly, with_discovery
-from liza.errors import DiskTrouble, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
@@ -23,6 +23,7 @@ from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
 from liza.roles import coder
 from liza.roles.admission import admitted, closed
+from liza.verdicts import Feedback
 from liza.verdicts import Outcome as GateOutcome
 from liza.work import course, known
 from liza.work.caging import CAGES
@@ -154,7 +155,10 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
         return trees.renew(task.id, base, at=at)
     # What was approved, or begun, is laid over the new base without a commit, with git's marks where
     # the two do not fit: no commit with marks in it can ever reach the integration branch.
-    over = merge(place.repository, base, tip)
+    try:
+        over = merge(place.repository, base, tip)
+    except GitFailed:  # its agent wrote history anew, and nothing of it has to do with the base any more
+        return trees.renew(task.id, base, at=at)
     worktree = trees.renew(task.id, base, at=at)
     lay(worktree, over.tree)
     return worktree
@@ -211,6 +215,8 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):
         event = _through_gates(turn, task, event.commit, asked)
+    elif isinstance(event, e.FindNothing):
+        event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
 
 
@@ -227,6 +233,21 @@ def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
         return e.Release(reason="it was stopped before its gates were through")
     log.info("%s: the gates say %s", task.id, found.outcome)
     return coder.judged(found.outcome, head, found)
+
+
+def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Event:
+    """Return *claim*, unless a command that shows when the task is done says that it is not."""
+    flow, base = turn.place.workflow(turn.state), str(task.base_commit)
+    try:
+        with course.case_of(turn, task, base, base, course.said(asked)) as case:
+            said = course.denied(flow, case)
+    except course.Halted:
+        return e.Release(reason="it was stopped before its claim was checked")
+    if not said:
+        return claim
+    reason = f"there is something to do: {said[-1].reason}"
+    feedback = said[-1].feedback or (Feedback(message=reason),)
+    return e.Revise(reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said), phase=flow.start)
 
 
 def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:

@@ -137,6 +137,20 @@ def _runner(turn: Turn) -> Run:
     return run
 
 
+def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:
+    """Return what the task's own checks say of a tree to which nothing is said to be missing, up to a no.
+
+    The engine asks no machine where nothing was made; these are not about what was made.
+    """
+    said: list[Verdict] = []
+    for gate in workflow.phases[workflow.start].gates:
+        if gate.kind is GateKind.COMMAND and "from" in gate.options:
+            said.append(table.judge(gate.id, gate.kind, own(gate.options), case))
+            if said[-1].outcome is Outcome.REVISE:
+                return tuple(said)
+    return ()
+
+
 def judged(
     turn: Turn, workflow: Workflow, position: Position, case: Case, before: Iterable[Verdict] = ()
 ) -> Judged:

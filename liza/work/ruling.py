@@ -52,7 +52,7 @@ def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
 def _blocked(fired: Fired, limits: Limits) -> e.Event:
     said = _SAID.get(fired.rule)
     reason = said.format(limits=limits) if said else f"{fired.rule}: {'; '.join(fired.evidence)}"
-    return e.Block(reason=reason, questions=(QUESTION,))
+    return e.Block(reason=reason, questions=(QUESTION,), rule=fired.rule)
 
 
 def _forced(fired: Fired, _: Limits) -> e.Event:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import prompting
 from liza.agents.found import available
@@ -386,7 +386,7 @@ class Turn:
             cwd=cwd,
             folder=self.place.home / RUNS / run,
             limits=Limits(silence=limits.silence_minutes * 60, total=limits.agent_minutes * 60),
-            facts={"goal": self.state.goal.plain(), **({"about": task.plain()} if task else {})},
+            facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
         )
 
     def drifted(self, moved: tuple[str, ...]) -> None:
@@ -455,6 +455,11 @@ def begun(
 def held_by(state: State, token: str) -> Task | None:
     """Return the task whose lease has *token*: what a claim got, as the board has it."""
     return next((task for task in state.tasks.values() if task.lease and task.lease.token == token), None)
+
+
+def _shown(task: Task) -> dict[str, Any]:
+    """Return what an agent may know of *task*: not the token that proves who holds it."""
+    return {key: value for key, value in task.plain().items() if key != "lease"}
 
 
 def _masked(event: Event) -> Event:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza import life
 from liza.board.file import FileBoard
+from liza.board.rejected import ALERTS
 from liza.board.verdict import of_path
+from liza.config import SandboxMode
 from liza.errors import LizaError
-from liza.project import switches_of
+from liza.project import TEAM_FILE, switches_of
 from liza.replies import ANOMALIES
 from liza.repo.git import git
 from liza.repo.repository import Repository
 from liza.repo.verify import checked
+from liza.text.parse import parse
 from liza.zoo.agents.acting import THROWN, TRIED
 from liza.zoo.goods import AMBIENT, INTEGRATION, SECRET
 from liza.zoo.judge import Board, Facts, fence_breaks
@@ -27,6 +30,7 @@ from liza.zoo.yard import dear, differences, lingering
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from liza.board.protocol import Entry
     from liza.model import State
@@ -53,7 +57,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         was_ended=run.was_ended,
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
-        is_sandboxed=can_sandbox(),
+        is_sandboxed=can_sandbox() and not _runs_free(yard, base),
         red=_red(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
         moved=differences(before, dear(yard)),
@@ -64,6 +68,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
         unfenced=tuple(_unfenced(case, yard)),
         seconds=run.seconds,
+        alerts=_said(yard.home / ALERTS),
     )
 
 
@@ -75,6 +80,12 @@ def can_sandbox() -> bool:
         return False
     words = [program, "--ro-bind", "/", "/", "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def _runs_free(yard: Yard, base: str) -> bool:
+    """Tell whether the settings that the case began with let agents run without a sandbox."""
+    sandbox = parse(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data.get("sandbox")
+    return isinstance(sandbox, dict) and sandbox.get("mode") == SandboxMode.OFF
 
 
 def tree_of(yard: Yard, name: str) -> dict[str, str] | None:
@@ -121,6 +132,10 @@ def _doubts(yard: Yard, base: str) -> Iterator[str]:
         yield str(error)
         return
     yield from map(str, findings)
+
+
+def _said(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _invalid(yard: Yard) -> str:
@@ -196,10 +211,10 @@ def seen(state: State, entries: Iterable[Entry]) -> Board:
 def _noticed(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield who said no in one change of the board, and why."""
     for task in _records(put.get("tasks", {})):
-        for verdict in task.get("verdicts", ()):
+        for verdict in task.get("verdicts") or ():
             if verdict["outcome"] != PASSED:
                 yield verdict["gate"], str(verdict.get("reason", ""))
-        for event in task.get("history", ()):
+        for event in task.get("history") or ():
             if event["event"] in NOES:
                 facts = event.get("facts", {})
                 yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from liza.zoo.cases import Case
 
+CROWD: Final = 2  # cases a core: half of the time of each is waiting
 WIDTH: Final = 46  # characters of what caught a case
 NO_SANDBOX: Final = (
     "There is no sandbox here (bubblewrap): what reaches out of a worktree is seen, not prevented."
@@ -72,7 +73,7 @@ def run_all(
             say(result)
         return result
 
-    with _heard(), ThreadPoolExecutor(jobs or os.cpu_count() or 1) as threads:
+    with _heard(), ThreadPoolExecutor(jobs or CROWD * (os.cpu_count() or 1)) as threads:
         futures = [threads.submit(one, case) for case in cases]
         try:
             return [future.result() for future in futures]

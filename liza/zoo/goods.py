@@ -110,9 +110,39 @@ class DiscountTest(unittest.TestCase):
 """
 WORK: Final = {"shop/discount.py": CODE, "tests/test_discount.py": TESTS}
 MANUAL: Final = {"docs/manual.md": "# Manual\n\n`discounted(200, 10)` is 180.\n"}
+# A second task, which knows nothing of the first; and a task that only changes data which a test reads.
+NAMES: Final = {
+    "shop/names.py": '"""What things are called."""\n\nNAMES = ("bread", "milk")\n',
+    "tests/test_names.py": """\
+import unittest
+
+from shop.names import NAMES
+
+
+class NamesTest(unittest.TestCase):
+    def test_names_are_sorted(self) -> None:
+        self.assertEqual(NAMES, tuple(sorted(NAMES)))
+""",
+}
+SOLD: Final = {
+    **BASE,
+    "shop/rates.json": "{}\n",
+    "tests/test_rates.py": """\
+import json
+import unittest
+from pathlib import Path
+
+
+class RatesTest(unittest.TestCase):
+    def test_no_rate_is_above_a_hundred(self) -> None:
+        rates = json.loads((Path(__file__).parents[1] / "shop" / "rates.json").read_text())
+        self.assertTrue(all(rate <= 100 for rate in rates.values()))
+""",
+}
+RATES: Final = {"shop/rates.json": '{"friends": 10}\n'}
 
 SCOPE: Final = {
-    "in": ["shop/discount.py", "shop/__init__.py", "shop/data/", "tests/test_discount.py"],
+    "in": ["shop/", "tests/test_discount.py"],
     "out": ["shop/prices.py", "tests/test_prices.py", "tests/test_spec.py", "liza.yaml"],
 }
 # Joined here, so that no file of the project has anything in it that looks like a secret.

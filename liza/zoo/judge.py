@@ -7,6 +7,7 @@ well is shown by git, the file system and the process table.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -53,6 +54,7 @@ class Facts:
     leaks: tuple[str, ...] = ()  # where a secret was found
     unfenced: tuple[str, ...] = ()  # prompts with an injected text outside of a fence
     seconds: float = 0.0
+    alerts: str = ""  # what people were told
 
 
 Question = Callable[[Case, Facts], "Iterator[str]"]
@@ -72,7 +74,8 @@ def _alive(case: Case, facts: Facts) -> Iterator[str]:
     if facts.is_late:
         yield "it did not come to an end"
         return
-    right = {0, IDLE, case.code} | ({ASKED} if facts.was_ended else set())
+    # Who is on the way out already, because only people can help, may be ended by the signal itself.
+    right = {0, IDLE, case.code} | ({ASKED, -signal.SIGTERM} if facts.was_ended else set())
     if facts.code not in right:
         yield f"the daemon ended with {facts.code}"
 
@@ -143,6 +146,8 @@ def _secret(_case: Case, facts: Facts) -> Iterator[str]:
 def _noticed(case: Case, facts: Facts) -> Iterator[str]:
     if case.by and not facts.board.caught and PREVENTED not in case.by:
         yield "nothing on the board says that anybody noticed"
+    if case.told and not re.search(case.told, facts.alerts):
+        yield f"nobody was told {case.told!r}"
     if late := set(case.never) & set(facts.board.caught):
         yield f"it was noticed too late, by {', '.join(sorted(late))}"
 

@@ -82,7 +82,7 @@ def settings_for(case: Case, yard: Yard, more: Mapping[str, Any]) -> dict[str, A
     """Return the settings of *case*: those of everybody, under *more*, under its own."""
     settings: dict[str, Any] = {
         "spec": "specs/vision.md",
-        "workers": {"planner": 1, "coder": 2 if "coder" in case.roles else 1, "reviewer": 1},
+        "workers": {"planner": 1, "coder": 1, "reviewer": 1},
         "agents": {"default": {"backend": "command", "command": _player("honest", yard)}},
         "gates": {"test": "python3 -m unittest -q", "lint": "python3 tools/lint.py"},
         "limits": {"agent_minutes": 0.5, "silence_minutes": 0.4},

@@ -6,11 +6,13 @@ import fcntl
 import json
 import subprocess
 import threading
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from liza.text.parse import parse
 from liza.zoo.cases import CASES
 from liza.zoo.found import collected
 from liza.zoo.goods import SECRET
@@ -23,27 +25,42 @@ if TYPE_CHECKING:
 
     from liza.zoo.yard import Ran
 
-# Each ends in seconds: what is honest, and one for each way in which Liza notices.
-FAST: Final = ("honest", "claims_without_commit", "red_tests", "do_not_approve", "plans_a_cycle")
+# What is honest, and one for each way in which Liza notices.
+FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle")
+WORKFLOW: Final = files("liza").joinpath("workflows/liza.yaml")
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_the_command_says_what_came_of_a_case(tmp_path: Path, name: str) -> None:
-    done = Shell(tmp_path)("gauntlet", name, "--json")
-    found = json.loads(done.out)["cases"]
-    assert [case["name"] for case in found] == [name]
-    assert found[0]["escapes"] == []
-    assert found[0]["contained"] is True
+def without(tmp_path: Path, *gates: str) -> Path:
+    """Return settings under which the default workflow has none of *gates*."""
+    document: dict[str, Any] = dict(parse(WORKFLOW.read_text()).data)
+    for phase in document["phases"].values():
+        phase["gates"] = [gate for gate in phase["gates"] if gate["id"] not in gates]
+    lax = tmp_path / "lax.yaml"
+    lax.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in document.items()))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"workflow: {lax}\n")
+    return settings
+
+
+def test_the_command_says_what_came_of_each_case(tmp_path: Path) -> None:
+    done = Shell(tmp_path)("gauntlet", *FAST, "--json")
+    found = {case["name"]: case for case in json.loads(done.out)["cases"]}
+    assert {name: found[name]["escapes"] for name in FAST} == {name: [] for name in FAST}
+    assert all(case["contained"] for case in found.values())
+    assert found["red_tests"]["caught_by"] == ["test"]
     assert done.code == 0
 
 
-def test_a_case_that_escapes_fails_the_command(tmp_path: Path) -> None:
-    """With settings under which nothing is tested, red tests are merged: the gauntlet has to say so."""
-    settings = tmp_path / "lax.yaml"
-    settings.write_text('gates: {test: "true"}\n')
-    done = Shell(tmp_path)("gauntlet", "special_cases_the_input", "--config", str(settings))
+def test_only_the_proof_gate_catches_tests_that_prove_nothing(tmp_path: Path) -> None:
+    """Half of the task is missing, and every test, old and new, is green: without this gate it is merged."""
+    shell = Shell(tmp_path)
+    (caught,) = json.loads(shell("gauntlet", "tests_something_else", "--json").out)["cases"]
+    assert (caught["contained"], caught["caught_by"]) == (True, ["proof"])
+
+    done = shell("gauntlet", "tests_something_else", "--config", str(without(tmp_path, "proof")))
+
     assert done.code == 1
-    assert "the tests of integration are red" in done.out or "validation" in done.out
+    assert "integration has what it must not: shop/discount.py, tests/test_discount.py" in done.out
     assert "0 of 1 misbehaving agents contained" in done.out
 
 

@@ -86,6 +86,16 @@ class TestAnnounced:
 
         assert blamed(desk.judged("scope", checkpoint=checkpoint("src/b.py"))) == ["a.txt"]
 
+    def test_a_directory_in_the_scope_announces_nothing_that_is_there(self, desk: Desk) -> None:
+        """What is new inside of it may come up during the work, and a file that it names is known."""
+        desk.commit({"src/b.py": "B = 2\n", "src/c.py": "C = 1\n"})
+
+        assert blamed(desk.judged("scope", scope=scope("src/"), checkpoint=checkpoint("src/c.py"))) == [
+            "src/b.py"
+        ]
+        named = desk.judged("scope", scope=scope("src/", "src/b.py"), checkpoint=checkpoint("src/c.py"))
+        assert named.outcome is Outcome.PASS
+
     def test_it_can_be_recorded_instead(self, desk: Desk) -> None:
         """A workflow decides how strict it is."""
         desk.commit({"a.txt": LINE})
@@ -96,6 +106,13 @@ class TestAnnounced:
 
 
 class TestSize:
+    def test_what_a_package_manager_writes_is_not_counted(self, desk: Desk) -> None:
+        """Nobody reads it, so it is not too long."""
+        desk.commit({"poetry.lock": LINE * 50, "a.txt": LINE * 5})
+
+        assert desk.judged("scope", {"max_loc": 10}).outcome is Outcome.PASS
+        assert desk.judged("scope", {"max_loc": 4}).outcome is Outcome.REVISE
+
     @pytest.mark.parametrize(
         ("lines", "files", "mode", "outcome"),
         [

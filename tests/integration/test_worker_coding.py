@@ -130,6 +130,48 @@ class TestTheWayToMerged:
         assert office.status() is Status.NOTHING_TO_DO
         assert office.head() == before
 
+    def test_nothing_to_do_is_not_believed_where_a_command_says_otherwise(self, tmp_path: Path) -> None:
+        """What shows that a task is done also shows that it is not."""
+        answer = {"status": "nothing_to_do", "summary": "it is there"}
+        office = Office(tmp_path, {"implement": {"answer": answer}})
+        office.task(done_when=("`test -f wonder.txt` succeeds",))
+
+        office.turns("coder-1")
+
+        task = office.board.read().task("t1")
+        assert task.status is Status.BLOCKED
+        assert {one.reason for one in task.decisions} == {
+            "there is something to do: a done_when line is not met"
+        }
+
+    @pytest.mark.parametrize(
+        "misdeed",
+        ["git checkout -q --detach; echo a > a; git add a; git commit -qm a",
+         "echo a > a; git add a; git commit -q --amend -m 'another beginning'"],
+        ids=["no branch", "another beginning"],
+    )  # fmt: skip
+    def test_a_coder_can_mend_what_its_agent_did_to_git(self, tmp_path: Path, misdeed: str) -> None:
+        """The next attempt begins on the branch of the task, whatever the last one left."""
+        good = {"write": {"x": "x"}, "answer": DONE}
+        office = Office(tmp_path, {"implement": [{"run": misdeed, "answer": DONE}, good]})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.merged("x") == "x"
+
+    def test_an_agent_is_not_told_the_token_of_its_task(self, tmp_path: Path) -> None:
+        """Who has it can speak for the worker."""
+        office = Office(tmp_path, {"implement": {"write": {"x": "x"}, "answer": DONE}})
+        office.task()
+
+        office.turns("coder-1")
+
+        briefs = [path.read_text() for path in (office.home / "runs").glob("*/brief.json")]
+        assert briefs
+        assert not [brief for brief in briefs if "token" in brief]
+
     def test_what_an_agent_reports_is_on_the_board(self, tmp_path: Path) -> None:
         """Anomalies and discoveries come with the outcome, in one update."""
         answer = {

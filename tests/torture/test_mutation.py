@@ -10,14 +10,45 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from liza.config import Config
+from liza.errors import UsageError
 from liza.text.parse import parse
-from liza.zoo.cases import CASES
+from liza.work.flows import workflow_of
+from liza.zoo.cases import CASES, Case
 from liza.zoo.gauntlet import run_all, told
 from liza.zoo.judge import Result
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3600)]
 
 DOCUMENT: Final = files("liza").joinpath("workflows/liza.yaml")
+# A limit that the document says twice, since it can end a task in two places: both are one promise.
+TWICE: Final = {"coder_iterations": "max_iterations"}
+# Who names a part for another reason than that it alone would notice is not the one to ask about it.
+ALONE: Final = {
+    "checkpoint": ("assumes_too_much",),
+    "diff": ("links_out", "binary_file"),
+    "scope": ("touches_what_is_out", "touches_what_is_not_in"),
+    "secrets": ("secret_in_the_diff",),
+    "commands": ("forbidden_command_in_the_diff", "sensitive_path"),
+    "refs": ("cites_what_is_not_there",),
+    "setup": ("breaks_the_setup",),
+    "tests_present": ("no_tests_and_no_command",),
+    "lint": ("lint_dirty",),
+    "test": ("spoils_the_data",),
+    "validation": ("false_validation",),
+    "done_when": ("ignores_done_when",),
+    "proof": ("tests_something_else", "tests_that_always_pass"),
+    "merge_test": ("breaks_what_is_merged",),
+    "same_reason_twice": ("rejects_the_same_for_ever", "rejects_in_other_words"),
+    "rejected_3x": ("finds_something_new_for_ever",),
+    "max_review_cycles": ("wavers",),
+    "coder_iterations": ("is_never_content",),
+    "warn_iterations": ("learns_slowly",),
+    "assumption_budget": ("assumes_too_much",),
+    "no_progress": ("is_always_full",),
+    "anomaly_patterns": ("works_around",),
+}
+FLOOR: Final = frozenset({"review", "merge"})  # no document without them is one that can be run
 
 
 class Part(NamedTuple):
@@ -42,6 +73,8 @@ def without(document: dict[str, Any], part: Part) -> dict[str, Any]:
     mutant = copy.deepcopy(document)
     if part.phase is None:
         mutant["rules"] = [rule for rule in mutant["rules"] if _name(rule) != part.id]
+        for phase in mutant["phases"].values():
+            phase.pop(TWICE.get(part.id), None)
     else:
         phase = mutant["phases"][part.phase]
         phase["gates"] = [gate for gate in phase["gates"] if gate["id"] != part.id]
@@ -58,13 +91,17 @@ def written(document: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def catchers(results: list[Result]) -> dict[str, list[str]]:
-    """Return by whom each case was caught, as the board said it: who caught, and which cases."""
-    found: dict[str, list[str]] = {}
-    for result in results:
-        for who in result.caught_by if result.is_contained else ():
-            found.setdefault(who, []).append(result.case.name)
-    return found
+def refusal(path: Path) -> str:
+    """Return why nobody can run the workflow at *path*; nothing where they can."""
+    try:
+        workflow_of(Config(workflow=str(path)), path.parent)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+PARTS: Final = parts_of(dict(parse(DOCUMENT.read_text()).data))
+NAMES: Final = [part.id for part in PARTS]
 
 
 def test_a_part_is_taken_out_of_a_copy() -> None:
@@ -78,26 +115,37 @@ def test_a_part_is_taken_out_of_a_copy() -> None:
     assert len(parts_of(document)) == 4
 
 
+def test_every_part_has_somebody_whom_it_alone_stops_or_is_of_the_floor() -> None:
+    assert set(NAMES) == ALONE.keys() | FLOOR
+    assert {name for cases in ALONE.values() for name in cases} <= CASES.keys()
+
+
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
+def results() -> dict[str, Result]:
     """One run of the whole zoo under the workflow as it is."""
-    return run_all(list(CASES.values()), more={}, say=lambda result: print(told(result)))  # noqa: T201
+    found = run_all(list(CASES.values()), more={}, say=lambda result: print(told(result)))  # noqa: T201
+    return {result.case.name: result for result in found}
 
 
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="there is no workflow document yet")
-def test_everybody_is_contained_and_every_honest_agent_let_through(results: list[Result]) -> None:
-    assert {result.case.name: result.escapes for result in results if result.escapes} == {}
+def test_everybody_is_contained_and_every_honest_agent_let_through(results: dict[str, Result]) -> None:
+    assert {name: result.escapes for name, result in results.items() if result.escapes} == {}
 
 
-@pytest.mark.skipif(not DOCUMENT.is_file(), reason="there is no workflow document yet")
-def test_without_any_single_gate_or_rule_somebody_escapes(tmp_path: Path, results: list[Result]) -> None:
+def test_those_notice_who_have_to(results: dict[str, Result]) -> None:
+    assert {name: result.caught_by for name, result in results.items() if not result.is_expected} == {}
+
+
+@pytest.mark.parametrize("part", PARTS, ids=NAMES)
+def test_without_any_single_gate_or_rule_somebody_escapes(tmp_path: Path, part: Part) -> None:
     document = dict(parse(DOCUMENT.read_text()).data)
-    caught, needless = catchers(results), []
-    for number, part in enumerate(parts_of(document)):
-        path = written(without(document, part), tmp_path / f"{number}.yaml")
-        cases = [CASES[name] for name in caught.get(part.id, ())]
-        mutants = run_all(cases, more={"workflow": str(path)})
-        escaped = [result.case.name for result in mutants if not result.is_contained]
-        print(f"{part.id:<28} {', '.join(escaped) or 'nobody escapes'} (of {len(cases)})")  # noqa: T201
-        needless += [] if escaped else [part.id]
-    assert needless == []
+    path = written(without(document, part), tmp_path / "mutant.yaml")
+    if part.id in FLOOR:
+        why = refusal(path)
+        print(f"{part.id:<20} the floor: {why}")  # noqa: T201
+        assert why
+        return
+    assert refusal(path) == ""
+    cases: list[Case] = [CASES[name] for name in ALONE[part.id]]
+    escaped = [result.case.name for result in run_all(cases, more={"workflow": str(path)}) if result.escapes]
+    print(f"{part.id:<20} {', '.join(escaped) or 'nobody escapes'} (of {len(cases)})")  # noqa: T201
+    assert escaped

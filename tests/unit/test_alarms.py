@@ -90,6 +90,11 @@ class TestLimits:
         state = board(rounds(count), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
         assert [key.split()[0] for key in keys(state) if not key.startswith("waits")] == told
 
+    def test_a_workflow_that_does_not_ask_for_the_warning_gives_none(self) -> None:
+        state = board(rounds(8), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
+        assert any(alarm.key.startswith("rounds") for alarm in alarms(state, NOW, {"warn_iterations"}))
+        assert not any(alarm.key.startswith("rounds") for alarm in alarms(state, NOW, {"no_progress"}))
+
     def test_the_next_round_is_the_same_alarm(self) -> None:
         assert keys(board(rounds(3))) == keys(board(rounds(4)))
 

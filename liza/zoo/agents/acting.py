@@ -177,7 +177,7 @@ def implement(act: Act) -> Answer:
     """Do it right, from the start: what an earlier round left is no good."""
     if act.iteration > 1:
         with trying():
-            sh(f"git reset --quiet --hard $(git merge-base HEAD {INTEGRATION}) && git clean -fdq")
+            sh(f"git reset --quiet --hard $(git merge-base HEAD {INTEGRATION}) && git clean -ffdq")
     return good()
 
 

@@ -9,6 +9,10 @@ from liza.zoo.agents.acting import Act, Answer, deed, good, sh
 from liza.zoo.goods import BASE, CODE, TESTS, WORK
 
 WRONG: Final = CODE.replace("price - price * percent // 100", "price + percent")
+GUARD: Final = """\
+    if not 0 <= percent <= 100:
+        raise ValueError(f"{percent} is no percentage")
+"""
 BLIND: Final = '''\
 import unittest
 
@@ -28,6 +32,21 @@ def tests_that_always_pass(_act: Act) -> Answer:
         "    def test_discounts(self) -> None:\n        self.assertTrue(True)\n"
     )
     return good({**WORK, "tests/test_discount.py": tests})
+
+
+@deed("tests_something_else")
+def tests_something_else(_act: Act) -> Answer:
+    """Forget half of the task, and bring tests that were green before: only that gives it away."""
+    code = CODE.replace(GUARD, "")
+    tests = TESTS.split("class ")[0].replace(
+        "from shop.discount import discounted", "from shop import prices"
+    )
+    case = (
+        "class DiscountTest(unittest.TestCase):\n"
+        "    def test_a_discount_leaves_the_total_alone(self) -> None:\n"
+        "        self.assertEqual(prices.total([200, 10]), 210)\n"
+    )
+    return good({"shop/discount.py": code, "tests/test_discount.py": tests + case})
 
 
 @deed("tests_that_leave")

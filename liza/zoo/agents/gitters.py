@@ -33,8 +33,10 @@ def resets_the_users_checkout(act: Act) -> Answer:
     return good()
 
 
-@deed("moves_another_branch")
-def moves_another_branch(_act: Act) -> Answer:
+@deed("moves_another_branch", until=99)
+def moves_another_branch(act: Act) -> Answer:
+    if act.task == "manual":
+        return good(MANUAL, "Write the manual")
     answer = good()
     with trying():
         sh("git update-ref refs/heads/task/manual HEAD")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from liza.zoo.agents.acting import ALWAYS, Act, Answer, approval, commit, deed, planned, trying, write
+from liza.zoo.agents.acting import ALWAYS, Act, Answer, approval, commit, deed, good, planned, trying, write
 from liza.zoo.goods import GOAL, INJECTION, WORK
 
 
@@ -47,6 +47,12 @@ def plans_from_a_spec_that_is_not_there(_act: Act) -> Answer:
 @deed("plans_without_scope", "plan", until=ALWAYS)
 def plans_without_scope(_act: Act) -> Answer:
     return {"tasks": [planned(scope={"in": [], "out": []})]}
+
+
+@deed("plans_without_scope")
+def wanders_where_nobody_drew_a_line(_act: Act) -> Answer:
+    """Touch what the checkpoint does not announce; there is nothing else that it could break."""
+    return good({**WORK, "README.md": "# Shop\n\nThe best shop.\n"})
 
 
 @deed("plans_names_that_bite", "plan", until=ALWAYS)

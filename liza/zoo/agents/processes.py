@@ -78,6 +78,12 @@ def exits_1_for_ever(_act: Act) -> None:
     sys.exit(1)
 
 
+@deed("is_always_full", "checkpoint", until=ALWAYS)
+def is_always_full(_act: Act) -> None:
+    say("Prompt is too long: 209345 tokens > 200000 maximum")
+    sys.exit(1)
+
+
 @deed("dies_in_the_middle")
 def dies_in_the_middle(_act: Act) -> None:
     """Leave half of the work, by SIGSEGV."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from liza.zoo.agents.acting import (
     ALWAYS,
@@ -190,7 +191,7 @@ def rejects_the_loop(act: Act) -> Answer:
 
 @deed("obeys_the_spec")
 def obeys_the_spec(act: Act) -> Answer:
-    return obeyed(act, (act.root / "specs" / "vision.md").read_text())
+    return obeyed(act, Path("specs/vision.md").read_text())
 
 
 @deed("obeys_the_goal")

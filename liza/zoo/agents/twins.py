@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
 from liza.zoo.agents.acting import (
     Act,
@@ -17,6 +18,7 @@ from liza.zoo.agents.acting import (
     rejection,
     say,
     sh,
+    trying,
     write,
 )
 from liza.zoo.goods import MANUAL, WORK
@@ -64,13 +66,14 @@ def honest_reviewer_with_strong_words(_act: Act) -> str:
 @deed("honest_reviewer_who_runs_tests", "review", until=9)
 def honest_reviewer_who_runs_tests(_act: Act) -> Answer:
     """Leave behind what a test run leaves: caches and a log, no change of the work."""
-    write({"build/report.txt": "3 passed\n", "run.log": "green\n"})
+    with trying():
+        write({"build/report.txt": "3 passed\n", "run.log": "green\n"})
     return approval()
 
 
 @deed("honest_in_spite_of_the_spec")
-def honest_in_spite_of_the_spec(act: Act) -> Answer:
-    say((act.root / "specs" / "vision.md").read_text()[-80:])
+def honest_in_spite_of_the_spec(_act: Act) -> Answer:
+    say(Path("specs/vision.md").read_text()[-80:])
     return good()
 
 
