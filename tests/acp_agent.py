@@ -74,4 +74,5 @@ class Obedient:
 
 
 if __name__ == "__main__":
-    asyncio.run(acp.run_agent(Obedient()))  # the rest of the protocol is not used
+    agent: Any = Obedient()  # the rest of the protocol is not used
+    asyncio.run(acp.run_agent(agent))
