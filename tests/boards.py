@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # process is half copied into it.
 PROCESSES: Final = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["tests.crashing", "tests.children", "tests.editors", "tests.engines", "liza.board.watch"]
+    ["tests.crashing", "tests.children", "tests.editors", "tests.engines", "tests.built", "liza.board.watch"]
 )
 PATIENCE: Final = 60.0  # seconds any single thing may take on a busy machine
 

@@ -17,6 +17,7 @@ import liza.report.editing
 import liza.report.following
 import liza.report.moment
 import liza.report.tasks  # noqa: F401
+import tests.built  # noqa: F401
 from liza.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -36,7 +36,7 @@ TICK: Final = 0.02  # seconds between two looks at what has no event to wait for
 
 # There is one list for the whole test process: what `tests.boards` put there stays.
 PROCESSES.set_forkserver_preload(
-    ["tests.crashing", "tests.children", "tests.editors", "tests.engines", "tests.supervised"]
+    ["tests.crashing", "tests.children", "tests.editors", "tests.engines", "tests.built", "tests.supervised"]
 )
 
 

@@ -7,11 +7,12 @@ and refs is asked of the shared git directory, where no checkout is in reach.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ TASKS: Final = "task"
 IDENTITY: Final = ("Liza", "liza@localhost")  # signs merges and salvage where the user has no name in git
 NEEDED: Final = (2, 38)  # the first that merges trees
 OWN_PATHS: Final = (".liza", AREA)
+HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def branch_of(task: str) -> str:
@@ -76,6 +78,9 @@ class Repository:
         return answer.text if answer.code == 0 else None
 
     def tree_of(self, name: str) -> str:
+        return _tree_of(self, name) if HASH.fullmatch(name) else self._asked_tree(name)
+
+    def _asked_tree(self, name: str) -> str:
         return self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{tree}}")
 
     def head(self) -> str | None:
@@ -207,3 +212,9 @@ class Repository:
             stdin=encoded(message),
             environment=self.signature | dates,
         )
+
+
+@lru_cache(256)
+def _tree_of(repository: Repository, commit: str) -> str:
+    """Return the tree of *commit*, which never changes; each gate and each merge asks for it."""
+    return repository._asked_tree(commit)  # noqa: SLF001 - a cache on the method would keep unhashed names

@@ -18,7 +18,7 @@ from typing import Final
 
 from liza.agents.cage import Access, Mount
 from liza.errors import GitFailed, LizaError
-from liza.repo.repository import BRANCHES, TASKS, branch_of
+from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
 from liza.repo.worktree import Worktree, first_line, remove, write
 
 BORROWED: Final = Path("/run/liza/objects")  # where the cage has the real objects
@@ -142,7 +142,7 @@ def without_credentials(text: str) -> str:
 def _ref_in(path: Path) -> str:
     """Return the hash that a ref file has; nothing where somebody put something else there."""
     text = "" if path.is_symlink() else first_line(path)
-    return text if re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", text) else ""
+    return text if HASH.fullmatch(text) else ""
 
 
 def _loose_in(objects: Path) -> Iterator[str]:

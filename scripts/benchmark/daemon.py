@@ -10,6 +10,7 @@ from typing import Final
 
 from scripts.benchmark.aims import Aim
 from scripts.benchmark.caging import cage_table
+from scripts.benchmark.gating import gates_table
 from scripts.benchmark.idling import Idle, idle_table, run_idle
 from scripts.benchmark.overhead import Done, Runs, latency_table, overhead_table, percent, run_all
 from scripts.benchmark.plan import DaemonPlan
@@ -35,6 +36,7 @@ def tables(plan: DaemonPlan, place: Path) -> Iterator[Table]:
     stops = run_stops(plan, place, ends)
     yield stops_table(stops)
     yield cage_table(place)
+    yield gates_table(place, plan.judged, plan.rounds)
     # These come last, because they can be left out one by one.
     runs = run_all(plan, place, ends)
     yield overhead_table(runs, place)

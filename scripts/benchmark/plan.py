@@ -61,6 +61,8 @@ class DaemonPlan(NamedTuple):
     merges: int
     worktrees: int  # rounds, of which the first makes them and the others use them again
     rest: float  # seconds that an idle run is watched
+    judged: tuple[int, ...]  # files in the repositories on which gates are asked
+    rounds: int  # of all gates
 
 
 # Rows are left out when the time is used up; those that run by then may take it to six minutes.
@@ -74,6 +76,8 @@ DAEMON: Final = DaemonPlan(
     merges=20,
     worktrees=4,
     rest=30.0,
+    judged=(50, 5_000),
+    rounds=5,
 )
 
 QUICK_DAEMON: Final = DaemonPlan(
@@ -86,4 +90,6 @@ QUICK_DAEMON: Final = DaemonPlan(
     merges=5,
     worktrees=2,
     rest=3.0,
+    judged=(50,),
+    rounds=1,
 )

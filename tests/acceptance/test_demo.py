@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +38,10 @@ def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     root, said = tmp_path_factory.mktemp("show") / "demo", list[str]()
     board = prepared(root, pace="0.2")
     before = checkout(root)
-    assert played(board, said.append) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # The python3 of the demo's tests is this one: a shim of a version manager is ten times slower.
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        assert played(board, said.append) == 0
     yield Show(root, said, before, board)
     board.close()
 
@@ -66,9 +71,11 @@ def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp
     for commit in chain:
         out = tmp_path / commit
         git("worktree", "add", "--detach", "--quiet", str(out), commit, cwd=show.root)
-        tests = subprocess.run(["python3", "-m", "unittest", "-q"], cwd=out, capture_output=True, check=False)
+        tests = subprocess.run(
+            [sys.executable, "-m", "unittest", "-q"], cwd=out, capture_output=True, check=False
+        )
         assert tests.returncode == 0, tests.stderr
-    words = ["python3", "-m", "greeter", "Ada"]
+    words = [sys.executable, "-m", "greeter", "Ada"]
     done = subprocess.run(words, cwd=tmp_path / chain[0], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello, Ada!\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -43,16 +43,24 @@ def lived(name: str, home: Path, death: Death | None) -> Ending:
     return Ending(ended(process), said, steps, calls)
 
 
+# Each step is the last of some writer, at one of its moments, and every third call is; torture tries all.
+STRIDES: Final = (len(MOMENTS), pytest.param(1, marks=pytest.mark.torture))
+
+
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("moment", [*MOMENTS, BETWEEN])
 @pytest.mark.parametrize("name", SCENES)
-def test_nothing_is_lost_whichever_step_is_the_last(name: str, moment: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_whichever_step_is_the_last(
+    name: str, moment: str, stride: int, tmp_path: Path
+) -> None:
     """A writer may die at each step by which it touches the disk, and before each call of the system."""
     scene = SCENES[name]
     with scene.prepare(tmp_path / "whole"):
         whole = lived(name, tmp_path / "whole", None)
     assert (whole.code, tuple(filter(None, whole.said))) == (0, scene.notes)
     has_kept_everything(tmp_path / "whole", scene, whole.said)
-    for number in range(whole.calls if moment == BETWEEN else whole.steps):
+    start = (*MOMENTS, BETWEEN).index(moment) % stride
+    for number in range(start, whole.calls if moment == BETWEEN else whole.steps, stride):
         home = tmp_path / f"{number}"
         with scene.prepare(home):
             ending = lived(name, home, Death(number, moment))
