@@ -34,7 +34,10 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str, Proje
             ROW,
             (
                 *(program, version_of(program), f"{task.id} {task.status}"),
-                *(f"{sum(one.tokens_in or 0 for one in used)}", f"{sum(one.tokens_out or 0 for one in used)}"),
+                *(
+                    f"{sum(one.tokens_in or 0 for one in used)}",
+                    f"{sum(one.tokens_out or 0 for one in used)}",
+                ),
                 f"{sum(one.usd or 0 for one in used):.4f}",
                 "/".join(sorted({str(one.provenance) for one in used})),
                 ", ".join(_counted(run)),
@@ -54,12 +57,18 @@ def _counted(run: Run) -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [one for kind in terminalreporter.stats.values() for one in kind if hasattr(one, "user_properties")]
-    rows = [value for one in reports if one.when == "call" for name, value in one.user_properties if name == ROW]
+    reports = [
+        one for kind in terminalreporter.stats.values() for one in kind if hasattr(one, "user_properties")
+    ]
+    rows = [
+        value for one in reports if one.when == "call" for name, value in one.user_properties if name == ROW
+    ]
     if not rows:
         return
     lines = [HEAD, *rows]
     widths = [max(len(str(line[column])) for line in lines) for column in range(len(HEAD))]
     terminalreporter.section("real programs")
     for line in lines:
-        terminalreporter.write_line("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)))
+        terminalreporter.write_line(
+            "  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True))
+        )

@@ -1,4 +1,4 @@
-"""A model on loopback, for programs that speak any of the four protocols: the script answers, faults refuse."""
+"""A model on loopback that speaks all four protocols: the script answers, faults refuse."""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ _OPENCODE: Final = {
         "scripted": {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{ADDRESS}/v1", "apiKey": KEY},
-            "models": {"scripted": {"cost": {"input": 3, "output": 15}, "limit": {"context": 99999, "output": 999}}},
+            "models": {
+                "scripted": {"cost": {"input": 3, "output": 15}, "limit": {"context": 99999, "output": 999}}
+            },
         }
     }
 }
@@ -87,14 +89,23 @@ class Run(NamedTuple):
 
     def shown(self) -> str:
         """Return what somebody needs who wonders why it failed."""
-        calls = "\n".join(f"{call.step} {call.status} {call.played or 'text'} {call.tools}" for call in self.calls)
+        calls = "\n".join(
+            f"{call.step} {call.status} {call.played or 'text'} {call.tools}" for call in self.calls
+        )
         return f"exit code {self.code}\n{self.said}\n{calls}"
 
 
 class Project:
     """A repository with a user around it, who has secrets; *program* plays every step."""
 
-    def __init__(self, place: Path, program: str, *, files: dict[str, str] | None = None, **settings: Any) -> None:  # noqa: ANN401 - of liza.yaml
+    def __init__(
+        self,
+        place: Path,
+        program: str,
+        *,
+        files: dict[str, str] | None = None,
+        **settings: Any,  # noqa: ANN401 - of liza.yaml
+    ) -> None:
         if not netless.words():
             pytest.skip("a network of its own cannot be had here: it needs root, or user namespaces")
         require_cage()
@@ -126,12 +137,16 @@ class Project:
         found = installed(program) if program != "litellm" else Path(sys.executable)
         if found is None:
             pytest.skip(f"{program} is not installed: `make test-agents` installs what can be installed")
-        path = os.pathsep.join((str(found.parent), str(Path(sys.executable).parent), os.defpath, "/usr/local/bin"))
+        path = os.pathsep.join(
+            (str(found.parent), str(Path(sys.executable).parent), os.defpath, "/usr/local/bin")
+        )
         return {"PATH": path, "HOME": str(self.person), "LANG": "C.UTF-8", "MY_PASSWORD": SECRET}
 
     def git(self, *words: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-        done = subprocess.run(["git", *identity, *words], cwd=self.root, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *identity, *words], cwd=self.root, check=True, capture_output=True, text=True
+        )
         return done.stdout
 
     def liza(self, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""What providers refuse, as real programs tell it: Liza waits, parks or stops, and nobody is failed for it."""
+"""What providers refuse, as real programs tell it: Liza waits, parks or stops, and no task fails for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def went_on(project: Project, run: Run, ending: Ending, word: str) -> None:
     (told,) = [line for line in project.alerts() if "claude is" in line]
     assert f"claude is {word} until" in told
     assert "work goes on by itself after that" in told
-    assert [call.status for call in run.calls if call.step == "implement"][0] == 429
+    assert next(call.status for call in run.calls if call.step == "implement") == 429
 
 
 def test_a_rate_limit_of_five_seconds_is_waited_out(tmp_path: Path) -> None:

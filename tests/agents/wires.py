@@ -43,7 +43,9 @@ def _text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(_text(one.get("text") or one.get("content")) for one in content if isinstance(one, dict))
+        return "\n".join(
+            _text(one.get("text") or one.get("content")) for one in content if isinstance(one, dict)
+        )
     return ""
 
 
@@ -84,7 +86,8 @@ class Chat:
             arguments = call["function"]["arguments"]
             deltas.append({"tool_calls": [call | {"function": call["function"] | {"arguments": ""}}]})
             deltas += [
-                {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in _pieces(arguments)
+                {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+                for piece in _pieces(arguments)
             ]
         head = {**self._head(model), "object": "chat.completion.chunk"}
         for delta in deltas:
@@ -119,7 +122,9 @@ class Responses:
         items = body.get("input", [])
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         tools = [tool for one in body.get("tools") or [] for tool in self._tools(one)]
-        return Asked(body.get("model", ""), [self._part(item) for item in items], tools, bool(body.get("stream")))
+        return Asked(
+            body.get("model", ""), [self._part(item) for item in items], tools, bool(body.get("stream"))
+        )
 
     def _part(self, item: Json) -> Part:
         if item.get("type", "message") == "message":
@@ -201,8 +206,13 @@ class Messages:
 
     def whole(self, said: Said, model: str) -> Json:
         return {
-            **{"id": "msg_1", "type": "message", "role": "assistant", "model": model},
-            **{"content": self._blocks(said), "stop_reason": self._stop(said), "stop_sequence": None},
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": self._blocks(said),
+            "stop_reason": self._stop(said),
+            "stop_sequence": None,
             "usage": self._usage() | {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
         }
 
@@ -224,7 +234,7 @@ class Messages:
         yield from self._event("message_start", message=empty)
         for index, one in enumerate(self._blocks(said)):
             is_text = one["type"] == "text"
-            begun = one | ({"text": ""} if is_text else {"input": {}})
+            begun: Json = {**one, "text": ""} if is_text else {**one, "input": {}}
             yield from self._event("content_block_start", index=index, content_block=begun)
             for piece in _pieces(one["text"] if is_text else json.dumps(one["input"])):
                 kind, name = ("text_delta", "text") if is_text else ("input_json_delta", "partial_json")
