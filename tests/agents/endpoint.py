@@ -1,4 +1,4 @@
-"""A model on loopback, for programs that speak any of the four protocols: the script answers, faults refuse."""
+"""A model on loopback that speaks all four protocols: the script answers, faults refuse."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ OK: Final = 200
 
 
 class Fault(Record):
-    """What is refused: the requests of *step*, for *seconds* from the first one."""
+    """What is refused: the requests of *step*, for *seconds* from the first one, or for good."""
 
     status: int
     kind: str
     message: str
     step: str = "implement"
-    seconds: float = math.inf
-    headers: dict[str, str] = {}
+    seconds: float | None = None
+    is_final: bool = False  # it says that another try by the program itself is of no use
 
 
 class Seen(Record):
@@ -62,14 +62,15 @@ class Endpoint(ThreadingHTTPServer):
         self._begun: dict[Fault, float] = {}
         self._lock = threading.Lock()
 
-    def fault(self, step: str | None) -> tuple[Fault, float] | None:
+    def fault(self, step: str | None) -> tuple[Fault, float | None] | None:
         """Return what stands in the way of *step* now, and for how many seconds yet."""
+        found = next((fault for fault in self._faults if fault.step == step), None)
+        if found is None or found.seconds is None:
+            return (found, None) if found else None
         with self._lock:
-            for fault in self._faults:
-                if fault.step == step:
-                    left = self._begun.setdefault(fault, time.monotonic()) + fault.seconds - time.monotonic()
-                    return (fault, left) if left > 0 else None
-        return None
+            begun = self._begun.setdefault(found, time.monotonic())
+        left = begun + found.seconds - time.monotonic()
+        return (found, left) if left > 0 else None
 
     def note(self, seen: Seen) -> None:
         with self._lock, self._log.open("a") as file:
@@ -118,10 +119,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._say(wire, said, asked)
 
-    def _refuse(self, wire: Wire, fault: Fault, left: float) -> None:
-        wait = {"retry-after": str(math.ceil(left))} if math.isfinite(left) else {}
-        words = fault.message.format(seconds=math.ceil(left) if math.isfinite(left) else "")
-        self._send(wire.refusal(fault.status, fault.kind, words), fault.status, wait | fault.headers)
+    def _refuse(self, wire: Wire, fault: Fault, left: float | None) -> None:
+        headers = {"x-should-retry": "false"} if fault.is_final else {}
+        words = fault.message
+        if left is not None:
+            headers["retry-after"] = str(math.ceil(left))
+            words = words.format(seconds=math.ceil(left), epoch=math.ceil(time.time() + left))
+        self._send(wire.refusal(fault.status, fault.kind, words), fault.status, headers)
 
     def _say(self, wire: Wire, said: Said, asked: Asked) -> None:
         if not asked.streams:

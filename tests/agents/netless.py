@@ -1,7 +1,7 @@
 """A program that runs a command where nothing but loopback is reached, with a model there.
 
-`unshare --net python -m tests.agents.netless MODEL LOG FAULTS SECONDS -- COMMAND …`, where MODEL is `scripted`
-or the path of a real one.
+`unshare --net python -m tests.agents.netless MODEL LOG FAULTS SECONDS -- COMMAND …`, where MODEL is
+`scripted` or the path of a real one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from tests.agents.endpoint import PORT, Endpoint, Fault
 SCRIPTED: Final = "scripted"
 GRACE: Final = 30.0  # seconds that a command gets to end after SIGTERM
 TOO_LONG: Final = 124  # the exit code then
+MOST_WORDS: Final = (
+    60  # tokens of one answer of the real model: it has nothing to say, and the test ends soon
+)
 # Of Linux, which alone has network namespaces.
 SET_FLAGS: Final = 0x8914
 UP: Final = 0x1
@@ -58,8 +61,9 @@ def real(model: str) -> Iterator[None]:
 
     told = xllamacpp.CommonParams()
     told.model.path, told.hostnames, told.port = model, ["127.0.0.1"], PORT
-    told.n_ctx, told.n_parallel, told.warmup, told.n_predict = 8192, 1, False, 200
-    told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 2
+    told.n_ctx, told.n_parallel, told.warmup, told.n_predict = 8192, 1, False, MOST_WORDS
+    # More threads wait for each other, which on a busy machine takes a hundred times as long.
+    told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(told)
     yield
     del server

@@ -98,7 +98,14 @@ class Run(NamedTuple):
 class Project:
     """A repository with a user around it, who has secrets; *program* plays every step."""
 
-    def __init__(self, place: Path, program: str, **settings: Any) -> None:  # noqa: ANN401 - of liza.yaml
+    def __init__(
+        self,
+        place: Path,
+        program: str,
+        *,
+        files: dict[str, str] | None = None,
+        **settings: Any,  # noqa: ANN401 - of liza.yaml
+    ) -> None:
         if not netless.words():
             pytest.skip("a network of its own cannot be had here: it needs root, or user namespaces")
         require_cage()
@@ -117,10 +124,11 @@ class Project:
             "limits": {"agent_minutes": 2},
             **settings,
         }
-        for name, text in {"README.md": "# Greeter\n", "liza.yaml": yaml.safe_dump(told)}.items():
+        written = {"README.md": "# Greeter\n", "liza.yaml": yaml.safe_dump(told), **(files or {})}
+        for name, text in written.items():
             (self.root / name).write_text(text)
         self.git("init", "-q", "-b", "main")
-        self.git("add", "README.md", "liza.yaml")
+        self.git("add", *written)
         self.git("commit", "-q", "-m", "begin")
         self.liza("init", "Greet people by name")
         self.before = self.fingerprint()
@@ -175,6 +183,10 @@ class Project:
     def calls(self) -> list[Seen]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [Seen.model_validate_json(line) for line in lines]
+
+    def alerts(self) -> list[str]:
+        path = self.root / ".liza" / "alerts.log"
+        return path.read_text().splitlines() if path.exists() else []
 
     def merged(self) -> dict[str, str]:
         """Return what is on the integration branch of what the script writes."""

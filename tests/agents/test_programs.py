@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
-PROGRAMS: Final = ("claude", "codex", "opencode", "aider", "mini", "gemini", "qwen", "goose")
+PROGRAMS: Final = ("claude", "codex", "opencode", "aider", "mini", "gemini", "qwen", "goose", "litellm")
 WITHOUT_SHELL: Final = {"aider"}
 
 

@@ -234,7 +234,7 @@ class Messages:
         yield from self._event("message_start", message=empty)
         for index, one in enumerate(self._blocks(said)):
             is_text = one["type"] == "text"
-            begun = one | ({"text": ""} if is_text else {"input": {}})
+            begun: Json = {**one, "text": ""} if is_text else {**one, "input": {}}
             yield from self._event("content_block_start", index=index, content_block=begun)
             for piece in _pieces(one["text"] if is_text else json.dumps(one["input"])):
                 kind, name = ("text_delta", "text") if is_text else ("input_json_delta", "partial_json")

@@ -293,6 +293,8 @@ _AIDER: Final = Cli(
     effort=("--reasoning-effort", "$effort"),
     efforts={**{effort: effort.value for effort in Effort}, Effort.XHIGH: "high", Effort.MAX: "high"},
     environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    # Where its home has no name for commits, it writes one into the repository's configuration.
+    settings=(Setting(files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"}),),
     keys=MODEL_KEYS,
     passing=(*_ANTHROPIC, *_OPENAI),
     credentials=(".aider.conf.yml",),
