@@ -8,21 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from liza.agents.protocol import Brief
-from liza.board.file import FileBoard
-from liza.events import Event
-from liza.record import Record
+import liza.agents.protocol
+import liza.events  # noqa: F401 - its records are built, too
+from liza.record import build_checks
 from tests.boards import is_whole, new_board, noted
 
-
-def kinds(of: type[Record]) -> list[type[Record]]:
-    return [of, *(kind for below in of.__subclasses__() for kind in kinds(below))]
-
-
-for kind in (Brief, *kinds(Event)):
-    kind.model_rebuild()
+build_checks()
 with TemporaryDirectory(prefix="liza-built-") as place:
-    board: FileBoard = new_board(Path(place) / ".liza")
+    board = new_board(Path(place) / ".liza")
     board.update(noted("built"))
     is_whole(board)
     board.close()
