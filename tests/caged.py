@@ -26,7 +26,7 @@ MORE: Final = (".docker/config.json", ".gnupg/key", ".cargo/credentials.toml", "
 
 
 def require_cage() -> None:
-    """Skip where there is no cage: not every machine lets one be built, and nobody may be kept from testing."""
+    """Skip where there is no cage: not every machine lets one be built."""
     why = obstacle()
     if why:
         pytest.skip(f"the cage is not tested: {why}")
