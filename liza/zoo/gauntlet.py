@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 CROWD: Final = 2  # cases a core: half of the time of each is waiting
 WIDTH: Final = 46  # characters of what caught a case
 NO_SANDBOX: Final = (
-    "There is no sandbox here (bubblewrap): what reaches out of a worktree is seen, not prevented."
+    "There is no sandbox here (bubblewrap): what reaches out of a worktree is seen, not prevented, and cases that only "
+    "a sandbox can contain were left out."
 )
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """Return the cases of these *names*, or all; raise where there is none of a name."""
+    """Return the cases of these *names*, or all that can be contained here; raise where a name is none."""
     for name in names:
         if name not in CASES:
             near = get_close_matches(name, CASES, 1)
             hint = f"did you mean {near[0]}?" if near else "`liza gauntlet --list` shows them"
             raise UsageError(f"there is no case {name!r}; {hint}")
-    return [CASES[name] for name in names] if names else list(CASES.values())
+    if names:
+        return [CASES[name] for name in names]
+    return [case for case in CASES.values() if can_sandbox() or not case.needs_cage]
 
 
 def settings_in(path: Path | None) -> dict[str, Any]:
