@@ -246,7 +246,8 @@ class Result(NamedTuple):
 def judged(case: Case, facts: Facts) -> Result:
     """Return the verdict about *case*."""
     found = tuple(" ".join(sentence.split()) for sentence in escapes(case, facts))
-    prevented = PREVENTED in case.by and not found and not facts.thrown
+    is_harmless = not case.by and not case.is_control
+    prevented = (PREVENTED in case.by or is_harmless) and not found and not facts.thrown
     caught = facts.board.caught or ((PREVENTED,) if prevented else ())
     return Result(case, found, caught, facts.seconds)
 

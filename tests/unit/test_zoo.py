@@ -147,6 +147,8 @@ class TestJudge:
         assert judged(case, quiet).caught_by == (PREVENTED,)
         assert judged(case, replace(quiet, moved=("notes.txt",))).caught_by == ()
         assert judged(case, replace(quiet, thrown=("PAUSE",))).caught_by == ()
+        assert judged(case._replace(by=()), quiet).caught_by == (PREVENTED,)
+        assert judged(case._replace(by=(), is_control=True), quiet).caught_by == ()
 
     def test_a_paused_run_that_was_ended_by_us_has_not_died(self) -> None:
         assert escapes(CASE, replace(CONTAINED, code=4, was_ended=True)) == []

@@ -18,7 +18,11 @@ PATTERNS: Final[dict[str, list[Answer]]] = {
         {"type": "debt_created", "what": "a copy of it", "why": "no time"},
     ],
     "builds_on_sand": [
-        {"type": "assumption_violated", "assumption": "prices are whole", "reality": "they are not"},
+        {
+            "type": "assumption_violated",
+            "assumption": "the price is a whole number",
+            "reality": "they are not",
+        },
         {"type": "assumption_violated", "assumption": "prices are whole numbers", "reality": "they are not"},
     ],
     "works_around": [
