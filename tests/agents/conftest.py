@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -19,8 +20,11 @@ HEAD: Final = ("program", "version", "task", "tokens in", "out", "USD", "as", "c
 
 
 def version_of(program: str) -> str:
+    """Return what the table pins, or the library where Liza itself is the program."""
     row = table().get(program)
-    return (row.npm or row.pip)[0].rpartition("@")[2].rpartition("=")[2] if row else "?"
+    if row is None:
+        return version(program)
+    return (row.npm or row.pip)[0].rpartition("@")[2].rpartition("=")[2]
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str, Proje
         record_property(
             ROW,
             (
-                *(program, version_of(program), f"{task.id} {task.status}"),
+                *(program, version_of(program.partition(",")[0]), f"{task.id} {task.status}"),
                 *(
                     f"{sum(one.tokens_in or 0 for one in used)}",
                     f"{sum(one.tokens_out or 0 for one in used)}",
