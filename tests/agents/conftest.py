@@ -9,6 +9,7 @@ import pytest
 
 from liza.agents.recording import loaded
 from tests.agents.programs import table
+from tests.agents.real import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ HEAD: Final = ("program", "version", "task", "tokens in", "out", "USD", "as", "c
 
 def version_of(program: str) -> str:
     """Return what the table pins, or the library where Liza itself is the program."""
-    row = table().get(program)
+    row = table().get(BEHIND.get(program, program))
     if row is None:
         return version(program)
     return (row.npm or row.pip)[0].rpartition("@")[2].rpartition("=")[2]

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
-PROGRAMS: Final = ("claude", "codex", "opencode", "aider", "mini", "gemini", "qwen", "goose", "litellm")
+PROGRAMS: Final = (
+    "claude",
+    "codex",
+    "opencode",
+    "aider",
+    "mini",
+    "gemini",
+    "qwen",
+    "goose",
+    "litellm",
+    "acp",
+)
 WITHOUT_SHELL: Final = {"aider"}
 
 

@@ -80,7 +80,7 @@ class TestAProgram:
     def test_a_sandbox_of_its_own_is_for_where_there_is_none(
         self, staff: Staff, caged: bool, mode: str
     ) -> None:
-        """One cannot be built inside of the other, and the outer one holds back what matters."""
+        """In its own it cannot commit, and ours holds back what matters without leaving namespaces open."""
         staff.run("codex", 'echo "$@"; unshare --user true && echo it-nests', caged=caged)
 
         assert f'sandbox_mode="{mode}"' in staff.den.said()
