@@ -72,3 +72,11 @@ def test_a_real_program_takes_a_task_from_plan_to_merged(
     used = [one.usage for one in loaded(project.root / ".liza" / "runs").runs]
     assert all(usage.tokens_in for usage in used)
     tell(program, project, run)
+
+
+@pytest.mark.parametrize("program", ["claude", "litellm"])
+def test_a_program_that_reaches_only_its_model_gets_there(program: str, tmp_path: Path) -> None:
+    """Under `model-only` its own address is enough: the model is where its variables say."""
+    project = Project(tmp_path, program, sandbox={"mode": "require", "network": "model-only"})
+
+    is_merged(project, project.run())
