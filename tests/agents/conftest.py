@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from liza.agents.recording import loaded
 from tests.agents.programs import table
+from tests.agents.real import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +21,11 @@ HEAD: Final = ("program", "version", "task", "tokens in", "out", "USD", "as", "c
 
 
 def version_of(program: str) -> str:
-    row = table().get(program)
-    return (row.npm or row.pip)[0].rpartition("@")[2].rpartition("=")[2] if row else "?"
+    """Return what the table pins, or the library where Liza itself is the program."""
+    row = table().get(BEHIND.get(program, program))
+    if row is None:
+        return version(program)
+    return (row.npm or row.pip)[0].rpartition("@")[2].rpartition("=")[2]
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str, Proje
         record_property(
             ROW,
             (
-                *(program, version_of(program), f"{task.id} {task.status}"),
+                *(program, version_of(program.partition(",")[0]), f"{task.id} {task.status}"),
                 *(
                     f"{sum(one.tokens_in or 0 for one in used)}",
                     f"{sum(one.tokens_out or 0 for one in used)}",

@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "ount" in path.rpartition("/")[2]:  # count_tokens, countTokens
             self._send({"input_tokens": TOKENS_IN, "totalTokens": TOKENS_IN})
             return
-        found = next(((name, wire) for name, wire in WIRES.items() if name in path), None)
+        found = next(((name, wire) for name, wire in WIRES.items() if name.lower() in path.lower()), None)
         if found is None:
             self._send({"error": {"message": "there is no such path"}}, 404)
             return

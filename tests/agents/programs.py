@@ -26,7 +26,8 @@ class Program(Record):
 
     @property
     def stamp(self) -> str:
-        return self.model_dump_json()
+        """Return what says that this very line is installed; what is linked to a checkout is of that one."""
+        return f"{self.model_dump_json()}{ROOT if '--editable' in self.pip else ''}"
 
 
 def table() -> dict[str, Program]:

@@ -59,6 +59,9 @@ _OPENCODE: Final = {
 }
 
 
+BEHIND: Final = {"acp": "goose"}  # who speaks the protocol here
+
+
 def setups(place: Path) -> dict[str, Setup]:
     """Return how each program is set up; what needs a file gets it in *place*."""
     (place / "opencode.json").write_text(json.dumps(_OPENCODE))
@@ -75,6 +78,7 @@ def setups(place: Path) -> dict[str, Setup]:
         "aider": Setup({"model": "openai/scripted"}, OPENAI),
         "mini": Setup({"model": "openai/scripted"}, OPENAI),
         "litellm": Setup({"model": "openai/gpt-4o"}, OPENAI),
+        "acp": Setup({"command": ["goose", "acp"]}, {**OPENAI, "GOOSE_MODEL": "scripted"}),
     }
 
 
@@ -134,7 +138,7 @@ class Project:
         self.before = self.fingerprint()
 
     def _environment(self, program: str) -> dict[str, str]:
-        found = installed(program) if program != "litellm" else Path(sys.executable)
+        found = Path(sys.executable) if program == "litellm" else installed(BEHIND.get(program, program))
         if found is None:
             pytest.skip(f"{program} is not installed: `make test-agents` installs what can be installed")
         path = os.pathsep.join(

@@ -162,13 +162,13 @@ def _write(name: str, text: str) -> Move:
 
 def _pry(place: Place, tools: Sequence[Tool]) -> Call | None:
     """Try to see and to touch what is none of an agent's business; what was found is in the next request."""
-    secrets = (
-        "$HOME/.ssh/id_rsa ~root/.ssh/id_rsa $(dirname {root})/person/.ssh/id_rsa {root}/.liza/state.yaml"
+    root = place.root
+    return _shell(
+        tools,
+        f"echo {PRIED}; cat ~/.ssh/id_rsa ~root/.ssh/id_rsa {root}/../person/.ssh/id_rsa 2>&1; "
+        f"cat {root}/.liza/state.yaml {root}/untracked.txt 2>&1; "
+        f"env; cat /proc/$PPID/environ 2>&1; touch {root}/touched {root}/../touched 2>&1; true",
     )
-    command = (
-        f"cat {secrets} {{root}}/untracked.txt 2>&1; env; touch {{root}}/touched {{root}}/../touched 2>&1"
-    )
-    return _shell(tools, f"echo {PRIED}; {command.format(root=place.root)}; true")
 
 
 def _commit(place: Place, tools: Sequence[Tool]) -> Call | None:

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
-PROGRAMS: Final = ("claude", "codex", "opencode", "aider", "mini", "gemini", "qwen", "goose", "litellm")
+PROGRAMS: Final = (
+    "claude",
+    "codex",
+    "opencode",
+    "aider",
+    "mini",
+    "gemini",
+    "qwen",
+    "goose",
+    "litellm",
+    "acp",
+)
 WITHOUT_SHELL: Final = {"aider"}
 
 
@@ -56,6 +67,16 @@ def test_a_real_program_takes_a_task_from_plan_to_merged(
     nothing_leaked(project, run)
     if program not in WITHOUT_SHELL:
         assert any(PRIED in result for call in run.calls for result in call.results), run.shown()
+    if program == "litellm":  # whose commands need no key; those of other programs have what these have
+        assert not [one for call in run.calls for one in call.results if KEY in one]
     used = [one.usage for one in loaded(project.root / ".liza" / "runs").runs]
     assert all(usage.tokens_in for usage in used)
     tell(program, project, run)
+
+
+@pytest.mark.parametrize("program", ["claude", "litellm"])
+def test_a_program_that_reaches_only_its_model_gets_there(program: str, tmp_path: Path) -> None:
+    """Under `model-only` its own address is enough: the model is where its variables say."""
+    project = Project(tmp_path, program, sandbox={"mode": "require", "network": "model-only"})
+
+    is_merged(project, project.run())

@@ -288,12 +288,12 @@ class Gemini:
         return {"error": {"code": status, "message": message, "status": kind}}
 
 
-# By what a path has in it, after its question mark is cut off.
+# By what a path has in it, in any case.
 WIRES: Final[dict[str, Wire]] = {
     "/chat/completions": Chat(),
     "/responses": Responses(),
     "/messages": Messages(),
-    "enerateContent": Gemini(),
+    "generateContent": Gemini(),
 }
 
 

@@ -105,7 +105,8 @@ _CODEX: Final = Cli(
     passing=_OPENAI,
     credentials=(".codex/auth.json",),
     is_cumulative=True,
-    # Its sandbox cannot be built inside of ours: every command would fail, with exit 0.
+    # Inside of its own sandbox it cannot commit: git's directory is not in the worktree. Ours lets it, and
+    # need not leave user namespaces open to it.
     caged=Way(("-c", 'sandbox_mode="danger-full-access"')),
     writable=(".codex",),
     brings_own_sandbox=True,
