@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.breaker import RULES, TOLD, open_trips, resolved, sentence, tripped, trips
 from liza.changes import HUMAN, SUPERVISOR, Change
-from liza.errors import Refused
+from liza.errors import Refused, UsageError
 from liza.model import Remedy
 from liza.project import switches_of
 from liza.report.trips import file_name, report, resolving
@@ -58,12 +58,18 @@ class Guard:
         reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state
-        rules = watching(workflow_of(state.config, self._home.parent))
+        rules = self._rules(state)
         if trips(state, now, rules):
             change = Change(SUPERVISOR.id, "trip the breaker", lambda latest: tripped(latest, now, rules))
             return self._board.update(change)
         self._seen = reads
         return state
+
+    def _rules(self, state: State) -> tuple[Rule, ...]:
+        try:
+            return watching(workflow_of(state.config, self._home.parent))
+        except UsageError:  # the workers say so, and pause; until it is mended, every rule counts
+            return RULES
 
     def report(self, state: State) -> None:
         """Write what reports are missing; last, so that a full disk does not keep a switch from working."""

@@ -190,8 +190,12 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     if task.status is not Status.WORKING:
         return False
     base = str(task.base_commit)
-    with course.case_of(turn, task, base, base, course.said(asked)) as case:
-        found = course.judged(turn, flow, course.coding(flow, task), case)
+    try:
+        with course.case_of(turn, task, base, base, course.said(asked)) as case:
+            found = course.judged(turn, flow, course.coding(flow, task), case)
+    except course.Halted:
+        turn.record(e.Release(reason="it was stopped before it began"))
+        return False
     if found.outcome is not GateOutcome.PASS:
         turn.record(coder.judged(found.outcome, base, found))
         return False

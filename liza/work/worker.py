@@ -115,10 +115,22 @@ def _round(place: Place) -> int | None:
     if found or place.is_parked():
         place.board.wait(state.revision, LOOK)
         return None
+    if (wrong := _unfit(place, state)) is not None:
+        place.orders.pause(wrong)
+        return None
     after = TURNS[place.role](place)
     if after is Next.WAIT:
         _idle(place, state.revision)
     return AGAIN if after is Next.RESTART else None
+
+
+def _unfit(place: Place, state: State) -> str | None:
+    """Return why the workflow cannot be run; a person may have edited its file since the run began."""
+    try:
+        place.workflow(state)
+    except UsageError as error:
+        return f"{error}; mend it, then `liza resume`"
+    return None
 
 
 def setting_of(place: Place, state: State) -> Setting:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,3 +217,21 @@ class TestTheProcess:
             assert [worker.wait(PATIENCE) for worker in (planner, coder, reviewer)] == [0, 0, 0]
         assert office.state.goal.status is GoalStatus.COMPLETE
         assert office.merged("t1.txt") == "t1"
+
+
+def test_a_workflow_that_was_broken_in_mid_run_pauses_everybody(tmp_path: Path) -> None:
+    """Whoever edits the file is told what is wrong with it, and nobody crashes over it."""
+    office = Office(tmp_path, workflow="flow.yaml")
+    packaged = files("liza.workflows").joinpath("liza.yaml").read_text()
+    flow = office.user.directory / "flow.yaml"
+    flow.write_text(packaged.replace("name: liza", "name: flow"))
+    with office.process("coder-1") as worker:
+        flow.write_text(packaged.replace("start: CODE", "start: NOWHERE"))
+        office.task()
+        soon((office.home / "PAUSE").exists)
+        assert "NOWHERE" in (office.home / "PAUSE").read_text()
+        assert worker.poll() is None
+        assert office.status() is Status.IDLE
+        flow.write_text(packaged)
+        (office.home / "PAUSE").unlink()
+        office.until(lambda state: state.status_of("t1") is Status.READY_FOR_REVIEW)
