@@ -6,7 +6,6 @@ Nothing heavy is imported until a command needs it, so that `liza --help` answer
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -61,6 +60,10 @@ def _meant(words: Sequence[str]) -> Collection[str]:
 
 def _configure_logging(command: str) -> None:
     """Let a worker write down all that its operator wants to see, and every other command only trouble."""
+    if command == "status":
+        return  # a look at the board has nothing to log, and loading what logs takes a while
+    import logging
+
     if command == "worker":
         logging.Formatter.converter = time.gmtime
         line = "%(asctime)sZ %(levelname)s %(message)s"
