@@ -33,6 +33,7 @@ LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
 COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
 _SIGNALLED: Final = 128
+WHO_KILLS: Final = "by somebody, or by the kernel because memory was short"
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -57,7 +58,10 @@ class Job:
 
 
 class Outcome(NamedTuple):
-    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code."""
+    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code.
+
+    KILLED is a SIGKILL that was not ours, which says nothing about the job.
+    """
 
     ending: Ending
     why: str = ""
@@ -88,15 +92,25 @@ def run(job: Job, stop: Stop) -> Outcome:
         except (OSError, ValueError) as error:
             return Outcome(Ending.NOT_STARTED, _why_not(job, error))
         verdict, survivors = _watched(job, leader, stop, watch, (out, err))
+    code = _code(job, leader.returncode)
+    if verdict.ending is Ending.DONE and was_killed(code):
+        verdict = _Verdict(
+            Ending.KILLED, f"it was killed (SIGKILL) after {watch.elapsed():.1f} seconds, {WHO_KILLS}"
+        )
     return Outcome(
         verdict.ending,
         verdict.why,
-        code=_code(job, leader.returncode),
+        code=code,
         out=out.text(),
         err=err.text(),
         seconds=watch.elapsed(),
         survivors=tuple(map(str, survivors)),
     )
+
+
+def was_killed(code: int | None) -> bool:
+    """Return whether *code* means SIGKILL, as the system has it or as a shell tells it."""
+    return code in (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
 
 
 def _code(job: Job, code: int | None) -> int | None:

@@ -156,6 +156,7 @@ _WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
     Ending.SILENT: e.Fail,
     Ending.SLOW_START: e.Fail,
     Ending.CRASHED: e.Fail,
+    Ending.KILLED: e.Release,
     Ending.EMPTY: e.Fail,
     Ending.RATE_LIMITED: e.Release,
     Ending.QUOTA: e.Release,
@@ -170,6 +171,8 @@ def without_answer(reply: Reply, why: str) -> e.Event:
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is Ending.NOT_STARTED:
         return e.Block(reason=reason, questions=(NOT_STARTED,))
+    if reply.ending is Ending.KILLED:
+        return e.Release(reason=reason, killed=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
 

@@ -73,7 +73,7 @@ class Scene:
         for merge in (action for action in todo if isinstance(action, FinishMerge)):
             self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
         if any(isinstance(action, ReclaimTask) for action in todo):
-            self.board.update(recovery.reclaimed(facts.living, at=facts.now))
+            self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):

@@ -242,7 +242,7 @@ class Supervisor:
         code = 0 if name in self._spared else code
         post = staff.vacated(self._posts[name], code, time.monotonic())
         now = self._clock()
-        reclaim = recovery.reclaimed(self._crew.names, at=now)
+        reclaim = recovery.reclaimed(self._crew.names, at=now, killed=code == staff.KILLED)
         if staff.is_crash(code):
             why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
             crash = staff.crashed(post, why, at=now)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
 from liza.agents.cage import Visit
-from liza.agents.protocol import Level, Limits
+from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
-from liza.work.turn import RUNS, SLACK
+from liza.work.turn import AFTER_A_KILL, RUNS, SLACK
 from liza.workflows import engine
 from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
@@ -134,7 +134,16 @@ def _runner(turn: Turn) -> Run:
             raise Halted
         return running.ran(outcome, folder.name)
 
-    return run
+    def run_unkilled(line: str, cwd: Path, name: str) -> Ran:
+        """Run, and run again what somebody killed: that says nothing about the work."""
+        ran = run(line, cwd, name)
+        for pause in AFTER_A_KILL:
+            if ran.ending is not Ending.KILLED or not rest(turn.stop, pause):
+                break
+            ran = run(line, cwd, name)
+        return ran
+
+    return run_unkilled
 
 
 def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:

@@ -40,7 +40,7 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.KILLED}
 )
 
 QUESTION: Final = "May this be merged as it is?"
@@ -210,7 +210,7 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if ending in GIVEN_BACK:
-        turn.record(e.Release(reason=asked.why))
+        turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
     else:
         turn.record(reviewer.no_verdict(asked.why))
     return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK

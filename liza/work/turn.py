@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-import signal
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -62,7 +61,7 @@ SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent fi
 MOMENT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-MOST_KILLED: Final = 3  # times in a row that an agent may be killed by others before it counts as its failure
+AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -322,12 +321,18 @@ class Turn:
 
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        for _ in range(MOST_KILLED):
-            asked = self._started(step, prompt, cwd, check)
-            if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
+        asked = self._started(step, prompt, cwd, check)
+        for pause in AFTER_A_KILL:
+            if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
                 return asked
-            log.warning("%s: the agent was killed, and is started again", self.task or step)
-        return self._once(step, prompt, cwd, check)
+            log.warning("%s: the agent is started again, because %s", self.task or step, asked.why)
+            asked = self._started(step, prompt, cwd, check)
+        if asked.reply.ending is Ending.KILLED and not asked.moved:
+            times = len(AFTER_A_KILL) + 1
+            self.place.tell(
+                [f"{self.task or step}: the agent was killed {times} times in a row; {asked.why}"]
+            )
+        return asked
 
     def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
