@@ -200,7 +200,11 @@ class Task(Record):
     rejection_feedback: tuple[Feedback, ...] = ()
     blocked_reason: Line | None = None
     blocked_questions: tuple[Line, ...] = ()
+    blocked_rule: Line | None = None  # the limit that blocked it, where it was one
+    planner_questions: tuple[Line, ...] = ()  # what the planner asks people beside the questions above
     asked: Time | None = None  # since when only a person can answer
+    unblocks: Count = 0  # times that the planner let it go on since a person last did
+    fresh_starts: Count = 0  # of these, after a limit had blocked it
     approval_question: Line | None = None
     guidance: Line | None = None
     integration_failure: IntegrationFailure | None = None
@@ -220,6 +224,11 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What people are asked: by whoever blocked the task, and by the planner beside that."""
+        return tuple(dict.fromkeys((*self.blocked_questions, *self.planner_questions)))
 
     def trimmed(self) -> Self:
         """Return the task with only the latest of its history shown."""

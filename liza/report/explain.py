@@ -104,12 +104,18 @@ def _settled(task: Task, state: State) -> Hindrance | None:
 
 
 def _blocked(task: Task, state: State) -> Hindrance:
-    questions = " ".join(task.blocked_questions)
+    questions = " ".join(task.questions)
     command = f'liza answer {task.id} "…"'
     woken = planner.wake(state)
     if task.asked is None or (woken is not None and woken.task == task.id):
-        return Hindrance(f"{task.blocked_reason}; the planner looks at it next", "the planner", command)
-    return Hindrance(f"{task.blocked_reason}; it asks: {questions}", "you", command, task.asked)
+        what = f"{task.blocked_reason}; it asks: {questions}; the planner looks at it next"
+        return Hindrance(what, "the planner", command)
+    return Hindrance(f"{task.blocked_reason}; it asks: {questions}{_tried(task)}", "you", command, task.asked)
+
+
+def _tried(task: Task) -> str:
+    times = f"{task.unblocks} time{'s' if task.unblocks > 1 else ''}"
+    return f"; the planner has let it go on {times} already" if task.unblocks else ""
 
 
 def _held(task: Task, now: datetime) -> Hindrance | None:

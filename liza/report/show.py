@@ -9,6 +9,7 @@ from liza import limits, money
 from liza.breaker import open_trips, sentence
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
+from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
         ),
         *([f"Disk      {shortage}"] if shortage else []),
         *money_lines(state),
+        *_plan_lines(state),
         f"Tasks     {tally}",
         *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_breaker_lines(state),
@@ -75,6 +77,13 @@ def money_lines(state: State) -> Iterator[str]:
         yield f"Provider  {limits.told(provider)}"
 
 
+def _plan_lines(state: State) -> Iterator[str]:
+    if state.goal.questions:
+        yield "Plan      needs to know something first"
+        yield from (f"      asks    {_first_line(question)}" for question in state.goal.questions)
+        yield f"      then    {ANSWER_PLAN}"
+
+
 def _handover_lines(state: State, merged: int) -> Iterator[str]:
     """The user's own branch is the user's: Liza only says how to take the work over."""
     if merged:
@@ -88,6 +97,7 @@ def _task_lines(state: State, task: Task) -> Iterator[str]:
     if task.status is Status.BLOCKED:
         yield f"      because {_first_line(task.blocked_reason or '')}"
         yield from (f"      asks    {_first_line(question)}" for question in task.blocked_questions)
+        yield from (f"      planner {_first_line(question)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"

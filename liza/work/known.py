@@ -29,7 +29,7 @@ def for_replan(state: State, wake: Wake) -> Known:
     task = state.task(str(wake.task))
     return {
         **_what(task),
-        "blocked": _lines([task.blocked_reason or "", *task.blocked_questions]),
+        "blocked": _lines([task.blocked_reason or "", *task.questions]),
         "history": _lines(_past(task)),
         "notes": _lines(_notes(state, wake)),
         "tasks": _tasks(state),

@@ -395,9 +395,8 @@ class Turn:
         sentence = f"{self.place.name}'s agent moved what is yours: {'; '.join(named)}"
         self.place.orders.pause(f"{sentence}; look at it, then `liza resume`")
         log.warning("%s", sentence)
-        events = [
-            Block(reason=sentence, questions=("Is what moved as you want it, and may the task go on?",))
-        ]
+        asked = "Is what moved as you want it, and may the task go on?"
+        events = [Block(reason=sentence, questions=(asked,), only_people=True)]
 
         def more(state: State) -> State:
             details = CheckoutDrift(moved=named)
