@@ -15,7 +15,7 @@ from liza.config import Config
 from liza.errors import NotThere
 from liza.record import Commit, Id, Keyed, Line, Record, Time, blank, with_record
 from liza.spending import Account, Provider, Spend
-from liza.verdicts import Decision, Feedback, Verdict
+from liza.verdicts import Decision, Evidence, Feedback, Verdict
 
 VERSION: Final = 1
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
@@ -198,6 +198,7 @@ class Task(Record):
 
     rejection_reason: Line | None = None
     rejection_feedback: tuple[Feedback, ...] = ()
+    rejection_output: Evidence | None = None  # of what the gate ran that sent it back, or the reviewer's run
     blocked_reason: Line | None = None
     blocked_questions: tuple[Line, ...] = ()
     blocked_rule: Line | None = None  # the limit that blocked it, where it was one
