@@ -6,7 +6,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from pytest import TestReport
 
 from liza.agents.recording import loaded
 from tests.agents.programs import table
@@ -64,7 +63,7 @@ def _counted(run: Run) -> list[str]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     # Of all that is counted there, such as collectors and warnings, only tests have properties and a phase.
-    reports = [one for kind in terminalreporter.stats.values() for one in kind if isinstance(one, TestReport)]
+    reports = [one for kind in terminalreporter.stats.values() for one in kind if isinstance(one, pytest.TestReport)]
     rows = [
         value for one in reports if one.when == "call" for name, value in one.user_properties if name == ROW
     ]
