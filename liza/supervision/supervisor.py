@@ -21,6 +21,7 @@ from liza import life, limits
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import swept
 from liza.bell import Bell
+from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
@@ -282,18 +283,19 @@ class Supervisor:
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
         path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if path.name not in switches or not _is_written(path):
             return
         try:
             thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except FileNotFoundError:
             return  # taken back at this moment
+        said = switches_of(self._scene.home).get(path.name, "")
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), said))
             self._view.say(f"the summary of this checkpoint is in {summary}")
         hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -455,6 +457,14 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _is_written(switch: Path) -> bool:
+    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
+    try:
+        return has_no_writer(switch)
+    except OSError:  # a link, or taken back at this moment
+        return True
 
 
 def _check(home: Path) -> None:

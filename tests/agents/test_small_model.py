@@ -12,8 +12,8 @@ import pytest
 
 from liza.agents.recording import loaded
 from liza.model import Status
-from tests.agents.real import GATE, INTEGRATION, Project
-from tests.agents.script import ANSWERS, TASK
+from tests.agents.real import INTEGRATION, Project
+from tests.agents.script import ANSWERS, GATE, TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
