@@ -72,13 +72,21 @@ class Scene:
         survivors = _killed([action.process for action in todo if isinstance(action, KillLeftover)])
         for merge in (action for action in todo if isinstance(action, FinishMerge)):
             self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
-        if any(isinstance(action, ReclaimTask) for action in todo):
+        if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
+            self.secure(lost, at=facts.now)
             self.board.update(recovery.reclaimed(facts.living, at=facts.now))
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):
             self.prune(prune.task, facts)
         return survivors
+
+    def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
+        """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
+        worktrees = Worktrees(self.repository)
+        for task in tasks:
+            if found := worktrees.of(task):
+                worktrees.secure(found, task, at=at)
 
     def prune(self, task: str, facts: Facts) -> None:
         worktrees, into = Worktrees(self.repository), BRANCHES + facts.state.config.integration_branch

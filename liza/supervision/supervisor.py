@@ -242,6 +242,8 @@ class Supervisor:
         code = 0 if name in self._spared else code
         post = staff.vacated(self._posts[name], code, time.monotonic())
         now = self._clock()
+        tasks = self._board.read().tasks.values()
+        self._scene.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
         reclaim = recovery.reclaimed(self._crew.names, at=now)
         if staff.is_crash(code):
             why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
@@ -275,7 +277,8 @@ class Supervisor:
         living = self._crew.names
         if holders - living:
             living |= life.living(self._scene.home)
-        if any(recovery.why_dead(task, living, now) for task in state.tasks.values()):
+        if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
+            self._scene.secure(dead, at=now)
             return self._board.update(recovery.reclaimed(living, at=now))
         return state
 

@@ -26,13 +26,13 @@ from liza.agents.cage import (
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
+from liza.beneath import remove
 from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.repo.shadow import Shadow
-from liza.repo.worktree import remove
 
 if TYPE_CHECKING:
     from datetime import datetime
