@@ -69,6 +69,16 @@ def remove_file(root: Path, name: str) -> None:
         return
 
 
+def remove_empty(root: Path, name: str) -> None:
+    """Remove the directory or file *name* below *root* if nothing is in it; raise OSError where it is not."""
+    with _open_parent(root, name) as (directory, last):
+        facts = os.stat(last, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISDIR(facts.st_mode):
+            os.rmdir(last, dir_fd=directory)
+        elif stat.S_ISREG(facts.st_mode) and facts.st_size == 0:
+            os.unlink(last, dir_fd=directory)
+
+
 def make_directory(root: Path, name: str) -> None:
     """Have a directory at *name* below *root*; what is none on the way there goes."""
     _clear_way(root, name)
