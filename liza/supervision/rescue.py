@@ -137,6 +137,26 @@ def orphaned(home: Path, living: Collection[str] = ()) -> list[Process]:
     return [process for process in table().values() if held & _open_files(process.pid)]
 
 
+def supervising(home: Path) -> list[Process]:
+    """Return the process that holds the lock of the supervisor; what the file says could be anybody's."""
+    path = home / life.SUPERVISOR
+    if not life.is_held(path):
+        return []
+    return [process for process in table().values() if _has_locked(process.pid, path)]
+
+
+def _has_locked(pid: int, path: Path) -> bool:
+    """Tell whether *pid* has *path* open and locked; who looks whether it is locked only has it open."""
+    folder = Path("/proc") / str(pid)
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as below
+                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
+                    return True
+    return False
+
+
 def _open_files(pid: int) -> set[str]:
     folder = Path("/proc") / str(pid) / "fd"
     found: set[str] = set()
