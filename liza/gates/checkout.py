@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from liza.beneath import remove
 from liza.errors import LizaError
 from liza.gates.running import Ran, Run
 from liza.repo.pool import Worktrees
 from liza.repo.scratch import refill, scratch
-from liza.repo.worktree import remove
 
 
 class Prepared(NamedTuple):

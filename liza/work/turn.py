@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.events import Event
     from liza.repo.content import Content
+    from liza.repo.worktree import Worktree
     from liza.verdicts import Verdict
     from liza.work.orders import Orders
     from liza.workflows.document import Workflow
@@ -359,8 +360,12 @@ class Turn:
             )
         self.runs.append(brief.run)
         self.lookout.begin()
-        with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief, instead)
+        worktree = self.place.worktrees.registered(cwd)  # before the run, which may spoil what says so
+        try:
+            with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
+                reply = self._run(brief, instead)
+        finally:
+            self._secure(worktree)
         self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
@@ -368,6 +373,11 @@ class Turn:
             sentences = tuple(mask().text(printable(one)) for one in moved)
             return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
         return _read(reply, brief, check)
+
+    def _secure(self, worktree: Worktree | None) -> None:
+        """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
+        if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
+            self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
 
     def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""

@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 LAYERS: Final = [
     ["__init__", "bell", "reasons", "space", "whole"],
     ["errors", "prompts", "recordings", "text"],
-    ["life", "record", "problems"],
+    ["beneath", "life", "record", "problems"],
     ["routing"],
     ["anomalies", "config", "verdicts"],
     ["spending"],
