@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
-from liza.agents.cage import Visit
+from liza.agents.cage import Doing, Visit
 from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
+from liza.gates.checkout import SETUP, installs
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
@@ -119,12 +120,17 @@ def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -
 
 def _runner(turn: Turn) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
+    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
+        nonlocal was_set_up
         folder = turn.place.home / RUNS / turn.place.run_id(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
+        visit = Visit(f"{turn.task}.gate-{turn.place.name}", doing=Doing.COMMAND, inherits=was_set_up)
+        if name == SETUP:
+            was_set_up = True
+            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
         with (
             turn.keeper.expecting_life(limits.total + SLACK),
             turn.place.warden(turn.state).caged(job, visit) as caged,
