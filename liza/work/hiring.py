@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents import found as programs
 from liza.agents.cage import UNGUARDED
 from liza.agents.clis.table import CLIS
 from liza.agents.found import provider
@@ -16,8 +17,10 @@ from liza.agents.protocol import Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
 from liza.model import Role
+from liza.money import FIRST_GUESS, Want, kind_of
 from liza.record import utc_now
 from liza.replies import Step
+from liza.roles.admission import Run
 from liza.routing import Who, chain, routed
 
 if TYPE_CHECKING:
@@ -113,6 +116,18 @@ def provider_of(choice: AgentChoice) -> str:
     if backend == LITELLM and choice.model:
         return _UNFIT.sub("-", choice.model.partition("/")[0]) if "/" in choice.model else backend
     return backend
+
+
+def run_of(agents: Agents, role: Role, worker: str, step: Step, task: str | None, *later: Step) -> Run:
+    """Return the run of *step* that *worker* would begin; *later* are steps that follow in the same turn."""
+    there = programs.available()
+    first, *others = (chosen(agents, role, one, available=there) for one in (step, *later))
+    backend = backend_of(first) or ""
+    # What is only played back costs nothing that is not in the recording.
+    guess = 0.0 if backend == REPLAY else FIRST_GUESS
+    want = Want(worker, task, kind_of(step, first.model or backend), guess)
+    provider = provider_of(first)
+    return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
 
 
 def backend_of(choice: AgentChoice) -> str | None:

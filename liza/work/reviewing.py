@@ -199,7 +199,7 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
-    facts = known.for_review(task, diff=diff, log=said, checks=report(found))
+    facts = known.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
     with scratch(place.worktrees, commit) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 

@@ -28,17 +28,18 @@ from liza.events import Block
 from liza.lifecycle import name_of
 from liza.limits import news
 from liza.model import Actor, Lease, Role, State, Task
-from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
+from liza.money import Cap, command, is_closed, question, warned, warning
 from liza.record import printable, utc_now
 from liza.replies import Answer, Step, Value, answer
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
+from liza.roles.planner import read
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, run_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
@@ -126,14 +127,7 @@ class Place:
 
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = self.choice(state, step)
-        backend = backend_of(choice) or ""
-        # What is only played back costs nothing that is not in the recording.
-        guess = 0.0 if backend == REPLAY else FIRST_GUESS
-        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (self.choice(state, other) for other in later)
-        provider = provider_of(choice)
-        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+        return run_of(state.config.agents, self.role, self.name, step, task, *later)
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -203,6 +197,7 @@ class Turn:
     admitted: Run | None = None  # what was admitted and has not begun
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
+    delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
 
     @cached_property
     def lookout(self) -> Lookout:
@@ -222,7 +217,8 @@ class Turn:
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
         def both(state: State) -> State:
-            return make(_accounted(state, self.ended, told, at=at, chance=chance))
+            heard = read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
+            return make(_accounted(heard, self.ended, told, at=at, chance=chance))
 
         state = self.place.board.update(Change(self.place.name, what, both))
         self.ended.clear()
@@ -367,6 +363,8 @@ class Turn:
         finally:
             self._secure(worktree)
         self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
+        if reply.ending is Ending.DONE and self.task:
+            self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
         if moved:

@@ -26,7 +26,7 @@ LAYERS: Final = [
     ["model"],
     ["events", "promises"],
     ["lifecycle"],
-    ["metrics", "sprints"],
+    ["closing", "metrics", "sprints"],
     ["changes", "invariants", "replies", "switches"],
     ["breaker", "home", "limits", "money"],
     ["agents", "prompting", "workflows"],

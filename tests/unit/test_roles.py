@@ -243,7 +243,7 @@ class TestReviewerConcludes:
 
     def test_a_conflict_on_the_same_paths_again_and_again_asks_people(self) -> None:
         """Twice its coder tries; the third time it is a question."""
-        task = s.task_in(Status.APPROVED)
+        task = known = s.task_in(Status.APPROVED)
 
         for count, kinds in enumerate(
             [["FailIntegration"], ["FailIntegration"], ["FailIntegration", "Block"]]
@@ -251,7 +251,8 @@ class TestReviewerConcludes:
             known = task.but(integration_failures=count, conflicted=("a.txt",) if count else ())
             found = reviewer.conflicted(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
-        blocked = s.walked(task, *((event, s.REVIEWER) for event in found))
+        last = reviewer.conflicted(known, "both changed it", ("a.txt",))
+        blocked = s.walked(task, *((event, s.REVIEWER) for event in last))
         assert blocked.asked is not None
         assert planner.wake(s.board(blocked)) is None  # no planner can merge it
 
