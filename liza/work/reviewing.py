@@ -31,7 +31,7 @@ from liza.workflows.position import Judge, Wait
 
 if TYPE_CHECKING:
     from liza.model import State, Task
-    from liza.replies import Value
+    from liza.replies import AgentAnomaly, Value
     from liza.verdicts import Verdict
     from liza.work.turn import Asked, Place, Turn
 
@@ -147,6 +147,7 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
         return Next.WORK
     flow = turn.place.workflow(turn.state)
+    said: tuple[AgentAnomaly, ...] = ()
     while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
         match next_up:
             case Judge(gate) if gate.kind is GateKind.AGENT:
@@ -156,14 +157,14 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                     return Next.WORK
                 if not isinstance(asked.value, Review):
                     return _without_verdict(turn, asked)
-                found = _weighed(turn, task, found, gate.id, asked, asked.value)
+                found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
             case Wait(_, gate):
                 question = (gate.options.get("question") if gate else None) or QUESTION
                 turn.record(e.AskHuman(question=f"{task.id}: {question}"))
                 return Next.WORK
             case _:
                 break
-    turn.record(reviewer.concluded(task, found))
+    turn.record(reviewer.concluded(task, found), more=lambda state: turn.with_anomalies(state, said))
     return None
 
 

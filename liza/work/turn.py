@@ -20,6 +20,7 @@ from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift
+from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
@@ -30,7 +31,7 @@ from liza.limits import news
 from liza.model import Actor, Lease, Role, State, Task
 from liza.money import Cap, command, is_closed, question, warned, warning
 from liza.record import printable, utc_now
-from liza.replies import Answer, Step, Value, answer
+from liza.replies import Step, Value
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
     from liza.events import Event
+    from liza.replies import AgentAnomaly
     from liza.repo.content import Content
     from liza.repo.worktree import Worktree
     from liza.verdicts import Verdict
@@ -276,6 +278,13 @@ class Turn:
         state = self.update(what, make)
         for event in events:
             log.info("%s: %s", name, _told(event))
+        return state
+
+    def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
+        """Return *state* with what the agent says should not have happened."""
+        at = self.place.clock()
+        for details in found:
+            state = with_anomaly(state, details, about=about or self.task, by=self.place.name, at=at)
         return state
 
     def ask(

@@ -287,9 +287,9 @@ class TestWhatAgentsDoWrong:
             "write": {"early.txt": "x"},
             "run": "rm a.txt",
             "commit": "early",
-            "answer": {"intent": "do it"},
+            "answer": {"intent": "write it"},
         }
-        office = Office(tmp_path, {"checkpoint": [early, {"answer": {"intent": "do it"}}]})
+        office = Office(tmp_path, {"checkpoint": [early, {"answer": {"intent": "write it"}}]})
         office.task()
 
         office.turns("coder-1", "reviewer-1")
@@ -598,7 +598,7 @@ class TestWhatIsNobodysFault:
         """Return an office whose agents are played from a recording."""
         recording = tmp_path / "recording.yaml"
         office = Office(tmp_path, agents={"default": {"backend": "replay", "command": [str(recording), "0"]}})
-        first = {"role": "coder", "step": "checkpoint", "reply": '```liza\n{"intent": "do it"}\n```'}
+        first = {"role": "coder", "step": "checkpoint", "reply": '```liza\n{"intent": "write it"}\n```'}
         recording.write_text(json.dumps({"runs": [{"task": "t1", **run} for run in (first, *runs)]}))
         office.task()
         return office
