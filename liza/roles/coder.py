@@ -162,6 +162,7 @@ _WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
     Ending.AUTH: e.Release,
     Ending.CONTEXT_FULL: e.Release,
     Ending.STOPPED: e.Release,
+    Ending.CAPPED: e.Release,
 }
 
 

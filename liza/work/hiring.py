@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.agents.cage import UNGUARDED
 from liza.agents.clis.table import CLIS
 from liza.agents.found import provider
-from liza.agents.protocol import Ending, Reply
+from liza.agents.protocol import STARTING, Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
 from liza.model import Role
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from liza.agents.replay import Apply
     from liza.config import Agents
 
-# Seconds. Whoever ends with an error sooner, without a word from its model, did not get as far as working.
-STARTING: Final = 30.0
 _UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
 
+COMMAND: Final = "command"
 LITELLM: Final = "litellm"
 REPLAY: Final = "replay"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
@@ -116,7 +115,7 @@ def provider_of(choice: AgentChoice) -> str:
 
 
 def backend_of(choice: AgentChoice) -> str | None:
-    return choice.backend or ("command" if choice.command else None)
+    return choice.backend or (COMMAND if choice.command else None)
 
 
 class Nobody:
@@ -198,7 +197,7 @@ def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agen
 
 
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
-    "command": _command,
+    COMMAND: _command,
     REPLAY: _replay,
     LITELLM: _litellm,
     **{name: partial(_cli, name) for name in CLIS},

@@ -40,7 +40,10 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+    {
+        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
+        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED),
+    }
 )
 
 QUESTION: Final = "May this be merged as it is?"

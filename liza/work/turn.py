@@ -29,7 +29,20 @@ from liza.events import Block
 from liza.lifecycle import name_of
 from liza.limits import news
 from liza.model import Actor, Lease, Role, State, Task
-from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
+from liza.money import (
+    FIRST_GUESS,
+    Cap,
+    Want,
+    command,
+    extended,
+    is_closed,
+    is_within,
+    kind_of,
+    question,
+    warned,
+    warning,
+    worst,
+)
 from liza.record import printable, utc_now
 from liza.replies import Answer, Step, Value, answer
 from liza.repo.content import Trees
@@ -39,7 +52,7 @@ from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, le
 from liza.work.bootstrap import Bootstrap
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
@@ -117,7 +130,9 @@ class Place:
         choice = instead or self.choice(state, step)
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
-        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        backend = backend_of(choice)
+        # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
+        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
         return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
@@ -127,13 +142,34 @@ class Place:
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
         choice = self.choice(state, step)
+        others = [(other, self.choice(state, other)) for other in later]
         backend = backend_of(choice) or ""
-        # What is only played back costs nothing that is not in the recording.
-        guess = 0.0 if backend == REPLAY else FIRST_GUESS
-        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (self.choice(state, other) for other in later)
+        want = Want(
+            self.name,
+            task,
+            _kind(step, choice),
+            # What is only played back costs nothing that is not in the recording.
+            guess=0.0 if backend == REPLAY else FIRST_GUESS,
+            later=tuple(_kind(*other) for other in others),
+            is_metered=backend != COMMAND,
+        )
         provider = provider_of(choice)
-        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+        needed = dict.fromkeys([provider, *(provider_of(other) for _, other in others)])
+        return Run(want, provider, tuple(needed))
+
+    def too_dear(self, usd: float) -> str | None:
+        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
+        if is_within(self.board.read(), self.name, usd):
+            return None
+        found: list[str | None] = []
+
+        def make(state: State) -> State:
+            state, why = extended(state, self.name, usd)
+            found.append(why)
+            return state
+
+        self.board.update(Change(self.name, "set more money aside", make))
+        return found[-1]
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -177,6 +213,10 @@ class Place:
     def lease(self, state: State, token: str) -> Lease:
         seconds = state.config.limits.lease_seconds
         return Lease(holder=self.name, token=token, expires=self.clock() + timedelta(seconds=seconds))
+
+
+def _kind(step: Step, choice: AgentChoice) -> str:
+    return kind_of(step, choice.model or backend_of(choice) or "")
 
 
 class Asked(NamedTuple):
@@ -243,6 +283,8 @@ class Turn:
         run = self.place.wanted(self.state, step, self.task)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
+                left = MOMENT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
@@ -355,13 +397,23 @@ class Turn:
         self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
             reply = self._run(brief, instead)
-        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
+        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
         if moved:
             sentences = tuple(mask().text(printable(one)) for one in moved)
             return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
         return _read(reply, brief, check)
+
+    def _pay(self, end: Ended, step: Step) -> None:
+        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
+        self.ended.append(end)
+        if (
+            step is not Step.CHECKPOINT
+            and not end.run.want.is_metered
+            and worst(self.state, end.run.want.kind) is None
+        ):
+            self.settle()
 
     def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
@@ -444,7 +496,9 @@ def begun(
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
-        keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
+        keeper = stack.enter_context(
+            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+        )
         turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
         try:
             yield turn

@@ -130,7 +130,8 @@ class TestCoderConcludes:
     def test_every_ending_without_an_answer_has_a_consequence(self, ending: Ending) -> None:
         """Nobody is blamed for a limit of a provider or for being stopped."""
         event = coder.without_answer(Reply(ending=ending, began=s.NOW), "")
-        free = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+        limits = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL}
+        free = limits | {Ending.STOPPED, Ending.CAPPED}
 
         assert isinstance(event, e.Release) == (ending in free)
         assert isinstance(event, e.Block) == (ending is Ending.NOT_STARTED)
