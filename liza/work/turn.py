@@ -49,7 +49,7 @@ from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
-from liza.work.bootstrap import Bootstrap
+from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
 from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
@@ -353,8 +353,9 @@ class Turn:
         return self._unkilled(step, better, cwd, check)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, root = self.state.tasks.get(self.task or ""), self.place.repository.root
-        return Bootstrap.of(self.place.role, step, self.state, task, root, cwd)
+        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        where = Where(self.place.repository.root, cwd, seen)
+        return Bootstrap.of(self.place.role, step, self.state, task, where)
 
     def _unbegun(self, missing: tuple[str, ...]) -> Asked:
         """Start no agent that would have to guess; say what it would lack."""
@@ -447,9 +448,8 @@ class Turn:
         sentence = f"{self.place.name}'s agent moved what is yours: {'; '.join(named)}"
         self.place.orders.pause(f"{sentence}; look at it, then `liza resume`")
         log.warning("%s", sentence)
-        events = [
-            Block(reason=sentence, questions=("Is what moved as you want it, and may the task go on?",))
-        ]
+        asked = "Is what moved as you want it, and may the task go on?"
+        events = [Block(reason=sentence, questions=(asked,), only_people=True)]
 
         def more(state: State) -> State:
             details = CheckoutDrift(moved=named)
