@@ -3,8 +3,8 @@
 The script maps `step`, `step task` or `step task iteration` to one act or a list of them, one for each time
 that it is asked; the last is repeated, and the most exact key counts. An act may `note` that it began (a line
 in a file), `write` files, `run` a shell command, `commit`, tell now and then what it has `spent`, wait
-`until` a file is there, `sleep`, `print` something raw, `answer` with a block, and `exit` with a code. What is
-not in the script is done by default: every task adds a file of its own name, and every review approves.
+`until` a file is there, `sleep`, `print` something raw, `answer` with a block, and `exit` with a code. What
+is not in the script is done by default: every task adds a file of its own name, and every review approves.
 """
 
 from __future__ import annotations
