@@ -74,7 +74,10 @@ def money_lines(state: State) -> Iterator[str]:
     total = state.spend.total
     if total.runs:
         parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
-        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        told = [f"${usd:.2f} {name}" for name, usd in parts.items() if usd]
+        if total.unreported:
+            told.append(f"{total.unreported} of {total.runs} runs did not report what they cost")
+        marks = ", ".join(told)
         cap = state.config.budget.run_usd
         yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
     if money.is_closed(state):

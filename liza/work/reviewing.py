@@ -40,7 +40,10 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.KILLED}
+    {
+        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
+        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
+    }
 )
 
 QUESTION: Final = "May this be merged as it is?"
@@ -133,7 +136,8 @@ def _judged(turn: Turn, task: Task) -> Next:
         after = _reviewed(turn, task)
         if after is not None:
             return after
-        if turn.current().status is not Status.APPROVED:
+        latest = turn.current()
+        if latest.status is not Status.APPROVED or latest.lease is None:
             return Next.WORK
     integrate(turn)
     return Next.WORK
@@ -164,8 +168,22 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                 return Next.WORK
             case _:
                 break
-    turn.record(reviewer.concluded(task, found), more=lambda state: turn.with_anomalies(state, said))
+    _conclude(turn, reviewer.concluded(task, found), said)
     return None
+
+
+def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:
+    """Record a verdict; a task that is approved while others are merged waits in the queue, unheld."""
+    at, by = turn.place.clock(), turn.by
+
+    def more(state: State) -> State:
+        state = turn.with_anomalies(state, said)
+        task = state.task(str(turn.task))
+        if task.status is not Status.APPROVED or reviewer.is_next_to_merge(state, task, at):
+            return state
+        return apply(e.Release(reason="others are merged first"), to=task.id, by=by, at=at)(state)
+
+    turn.record(event, more=more)
 
 
 def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:

@@ -29,7 +29,7 @@ from liza.events import Block
 from liza.lifecycle import name_of
 from liza.limits import news
 from liza.model import Actor, Lease, Role, State, Task
-from liza.money import Cap, command, is_closed, question, warned, warning
+from liza.money import Cap, command, extended, is_closed, is_within, question, warned, warning, worst
 from liza.record import printable, utc_now
 from liza.replies import Step, Value
 from liza.repo.content import Trees
@@ -40,7 +40,7 @@ from liza.roles.planner import read
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, run_of
+from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
@@ -120,7 +120,9 @@ class Place:
         choice = instead or self.choice(state, step)
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
-        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        backend = backend_of(choice)
+        # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
+        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
         return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
@@ -130,6 +132,20 @@ class Place:
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
         return run_of(state.config.agents, self.role, self.name, step, task, *later)
+
+    def too_dear(self, usd: float) -> str | None:
+        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
+        if is_within(self.board.read(), self.name, usd):
+            return None
+        found: list[str | None] = []
+
+        def make(state: State) -> State:
+            state, why = extended(state, self.name, usd)
+            found.append(why)
+            return state
+
+        self.board.update(Change(self.name, "set more money aside", make))
+        return found[-1]
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -241,6 +257,8 @@ class Turn:
         run = self.place.wanted(self.state, step, self.task)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
+                left = MOMENT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
@@ -371,7 +389,7 @@ class Turn:
                 reply = self._run(brief, instead)
         finally:
             self._secure(worktree)
-        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
+        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
         if reply.ending is Ending.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         caged = is_caged(self.state.config.sandbox)
@@ -385,6 +403,16 @@ class Turn:
         """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
         if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
             self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
+
+    def _pay(self, end: Ended, step: Step) -> None:
+        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
+        self.ended.append(end)
+        if (
+            step is not Step.CHECKPOINT
+            and not end.run.want.is_metered
+            and worst(self.state, end.run.want.kind) is None
+        ):
+            self.settle()
 
     def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
@@ -466,7 +494,9 @@ def begun(
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
-        keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
+        keeper = stack.enter_context(
+            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+        )
         turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
         try:
             yield turn

@@ -131,7 +131,7 @@ class TestCoderConcludes:
         """Nobody is blamed for a limit of a provider or for being stopped."""
         event = coder.without_answer(Reply(ending=ending, began=s.NOW), "")
         turned_down = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
-        free = {*turned_down, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.KILLED}
+        free = {*turned_down, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED}
 
         assert isinstance(event, e.Release) == (ending in free)
         assert isinstance(event, e.Block) == (ending is Ending.NOT_STARTED)
