@@ -200,6 +200,7 @@ def blocked(state: State, task: str) -> tuple[State, Block]:
     block = Block(
         reason=f"it has cost ${spent:.2f} of the ${cap:.2f} that a task may, and the next run would pass it",
         questions=(f"How much may it cost in all? (`liza answer {task} {_more(cap)}`)",),
+        only_people=True,
     )
     return state.but(accounts=with_record(state.accounts, account)), block
 

@@ -168,6 +168,8 @@ NAMING: Final = (
     *("VIRTUAL_ENV", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
+# Where a cage has what would otherwise stand inside of the tree that is worked on.
+INSIDE: Final = Path("/run/liza")
 # Variables that name a directory which is another one in the cage.
 REPLACED: Final = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
@@ -312,6 +314,7 @@ class Visit(NamedTuple):
     shows: tuple[str, ...] = ()  # what it needs of the user's home or elsewhere, to read
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
+    borrows: bool = True  # whether it finds what was installed in the user's checkout
 
     @classmethod
     def of(cls, brief: Brief) -> Visit:
@@ -330,6 +333,10 @@ class Warden(Protocol):
         """Tell whether a job will really be in a cage."""
         ...
 
+    def path_inside(self, cwd: Path) -> Path:
+        """Return the path at which a job that runs in *cwd* finds itself."""
+        ...
+
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:
         """Give *job* as it must be run; what the run did for keeps is taken over at the end."""
         ...
@@ -339,6 +346,9 @@ class Unguarded:
     """Lets everybody run free."""
 
     is_caging = False
+
+    def path_inside(self, cwd: Path) -> Path:
+        return cwd
 
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
         return nullcontext(job)

@@ -85,7 +85,7 @@ _SAID_OF_A_NEW_TASK: Final = e.AMENDABLE | {"id", "status", "phase", "created", 
 _GOES_WITH_STATUS: Final = frozenset(
     {
         *("blocked_reason", "blocked_questions", "closing_reason", "rejection_reason", "rejection_feedback"),
-        *("superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
+        *("rejection_output", "superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
     }
 )
 

@@ -5,23 +5,28 @@ whoever can write in `objects` can forge or delete the history of everybody. So 
 directory with the one ref, and an empty object store that borrows from the real one. After the run Liza takes
 over what was made, object by object and under the name that git itself computes, then moves the real ref by
 compare-and-swap. What a crash left is taken over before the worktree is used again.
+
+The worktree is seen at another path than its own, and the git directory at one where nothing else is: files
+that lead from the one to the other are laid over the real ones.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from liza.agents.cage import Access, Mount
+from liza.agents.cage import INSIDE, Access, Mount
 from liza.errors import GitFailed, LizaError
 from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
 from liza.repo.worktree import Worktree, first_line, remove, write
 
-BORROWED: Final = Path("/run/liza/objects")  # where the cage has the real objects
+GIT: Final = INSIDE / "git"  # where the cage has the git directory
+BORROWED: Final = INSIDE / "objects"  # where it has the real objects
+LENT: Final = INSIDE / "lent"  # where it has the stores that those borrow from
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET_LINE: Final = re.compile(r"^\s*(extraheader|password|token|helper)\s*=", re.IGNORECASE)
 _LOOSE: Final = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
@@ -46,20 +51,51 @@ class Shadow:
     def _refs(self) -> Path:
         return self.folder / "refs"
 
-    def cast(self) -> list[Mount]:
-        """Make the copies as things are now; return how the cage sees the git directory and the worktree."""
-        repository, common = self.worktree.repository, self.worktree.repository.common
-        admin, access = self.worktree.admin, Access.WRITE if self.task else Access.READ
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def cast(self, at: Path | None = None, ignored: Iterable[str] = ()) -> list[Mount]:
+        """Make the copies as things are now; return how the cage sees the git directory.
+
+        The worktree is seen at *at*; *ignored* are paths in it that are no part of the work.
+        """
+        common = self.worktree.repository.common
+        root, name = at or self.worktree.path, self.worktree.admin.name
+        self.worktree.mend()  # the mounts below are laid over files that must be there
         write(self.folder / "config", without_credentials((common / "config").read_text(errors="replace")))
+        write(self.folder / "pointer", f"gitdir: {GIT / 'worktrees' / name}\n")
+        write(self.folder / "gitdir", f"{root / '.git'}\n")
+        admin = Mount(
+            GIT / "worktrees" / name, Access.WRITE if self.task else Access.READ, self.worktree.admin
+        )
         return [
-            Mount(common, Access.READ),
-            Mount(common / "config", Access.READ, self.folder / "config"),
-            Mount(common / "worktrees", Access.NOTHING),
-            Mount(admin, access),
-            *(Mount(path, Access.READ) for path in _alternates(common / "objects")),
+            *([] if common.is_relative_to(root) else [Mount(common, Access.NOTHING)]),
+            Mount(GIT, Access.READ, common),
+            Mount(GIT / "config", Access.READ, self.folder / "config"),
+            Mount(GIT / "worktrees", Access.NOTHING),
+            admin,
+            Mount(admin.path / "gitdir", Access.READ, self.folder / "gitdir"),
+            Mount(root / ".git", Access.READ, self.folder / "pointer"),
+            *self._excludes(common / "info" / "exclude", ignored),
+            *self._lenders(),
             *(self._branch(self.task) if self.task else ()),
-            *([Mount(repository.home, Access.READ)] if repository.home != common else []),
+        ]
+
+    def _excludes(self, real: Path, ignored: Iterable[str]) -> list[Mount]:
+        if not real.is_file():
+            return []
+        lines = "".join(f"/{_literally(name)}\n" for name in ignored)
+        write(self.folder / "exclude", f"{real.read_text(errors='replace')}\n{lines}")
+        return [Mount(GIT / "info" / "exclude", Access.READ, self.folder / "exclude")]
+
+    def _lenders(self) -> list[Mount]:
+        """Return the stores that the real one borrows from, at paths where nothing else is."""
+        stores = dict(enumerate(_alternates(self.worktree.repository.common / "objects"), start=1))
+        if not stores:
+            return []
+        write(self.folder / "lent", "".join(f"{LENT / str(number)}\n" for number in stores))
+        borrower = BORROWED if self.task else GIT / "objects"
+        file = Mount(borrower / "info" / "alternates", Access.READ, self.folder / "lent")
+        return [
+            file,
+            *(Mount(LENT / str(number), Access.READ, store) for number, store in stores.items()),
         ]
 
     def _branch(self, task: str) -> list[Mount]:
@@ -68,8 +104,7 @@ class Shadow:
         for directory in (self._refs, logs, self._objects):
             remove(directory)
             directory.mkdir(parents=True)
-        lenders = [BORROWED, *_alternates(real)]
-        write(self._objects / "info" / "alternates", "".join(f"{path}\n" for path in lenders))
+        write(self._objects / "info" / "alternates", f"{BORROWED}\n")
         tip = repository.commit_at(branch_of(task))
         if tip:
             write(self._refs / task, f"{tip}\n")
@@ -79,9 +114,9 @@ class Shadow:
             directory.mkdir(parents=True, exist_ok=True)
         return [
             Mount(BORROWED, Access.READ, real),
-            Mount(real, Access.WRITE, self._objects),
-            Mount(repository.common / heads, Access.WRITE, self._refs),
-            Mount(repository.common / "logs" / heads, Access.WRITE, logs),
+            Mount(GIT / "objects", Access.WRITE, self._objects),
+            Mount(GIT / heads, Access.WRITE, self._refs),
+            Mount(GIT / "logs" / heads, Access.WRITE, logs),
         ]
 
     def taken_over(self) -> None:
@@ -153,8 +188,20 @@ def _loose_in(objects: Path) -> Iterator[str]:
                     yield prefix.name + path.name
 
 
+def _literally(name: str) -> str:
+    """Return *name* as a pattern of git's that stands for that path alone."""
+    return re.sub(r"([\\*?\[ !#])", r"\\\1", name)
+
+
 def _alternates(objects: Path) -> list[Path]:
-    """Return the stores that the real one borrows from, as a clone with `--shared` does."""
-    path = objects / "info" / "alternates"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [found for line in lines if line and (found := (objects / line).resolve()).is_dir()]
+    """Return the stores that the real one borrows from, as a clone with `--shared` does, near and far."""
+    found: dict[Path, None] = {}
+    waiting = [objects]
+    while waiting:
+        store = waiting.pop(0)
+        path = store / "info" / "alternates"
+        lines = path.read_text().splitlines() if path.exists() else []
+        near = [lender for line in lines if line and (lender := (store / line).resolve()).is_dir()]
+        waiting += [lender for lender in near if lender not in found]
+        found |= dict.fromkeys(near)
+    return list(found)

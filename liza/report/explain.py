@@ -13,6 +13,7 @@ from liza.lifecycle import TERMINAL
 from liza.model import MEANING, AgentStatus, Role, Status
 from liza.project import switches_of
 from liza.report.progress import ago
+from liza.report.show import SAID_LINES
 from liza.roles import coder, outlook, planner, reviewer
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
 from liza.roles.preconditions import Setting, hindered
@@ -39,6 +40,8 @@ class Explanation(NamedTuple):
     who: str
     command: str
     since: datetime | None = None
+    said: tuple[str, ...] = ()  # the end of what the command printed that sent it back
+    run: str | None = None  # the folder that has all of it
 
     def plain(self) -> dict[str, Any]:
         moment = self.since and f"{self.since:%Y-%m-%dT%H:%M:%SZ}"
@@ -48,6 +51,8 @@ class Explanation(NamedTuple):
         lines = [f"{self.subject} is {self.status}: {self.what}."]
         if self.since is not None:
             lines.append(f"  since  {self.since:%Y-%m-%d %H:%M:%SZ} ({ago(now - self.since)})")
+        lines += [f"  said   {line}" for line in self.said]
+        lines += [f"  whole  .liza/runs/{self.run}"] if self.run else []
         return "\n".join([*lines, f"  who    {self.who}", f"  then   {self.command}"])
 
 
@@ -87,7 +92,12 @@ def _of_task(task: Task, setting: Setting, now: datetime) -> Explanation:
         halted = hindered(setting)
         # What only concerns the workers comes last: while all stand still, nobody is busy.
         found = lacking if place < len(conditions) - 1 or halted is None else halted[1]
-    return _explanation(task.id, task.status, found, since(task))
+    told = _explanation(task.id, task.status, found, since(task))
+    seen = task.rejection_output if task.status in _SENT_BACK else None
+    return told._replace(said=seen.last_lines(SAID_LINES), run=seen.run) if seen else told
+
+
+_SENT_BACK: Final = frozenset({Status.REJECTED, Status.BLOCKED})
 
 
 def _settled(task: Task, state: State) -> Hindrance | None:
@@ -104,12 +114,18 @@ def _settled(task: Task, state: State) -> Hindrance | None:
 
 
 def _blocked(task: Task, state: State) -> Hindrance:
-    questions = " ".join(task.blocked_questions)
+    questions = " ".join(task.questions)
     command = f'liza answer {task.id} "…"'
     woken = planner.wake(state)
     if task.asked is None or (woken is not None and woken.task == task.id):
-        return Hindrance(f"{task.blocked_reason}; the planner looks at it next", "the planner", command)
-    return Hindrance(f"{task.blocked_reason}; it asks: {questions}", "you", command, task.asked)
+        what = f"{task.blocked_reason}; it asks: {questions}; the planner looks at it next"
+        return Hindrance(what, "the planner", command)
+    return Hindrance(f"{task.blocked_reason}; it asks: {questions}{_tried(task)}", "you", command, task.asked)
+
+
+def _tried(task: Task) -> str:
+    times = f"{task.unblocks} time{'s' if task.unblocks > 1 else ''}"
+    return f"; the planner has let it go on {times} already" if task.unblocks else ""
 
 
 def _held(task: Task, now: datetime) -> Hindrance | None:

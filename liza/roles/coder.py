@@ -23,6 +23,8 @@ ENOUGH_FAILURES: Final = (
 )
 MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
 NOT_STARTED: Final = "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
+# What the contract asks where the rounds are used up.
+UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
 _LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
 
 
@@ -144,7 +146,7 @@ def is_spent(task: Task, most: int) -> bool:
 def spent(most: int) -> e.Block:
     return e.Block(
         reason=f"Max iterations ({most}) reached without approval",
-        questions=("What should be done differently, or should the task be given up?",),
+        questions=UNCLEAR,
         rule="coder_iterations",
     )
 
@@ -169,7 +171,7 @@ def without_answer(reply: Reply, why: str) -> e.Event:
     """Return what happens to a task whose coder's agent gave no answer, because of *why*."""
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is Ending.NOT_STARTED:
-        return e.Block(reason=reason, questions=(NOT_STARTED,))
+        return e.Block(reason=reason, questions=(NOT_STARTED,), only_people=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
 
@@ -208,7 +210,8 @@ def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:
             reason=found.reason, feedback=found.feedback, verdicts=found.verdicts, phase=found.phase
         )
     asked = (f"How should this be settled: {found.reason}",)
-    return e.Block(reason=found.reason, questions=asked)
+    # A gate that asks means a person.
+    return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
 
 
 def message_of(task: Task, answer: Implement) -> str:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from liza.replies import Plan, Planned
 
 MOST_QUESTIONS: Final = 3
+# The limits that a task meets outside of its workflow's rules.
+GIVEN_UP: Final = "failed_coders"
+NEVER_MERGES: Final = "failed_merges"
 
 
 class Wake(NamedTuple):
@@ -119,14 +122,15 @@ def stuck(state: State) -> list[tuple[Task, e.Block]]:
     for task in state.tasks.values():
         if task.status is Status.IDLE and is_given_up(state, task):
             why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
-            found.append((task, why))
+            found.append((task, why, GIVEN_UP))
         elif (
             task.status is Status.INTEGRATION_FAILED and task.integration_failures >= MOST_FAILED_INTEGRATIONS
         ):
             reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
-            found.append((task, f"it failed to merge {task.integration_failures} times: {reason}"))
+            why = f"it failed to merge {task.integration_failures} times: {reason}"
+            found.append((task, why, NEVER_MERGES))
     question = "What should be done differently, or should the task be given up?"
-    return [(task, e.Block(reason=why, questions=(question,))) for task, why in found]
+    return [(task, e.Block(reason=why, questions=(question,), rule=rule)) for task, why, rule in found]
 
 
 def _last_failure(task: Task) -> str:
@@ -224,8 +228,8 @@ def without_answer(state: State, wake: Wake, why: str, *, by: Actor, at: datetim
     task = state.task(wake.task)
     if task.status is not Status.BLOCKED:
         return state
-    asks = (*task.blocked_questions[: MOST_QUESTIONS - 1], question)
-    return marked(apply(e.Defer(questions=asks), to=task.id, by=by, at=at)(state), wake, by=by, at=at)
+    deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
+    return marked(deferred, wake, by=by, at=at)
 
 
 def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: str | None = None) -> State:

@@ -120,7 +120,8 @@ def concluded(task: Task, found: Finding) -> e.Event:
     if found.outcome is not Outcome.PASS:
         asked = tuple(item.message for item in found.feedback if item.message.endswith("?"))[:3]
         question = f"How should this be settled: {found.reason}"
-        return e.Block(reason=found.reason, questions=asked or (question,))
+        is_theirs = found.outcome is Outcome.ASK  # a gate that asks means a person
+        return e.Block(reason=found.reason, questions=asked or (question,), only_people=is_theirs)
     if task.nothing_to_do:
         return e.Confirm(reason=found.reason)
     return e.Approve(commit=str(task.review_commit), **facts)
@@ -155,6 +156,7 @@ def no_verdict(why: str) -> e.Block:
     return e.Block(
         reason=f"the review gave no verdict twice: {why}",
         questions=("Should it be reviewed again, or is something wrong with the reviewer's agent?",),
+        only_people=True,
     )
 
 
@@ -170,7 +172,7 @@ def conflicted(task: Task, reason: str, paths: tuple[str, ...]) -> tuple[e.Event
     note = f"Conflict resolved for {task.id}"
     question = f"Can you merge task/{task.id} into the integration branch, and note `{note}`?"
     reason = f"it conflicts again in {', '.join(sorted(again))}: {reason}"
-    return failed, e.Block(reason=reason, questions=(question,))
+    return failed, e.Block(reason=reason, questions=(question,), only_people=True)
 
 
 class Resolved(NamedTuple):

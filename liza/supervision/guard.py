@@ -14,6 +14,7 @@ from liza.breaker import BY_NAME, RULES, TOLD, open_trips, resolved, sentence, t
 from liza.changes import HUMAN, SUPERVISOR, Change, apply
 from liza.errors import Refused, UsageError
 from liza.events import Retry
+from liza.home import take_back, throw
 from liza.model import Remedy, Status
 from liza.project import switches_of
 from liza.repo.repository import Repository
@@ -93,9 +94,9 @@ class Guard:
         for switch in SWITCHES.values():
             said = switches.get(switch.name)
             if said is None and switch in wanted:
-                return papers.throw(self._home, switch, said_of(wanted[switch]))
+                return throw(self._home, switch, said_of(wanted[switch]))
             if said is not None and said.startswith(BREAKER) and switch not in wanted:
-                papers.take_back(self._home, switch)
+                take_back(self._home, switch)
                 return True
         return False
 
@@ -127,7 +128,7 @@ def resolution(board: Board, home: Path, name: str, reason: str, now: datetime) 
     state = board.update(change)
     for file, said in switches_of(home).items():
         if said.startswith(BREAKER) and Switch[file] not in held(state):
-            papers.take_back(home, Switch[file])
+            take_back(home, Switch[file])
     if left := open_trips(state):
         return f"Resolved {name}; {', '.join(trip.id for trip in left)} is still open (`liza breaker`)."
     if others := list(switches_of(home)):
@@ -144,7 +145,7 @@ def resumed(board: Board, home: Path, now: datetime) -> list[str]:
     said = switches_of(home)
     mine = [name for name in said if not said[name].startswith(BREAKER)]
     for name in mine:  # first, because it must be possible whatever the board is like
-        papers.take_back(home, Switch[name])
+        take_back(home, Switch[name])
     state = board.update(Change(HUMAN.id, "resume", lambda latest: forgiven(latest, now)))
     if not is_caged(state.config.sandbox):
         for sentence in Lookout(home, board, Repository.around(home.parent), HUMAN.id).accept():
@@ -153,5 +154,5 @@ def resumed(board: Board, home: Path, now: datetime) -> list[str]:
         first = f"{found[0].id} ({found[0].rule})"
         raise Refused(f"{first} is open and stops the agents; `{resolving(found[0])}` resolves it")
     for name in said.keys() - set(mine):
-        papers.take_back(home, Switch[name])
+        take_back(home, Switch[name])
     return list(said)

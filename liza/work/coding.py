@@ -96,7 +96,8 @@ def _worked(turn: Turn, claimed: Claimed) -> Next:
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
-        _given_up(turn, e.Block(reason=printable(str(error)), questions=(question,)))
+        block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
+        _given_up(turn, block)
     except LizaError as error:  # the agent left a worktree that git cannot work with
         _given_up(turn, e.Fail(reason=printable(str(error))))
     return Next.WORK

@@ -37,7 +37,7 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
 from liza.work import trunk
-from liza.work.bootstrap import Bootstrap
+from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
 from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
@@ -378,8 +378,9 @@ class Turn:
         return self._unkilled(step, better, cwd, check)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, root = self.state.tasks.get(self.task or ""), self.place.repository.root
-        return Bootstrap.of(self.place.role, step, self.state, task, root, cwd)
+        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        where = Where(self.place.repository.root, cwd, seen)
+        return Bootstrap.of(self.place.role, step, self.state, task, where)
 
     def _unbegun(self, missing: tuple[str, ...]) -> Asked:
         """Start no agent that would have to guess; say what it would lack."""
@@ -470,8 +471,8 @@ class Turn:
             return
         details = self.place.stop_for(name, moved)
         question = "Is what moved as you want it, and may the task go on? `liza resume` says yes."
-        block = Block(reason=f"{name} {DRIFTED}{'; '.join(details.moved)}", questions=(question,))
-        by = self.place.name
+        reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
+        block = Block(reason=reason, questions=(question,), only_people=True)
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
 
 

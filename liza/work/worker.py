@@ -115,8 +115,10 @@ def _round(place: Place) -> int | None:
     if found or place.is_parked():
         place.board.wait(state.revision, LOOK)
         return None
-    if (wrong := _unfit(place, state)) is not None:
-        place.orders.pause(wrong)
+    if _unfit(place, state) is not None:
+        time.sleep(LOOK)  # it may be half saved
+        if (wrong := _unfit(place, state)) is not None:
+            place.orders.pause(wrong)
         return None
     after = TURNS[place.role](place)
     if after is Next.WAIT:

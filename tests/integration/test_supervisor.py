@@ -107,10 +107,10 @@ class TestOnlyPeople:
         run = here.start()
         everyone_started(here)
         here.board.update(TOUCH)
-        here.eventually(lambda: "Which colour?" in (here.home / "alerts.log").read_text())
+        here.eventually(lambda: "Which colour?" in here.alerts())
         run.terminate()
         assert here.ended(run) == 4
-        assert (here.home / "alerts.log").read_text().count("Which colour?") == 1
+        assert here.alerts().count("Which colour?") == 1
         assert len(here.starts("planner-1")) == 1
 
 
@@ -127,8 +127,7 @@ class TestKeepingAlive:
         assert agent.stopped_reason == "3 crashes in five minutes; the last one ended with exit code 1"
         assert len(agent.crashes) == 3
         assert [anomaly.type for anomaly in state.anomalies.values()] == ["crash_loop"]
-        here.eventually((here.home / "alerts.log").exists)
-        assert "ValueError: the worker is broken" in (here.home / "alerts.log").read_text()
+        here.eventually(lambda: "ValueError: the worker is broken" in here.alerts())
         run.terminate()
         here.ended(run)
         assert len(here.starts("coder-1")) == 3

@@ -250,6 +250,9 @@ class TestReviewerConcludes:
             known = task.but(integration_failures=count, conflicted=("a.txt",) if count else ())
             found = reviewer.conflicted(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
+        blocked = s.walked(task, *((event, s.REVIEWER) for event in found))
+        assert blocked.asked is not None
+        assert planner.wake(s.board(blocked)) is None  # no planner can merge it
 
 
 def noted(state: State, message: str, about: str | None = None) -> State:

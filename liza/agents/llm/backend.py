@@ -105,7 +105,7 @@ class Llm:
             effort=self._effort,
             step=brief.step,
             prompt=brief.prompt,
-            cwd=brief.cwd,
+            cwd=self._warden.path_inside(brief.cwd),
             folder=brief.folder,
         )
         job = process.Job(
