@@ -47,8 +47,10 @@ from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
-from liza.work.caging import required, tidied, uncaged, warning
+from liza.work import trunk
+from liza.work.caging import is_caged, required, tidied, uncaged, warning
 from liza.work.flows import workflow_of
+from liza.work.lookout import Lookout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,6 +63,7 @@ LOOK: Final = 0.5  # seconds between two looks at switches and leases while noth
 LULL: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
 CHECKPOINTS: Final = "checkpoints"
+SINCE: Final = "it came while no run was going on"
 
 
 class Ending(Enum):
@@ -374,12 +377,29 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         tidied(self._scene.home, self._scene.repository)
+        self._look_around()
         self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
         state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
         self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
+
+    def _look_around(self) -> None:
+        """Take what people did since the last run as theirs, before anybody else can be taken for them."""
+        scene, state = self._scene, self._board.read()
+        head = scene.repository.commit_at(BRANCHES + state.config.integration_branch)
+        if head is None:
+            return
+        if is_caged(state.config.sandbox):
+            state = trunk.note_base(self._board, head, by=SUPERVISOR.id)
+            if found := trunk.strangers(scene.repository, scene.home, state, head):
+                at = self._clock()
+                self._alert(trunk.take_as_yours(self._board, found, SINCE, by=SUPERVISOR.id, at=at))
+            return
+        seen = Lookout(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
+        for sentence in (*seen.told, *seen.strange):
+            self._alert(sentence)
 
     def _dismiss(self, patience: float) -> None:
         """End every worker: by itself within *patience*, then by SIGTERM, then by SIGKILL."""

@@ -24,7 +24,7 @@ from liza.verdicts import Outcome
 from liza.work import course, known
 from liza.work.course import Judged
 from liza.work.integration import integrate, unfit
-from liza.work.turn import Next, begun, held_by
+from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows import engine
 from liza.workflows.document import GateKind
 from liza.workflows.position import Judge, Wait
@@ -71,6 +71,8 @@ def turn(place: Place) -> Next:
             return _judged(turn, task)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
             log.warning("%s", turn.keeper.lost or error)
+        except Strayed as strayed:
+            turn.drifted(strayed.moved, "tests")
         except (GitFailed, UnfitRepository) as error:
             _given_back(turn, error)
         return Next.WORK

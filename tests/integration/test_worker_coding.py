@@ -315,11 +315,11 @@ class TestWhatAgentsDoWrong:
         assert task.status is Status.BLOCKED
         assert "no-such-agent" in str(task.blocked_reason)
 
-    def test_an_agent_that_reaches_into_the_users_checkout_stops_everybody(self, tmp_path: Path) -> None:
+    def test_an_agent_that_reaches_into_the_users_repository_stops_everybody(self, tmp_path: Path) -> None:
         """Drift is an anomaly with what moved, a PAUSE that says so, and a blocked task."""
         office = Office(tmp_path)
-        mine = office.user.directory / "a.txt"
-        office.script({"implement": {"run": f"echo x >> {mine}", "write": {"t1.txt": "1"}, "answer": DONE}})
+        hook = "mkdir ../../.git/hooks; touch ../../.git/hooks/pre-push"
+        office.script({"implement": {"run": hook, "write": {"t1.txt": "1"}, "answer": DONE}})
         office.task()
 
         office.turn("coder-1")
@@ -327,8 +327,8 @@ class TestWhatAgentsDoWrong:
         assert office.status() is Status.BLOCKED
         details = office.state.anomalies["anomaly-1"].details
         assert isinstance(details, CheckoutDrift)
-        assert "a.txt" in details.moved[0]
-        assert "a.txt" in (office.home / "PAUSE").read_text()
+        assert "pre-push" in details.moved[0]
+        assert "pre-push" in (office.home / "PAUSE").read_text()
 
     def test_a_task_that_nobody_can_do_is_not_tried_for_ever(self, tmp_path: Path) -> None:
         """Two coders, or two rounds of the only one, are enough; then somebody has to think."""
