@@ -11,8 +11,9 @@ import pytest
 from liza.agents.command import Command
 from liza.agents.protocol import Brief, Ending, Limits, Provenance, Reply, Stop
 from liza.agents.sweep import swept
+from liza.answers import Answer, answer
 from liza.model import Role
-from liza.replies import Answer, Implement, Step, answer
+from liza.replies import Implement, Step
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - the test is that it does not get out
 ENVIRONMENT = {
