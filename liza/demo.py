@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
 from liza.errors import UsageError
+from liza.home import take_back, throw
 from liza.model import Status
 from liza.project import begun
 from liza.repo.git import git
@@ -85,11 +86,11 @@ def _pause_once(board: FileBoard, run: subprocess.Popen[bytes], say: Callable[[s
         state = board.wait(state.revision, 0.5)
     if run.poll() is not None:
         return
-    switch = board.home / Switch.PAUSE.name
-    switch.write_text("so that you can see one\n")
+    if not throw(board.home, Switch.PAUSE, "so that you can see one"):
+        return  # somebody else's
     say(f"PAUSE is thrown for {PAUSED:.0f} seconds: agents are frozen where they are, nothing new starts.")
     time.sleep(PAUSED)
-    switch.unlink(missing_ok=True)
+    take_back(board.home, Switch.PAUSE)
     say("PAUSE is taken back: they go on where they were.")
 
 

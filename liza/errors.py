@@ -39,6 +39,7 @@ EXIT_CODES: Final[dict[int, str]] = {
 
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # what is over by itself once somebody makes room
+READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})  # what can be looked at all the same
 
 
 class LizaError(Exception):

@@ -1,14 +1,17 @@
-"""Where a board lives, and which switches are thrown there."""
+"""Where a board lives, and the switches there: read, thrown and taken back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.errors import InvalidBoard, UsageError
+from liza.errors import DiskTrouble, InvalidBoard, UsageError
 from liza.switches import FILES
+from liza.whole import overwrite, write_new
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from liza.switches import Switch
 
 HOME: Final = ".liza"
 
@@ -35,3 +38,31 @@ def switches_of(home: Path) -> dict[str, str]:
         except OSError:  # a directory, or not for us to read: it is there all the same
             found[name] = ""
     return found
+
+
+def throw(home: Path, switch: Switch, said: str) -> bool:
+    """Throw *switch* and say in its file why; return False where it is thrown already, which then stays."""
+    try:
+        return write_new(home / switch.name, _line(said))
+    except OSError as error:
+        raise DiskTrouble(f"write {home / switch.name}", error) from error
+
+
+def throw_anew(home: Path, switch: Switch, said: str) -> None:
+    """Throw *switch* and say in its file why, whatever it said before."""
+    try:
+        overwrite(home / switch.name, _line(said))
+    except OSError as error:
+        raise DiskTrouble(f"write {home / switch.name}", error) from error
+
+
+def take_back(home: Path, switch: Switch) -> None:
+    try:
+        (home / switch.name).unlink(missing_ok=True)
+    except OSError as error:
+        raise DiskTrouble(f"remove {home / switch.name}", error) from error
+
+
+def _line(said: str) -> str:
+    line = " ".join(said.split())
+    return f"{line}\n" if line else ""

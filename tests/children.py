@@ -17,12 +17,15 @@ import liza.board.watch  # noqa: F401 - a child that gave up its rights or its t
 from liza.board import snapshot
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
+from liza.board.rejected import alert
 from liza.changes import HUMAN, Change, apply
 from liza.errors import DiskTrouble, LizaError
 from liza.events import Amend, FindNothing
+from liza.home import throw
 from liza.model import Role
 from liza.record import utc_now
 from liza.repo.repository import Repository
+from liza.switches import Switch
 from liza.work.coding import claimed_by
 from liza.work.orders import Orders
 from liza.work.turn import Place
@@ -56,6 +59,17 @@ def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Co
             board.update(apply(done, to=claimed.task.id, by=place.actor(claimed.token), at=utc_now()))
         pipe.send(claimed.task.id if claimed else None)
     board.close()
+
+
+def throw_and_tell(home: Path, name: str, times: int, start: Barrier, pipe: Connection) -> None:
+    """Throw PAUSE in every round, as all others do, and alert; say how often it was the first."""
+    first = 0
+    for number in range(times):
+        start.wait(LONGEST)
+        first += throw(home, Switch.PAUSE, f"{name} wants it, {number}")
+        alert(home, utc_now(), f"{name} {number} {'x' * 9000}")
+        start.wait(LONGEST)
+    pipe.send(first)
 
 
 def write_note(home: Path, message: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.agents.sweep import left_behind
 from liza.board.file import FileBoard
+from liza.board.rejected import ALERTS
 from liza.config import Config, Workers
 from liza.errors import LizaError
 from liza.report.screen import Lines
@@ -101,6 +102,11 @@ class Yard:
 
     def told(self) -> str:
         return self.out.read_text() if self.out.exists() else ""
+
+    def alerts(self) -> str:
+        """Return what people were told, which is nothing before the first alert makes the file."""
+        log = self.home / ALERTS
+        return log.read_text() if log.exists() else ""
 
     def starts(self, name: str) -> list[int]:
         return starts(self.home, name)

@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.whole import name
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -73,7 +75,7 @@ class Disk:
     def place(self, new: Path, current: Path) -> None:
         """Give *new* the name *current*, which nobody has; raise FileExistsError if somebody has it."""
         if not _renamed(new, current, _NO_REPLACE):
-            new.replace(current)
+            name(new, current)
 
 
 def _renamed(new: Path, current: Path, flag: int) -> bool:

@@ -35,6 +35,7 @@ from liza.board.snapshot import Snapshot
 from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file, text_of
 from liza.changes import Change
 from liza.errors import (
+    READ_ONLY,
     DiskTrouble,
     EditRejected,
     InvalidBoard,
@@ -146,7 +147,21 @@ class FileBoard:
             return self._known()
 
     def absorb(self) -> State:
-        """Take in what a person saved, now; raise EditRejected if it could not be taken."""
+        """Take in what a person saved, now; raise EditRejected if it could not be taken.
+
+        Where nothing can be written, the board is what the journal says, and the edit waits.
+        """
+        try:
+            self._settle()
+        except DiskTrouble as error:
+            if error.errno not in READ_ONLY:
+                raise
+            log.warning("state.yaml was edited, or is behind, and that has to wait: %s", error)
+        if self._rejections:
+            raise self._rejections.pop()
+        return self.read()
+
+    def _settle(self) -> None:
         deadline = time.monotonic() + SETTLE
         while self.has_edit() or self._is_behind():
             with self._settled(patient=time.monotonic() < deadline) as is_settled:
@@ -154,9 +169,6 @@ class FileBoard:
             if is_settled or time.monotonic() > deadline:
                 break
             time.sleep(POLL_BLIND / 5)
-        if self._rejections:
-            raise self._rejections.pop()
-        return self.read()
 
     def has_edit(self) -> bool:
         """Tell, without a lock, whether somebody else than Liza may have written state.yaml."""
@@ -189,7 +201,7 @@ class FileBoard:
             heard = watch.rings if watch else 0
             state = self.read()
             if state.revision <= since and (self.has_edit() or self._is_behind()):
-                state = self.update(Change("liza", "look", lambda same: same))
+                state = self._look()
             left = deadline - time.monotonic()
             if state.revision > since or left <= 0 or (watch and watch.alarms > alarms):
                 return state
@@ -197,6 +209,15 @@ class FileBoard:
                 watch.wait(heard, min(left, POLL))
             else:
                 time.sleep(min(left, POLL_BLIND))
+
+    def _look(self) -> State:
+        """Take in what a person saved, where that can be written; who only looks on goes on looking."""
+        try:
+            return self.update(Change("liza", "look", lambda same: same))
+        except DiskTrouble as error:
+            if error.errno not in READ_ONLY:
+                raise
+            return self.read()
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Yield every change past revision *after*, oldest first."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.protocol import Entry
-from liza.errors import DiskTrouble, JournalDamaged
+from liza.errors import READ_ONLY, DiskTrouble, JournalDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,8 +139,11 @@ class Journal:
 
     def holds(self, mark: Mark) -> bool:
         """Tell whether the file still has all that was before *mark*: the last sum stands for every line."""
-        end = _end(mark.sum)
-        return not mark.offset or os.pread(self._descriptor, _TAIL, mark.offset - _TAIL) == end
+        if not mark.offset:
+            return True
+        if self._descriptor < 0:
+            self.size()
+        return os.pread(self._descriptor, _TAIL, mark.offset - _TAIL) == _end(mark.sum)
 
     def lines(self, after: Mark) -> Iterator[Line]:
         """Yield the lines behind *after*; the last one is passed over while it is not whole."""
@@ -202,7 +205,7 @@ def _opened(path: Path, access: int) -> int:
     flags = os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, access | flags)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY | flags)
     except OSError as error:
+        if error.errno in READ_ONLY and access != os.O_RDONLY:
+            return _opened(path, os.O_RDONLY)
         raise DiskTrouble(f"open {path}", error) from error

@@ -10,8 +10,10 @@ from liza.anomalies import Anomaly, RejectedEdit
 from liza.board.disk import Disk
 from liza.changes import Change
 from liza.errors import DiskTrouble
+from liza.home import throw
 from liza.record import next_id, with_record
 from liza.switches import Switch
+from liza.whole import append_line
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,9 +31,7 @@ def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> t
     try:
         where = kept(home, data, at)
         alert(home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}")
-        pause = home / Switch.PAUSE.name
-        if not pause.exists():
-            pause.write_text(f"an edit of state.yaml was not taken; see {where}, then `liza resume`\n")
+        throw(home, Switch.PAUSE, f"an edit of state.yaml was not taken; see {where}, then `liza resume`")
     except OSError as trouble:
         raise DiskTrouble("keep an edit of state.yaml that could not be taken", trouble) from trouble
     problems = tuple(str(violation) for violation in error.violations) or (str(error),)
@@ -61,8 +61,7 @@ def wreck_aside(home: Path, data: bytes, at: datetime) -> None:
 def alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
     line = mask().text(" ".join(sentence.splitlines()))  # a name in the sentence may hold a line break
-    with (home / ALERTS).open("a") as log:
-        log.write(f"{at:%Y-%m-%dT%H:%M:%SZ} {line}\n")
+    append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")
 
 
 def _one_line(error: InvalidBoard) -> str:

@@ -128,7 +128,8 @@ class StateFile:
             descriptor = -1  # somebody changed its mode while it was state.yaml
         if descriptor >= 0 and self._is_free(descriptor, baton):
             return descriptor
-        if has_no_writer(self.spare) and self._is_known(baton):
+        # Half written it is Liza's own, and open still only because an exception kept it from being closed.
+        if baton.spare is None or (has_no_writer(self.spare) and self._is_known(baton)):
             self.spare.unlink()  # somebody still reads it, who must not see it change
         else:
             self._hold(baton)

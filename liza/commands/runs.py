@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import Namespace
 from contextlib import suppress
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from liza.commands.table import argument, board_of, command, home_of
-from liza.errors import DiskTrouble
 
 if TYPE_CHECKING:
     from liza.board.file import FileBoard
@@ -82,6 +82,8 @@ def _watch(args: Namespace) -> None:
     from liza.report.screen import view_on, watch
 
     board = board_of(args)
+    # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         watch(board, view_on(sys.stdout), lambda: switches_of(board.home))
 
@@ -111,14 +113,19 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
+    from liza.supervision.background import see_to_end
+
     _throw(args, "ABORT")
+    if told := see_to_end(home_of(args)):
+        print(f"{told}.")
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
+    from liza.record import utc_now
     from liza.supervision.guard import resumed
 
-    taken = resumed(board_of(args), home_of(args))
+    taken = resumed(board_of(args), home_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 
@@ -134,9 +141,15 @@ def _retry_providers(board: FileBoard) -> None:
 
 
 def _throw(args: Namespace, name: str) -> None:
-    path = home_of(args) / name
-    try:
-        path.write_text(f"{args.reason}\n" if args.reason else "")
-    except OSError as error:
-        raise DiskTrouble(f"write {path}", error) from error
-    print(f"{name} is thrown ({path}); `liza resume` takes it back.")
+    from liza.home import switches_of, throw, throw_anew
+    from liza.switches import BREAKER, Switch
+
+    home = home_of(args)
+    if not throw(home, Switch[name], args.reason):
+        said = switches_of(home).get(name, "")
+        # The breaker takes back what it threw, so what a person wants has to be in the file itself.
+        if not args.reason and said and not said.startswith(BREAKER):
+            print(f"{name} was thrown already ({home / name}): {said}; `liza resume` takes it back.")
+            return
+        throw_anew(home, Switch[name], args.reason)
+    print(f"{name} is thrown ({home / name}); `liza resume` takes it back.")

@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from liza.beneath import remove
 from liza.errors import LizaError
 from liza.gates.running import Ran, Run
 from liza.repo.pool import Worktrees
 from liza.repo.scratch import refill, scratch
-from liza.repo.worktree import remove
 
 SETUP: Final = "setup"  # names the run of the project's setup
 # Commands that make an environment: the one of the user's checkout is in their way, or would be changed.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.agents.cage import DEPENDENCIES
-from liza.repo.worktree import remove
+from liza.beneath import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

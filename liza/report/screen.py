@@ -49,10 +49,10 @@ class Lines:
             for item in news(self._shown, state):
                 self._write(str(item))
         self._shown = state
-        for name in switches.keys() - self._switches.keys():
-            self.say(
-                f"{name} is thrown{f': {said}' if (said := switches[name]) else ''}; `{way_on(said)}` goes on"
-            )
+        for name, said in switches.items():
+            # Also where only the words changed: whoever writes the file by hand creates it first.
+            if self._switches.get(name) != said:
+                self.say(f"{name} is thrown{f': {said}' if said else ''}; `{way_on(said)}` goes on")
         for name in self._switches.keys() - switches.keys():
             self.say(f"{name} was taken back")
         self._switches = dict(switches)

@@ -9,6 +9,7 @@ from liza import limits, money
 from liza.breaker import open_trips, sentence
 from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
+from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from liza.board.protocol import Entry
     from liza.model import State, Task
 
+WIDTH: Final = 100  # characters of a text in a line, where nobody knows how wide the terminal is
+SAID_LINES: Final = 5  # of a red gate's output
+_BECAUSE: Final = "      because "
 SHOWN_NOTES: Final = 5
 SHOWN_ANOMALIES: Final = 5
+SHOWN_DISCOVERIES: Final = 5
 
 
 def as_json(state: State) -> dict[str, Any]:
@@ -35,10 +40,12 @@ def as_json(state: State) -> dict[str, Any]:
     return document
 
 
-def status(state: State, switches: Mapping[str, str], *, shortage: str | None = None) -> str:
+def status(
+    state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int = WIDTH
+) -> str:
     """Return the board at a glance; *switches* are the files that are thrown, with what they say.
 
-    *shortage* is why the disk lets nothing new start.
+    *shortage* is why the disk lets nothing new start, *width* what a line of the reader's terminal holds.
     """
     counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
@@ -50,11 +57,13 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
         ),
         *([f"Disk      {shortage}"] if shortage else []),
         *money_lines(state),
+        *_plan_lines(state),
         f"Tasks     {tally}",
-        *(line for task in state.tasks.values() for line in _task_lines(state, task)),
+        *(line for task in state.tasks.values() for line in _task_lines(state, task, width)),
         *_breaker_lines(state),
         *_note_lines(state),
         *_anomaly_lines(state),
+        *_discovery_lines(state),
         *_handover_lines(state, counts[Status.MERGED]),
     ]
     return "\n".join(lines) + "\n"
@@ -65,7 +74,10 @@ def money_lines(state: State) -> Iterator[str]:
     total = state.spend.total
     if total.runs:
         parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
-        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        told = [f"${usd:.2f} {name}" for name, usd in parts.items() if usd]
+        if total.unreported:
+            told.append(f"{total.unreported} of {total.runs} runs did not report what they cost")
+        marks = ", ".join(told)
         cap = state.config.budget.run_usd
         yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
     if money.is_closed(state):
@@ -75,6 +87,13 @@ def money_lines(state: State) -> Iterator[str]:
         yield f"Provider  {limits.told(provider)}"
 
 
+def _plan_lines(state: State) -> Iterator[str]:
+    if state.goal.questions:
+        yield "Plan      needs to know something first"
+        yield from (f"      asks    {_first_line(question)}" for question in state.goal.questions)
+        yield f"      then    {ANSWER_PLAN}"
+
+
 def _handover_lines(state: State, merged: int) -> Iterator[str]:
     """The user's own branch is the user's: Liza only says how to take the work over."""
     if merged:
@@ -82,17 +101,30 @@ def _handover_lines(state: State, merged: int) -> Iterator[str]:
         yield f"            git merge {state.config.integration_branch}"
 
 
-def _task_lines(state: State, task: Task) -> Iterator[str]:
-    holder = task.lease.holder if task.lease else "-"
+def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
+    holder, room = task.lease.holder if task.lease else "-", max(WIDTH, width - len(_BECAUSE))
     yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
     if task.status is Status.BLOCKED:
-        yield f"      because {_first_line(task.blocked_reason or '')}"
-        yield from (f"      asks    {_first_line(question)}" for question in task.blocked_questions)
+        yield f"{_BECAUSE}{_first_line(task.blocked_reason or '', room)}"
+        yield from output_lines(task, room)
+        yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
+        yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
-        yield f"      because {_first_line(task.rejection_reason or '')}"
+        yield f"{_BECAUSE}{_first_line(task.rejection_reason or '', room)}"
+        yield from output_lines(task, room)
+
+
+def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
+    """Yield the last of what the command printed that sent *task* back, and where all of it is."""
+    seen = task.rejection_output
+    if seen is None:
+        return
+    yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
+    if seen.run:
+        yield f"      whole   .liza/runs/{seen.run}"
 
 
 def _breaker_lines(state: State) -> Iterator[str]:
@@ -104,7 +136,8 @@ def _breaker_lines(state: State) -> Iterator[str]:
 def _note_lines(state: State) -> Iterator[str]:
     unread = [note for note in state.human_notes.values() if note.processed is None]
     if state.human_notes:
-        yield f"Notes     {len(unread)} of {len(state.human_notes)} not read yet"
+        told = f"{len(unread)} of them not read yet" if unread else "all read"
+        yield f"Notes     {len(state.human_notes)}, {told}"
     for note in unread[-SHOWN_NOTES:]:
         yield f"  {note.id:<14} {'for ' + note.about if note.about else '':<18} {_first_line(note.message)}"
 
@@ -119,7 +152,16 @@ def _anomaly_lines(state: State) -> Iterator[str]:
         yield f"  {anomaly.id:<14} {anomaly.type:<18} {anomaly.task_id or '-':<12} {details}"
 
 
-def _first_line(text: str, most: int = 100) -> str:
+def _discovery_lines(state: State) -> Iterator[str]:
+    found = [item for item in state.discovered.values() if item.became_task is None]
+    if found:
+        yield f"Found     {len(found)} beside the tasks, left for later (`liza task add`, or `liza note`)"
+    for item in found[-SHOWN_DISCOVERIES:]:
+        by, about = item.discovered_by, item.task_id or "-"
+        yield f"  {item.id:<14} {by:<18} {about:<12} {_first_line(item.description)}"
+
+
+def _first_line(text: str, most: int = WIDTH) -> str:
     first = text.splitlines()[0] if text else ""
     return first if len(first) <= most and first == text else first[: most - 1] + "…"
 

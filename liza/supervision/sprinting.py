@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from liza import sprints
 from liza.changes import SUPERVISOR, Change
+from liza.home import throw
 from liza.model import GoalStatus
 from liza.report.measures import retrospective
 from liza.supervision import papers
@@ -44,7 +45,7 @@ def _looked_back(board: Board, home: Path, state: State) -> State:
     papers.write(path, retrospective(state, why, sprint.ended or state.goal.created))
     if state.goal.status is GoalStatus.IN_PROGRESS:
         said = f"sprint {sprint.number} is over, because {why}; see {REPORTS}/{path.name}"
-        papers.throw(home, Switch.CHECKPOINT, f"{said}, then `liza resume` begins the next")
+        throw(home, Switch.CHECKPOINT, f"{said}, then `liza resume` begins the next")
     name = f"{REPORTS}/{path.name}"
     change = Change(
         SUPERVISOR.id, "look back", lambda latest: sprints.looked_back(latest, sprint.number, name)

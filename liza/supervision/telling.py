@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from liza.board.rejected import ALERTS, alert
 from liza.config import Notify
 from liza.record import utc_now
+from liza.whole import overwrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,9 +74,7 @@ def _digest(key: str) -> str:
 
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.write_text(text)
-    draft.replace(path)
+    overwrite(path, text)
 
 
 class Message(NamedTuple):

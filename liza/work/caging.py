@@ -33,6 +33,7 @@ from liza.agents.cage import (
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
+from liza.beneath import remove
 from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
@@ -42,7 +43,7 @@ from liza.repo.mounting import Points
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.repo.shadow import Shadow
-from liza.repo.worktree import remove, write
+from liza.repo.worktree import write
 from liza.work.homes import GateHome, environment_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.agents.cage import TOOLCHAINS
+from liza.beneath import remove
 from liza.errors import DiskTrouble
-from liza.repo.worktree import remove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

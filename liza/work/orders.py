@@ -6,10 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from liza.agents.masking import mask
+from liza.board.rejected import alert
+from liza.home import throw
+from liza.record import utc_now
 from liza.switches import FILES, Switch, thrown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from liza.agents.protocol import Stop
@@ -18,8 +22,9 @@ if TYPE_CHECKING:
 class Orders:
     """The switch that counts for one worker. A signal is like ABORT, for this worker only."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, clock: Callable[[], datetime] = utc_now) -> None:
         self._home = home
+        self._clock = clock
         self._signals = 0
         self._stop: Stop | None = None
 
@@ -56,12 +61,9 @@ class Orders:
             stop.ask()
 
     def pause(self, why: str) -> None:
-        """Throw the PAUSE switch for everybody and say in it why; one that is there already stays."""
-        try:
-            with (self._home / Switch.PAUSE.name).open("x") as file:
-                file.write(f"{mask().text(why)}\n")
-        except FileExistsError:
-            return
+        """Throw the PAUSE switch for everybody, and tell people why; one that is there already stays."""
+        if throw(self._home, Switch.PAUSE, mask().text(why)):
+            alert(self._home, self._clock(), f"everybody pauses: {why}")
 
 
 def pass_on(switch: Switch, stop: Stop) -> None:

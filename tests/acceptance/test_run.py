@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE: Final = 30.0
+# With Ctrl-C ignored, as nohup, some CI and the `&` of a script start programs.
+IN_THE_BACKGROUND: Final = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 TASK: Final = ("task", "add", "--id", "t1", "--description", "Say hello", "--done-when", "it prints hello")
 
 
@@ -64,7 +66,7 @@ def running(shell: Shell) -> Iterator[subprocess.Popen[str]]:
     """A foreground run, ended at last whatever happens."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "liza", "run"],
+        [*IN_THE_BACKGROUND, sys.executable, "-m", "liza", "run"],
         cwd=shell.directory,
         env=environment,
         stdout=subprocess.PIPE,
@@ -196,13 +198,13 @@ class TestWatch:
         board = FileBoard(empty.home)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(
-            [sys.executable, "-m", "liza", "watch"],
+            [*IN_THE_BACKGROUND, sys.executable, "-m", "liza", "watch"],
             cwd=empty.directory,
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
         ) as watch:
-            (empty.home / "PAUSE").write_text("lunch")
+            empty.ok("pause", "lunch")
             assert watch.stdout is not None
             assert "PAUSE is thrown: lunch" in watch.stdout.readline()
             board.update(apply(Abandon(reason="no longer wanted"), to="t1", by=HUMAN, at=utc_now()))

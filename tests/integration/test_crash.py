@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
+from liza.board.disk import Disk
 from liza.board.file import FileBoard
 from tests.boards import PROCESSES, ended, ended_well, is_whole, new_board, noted, was_not_disturbed
 from tests.children import count_interrupted
@@ -83,4 +85,35 @@ def test_an_exception_at_any_instruction_leaves_a_board_that_can_be_used_on(tmp_
     assert broken > 50
     assert done <= state.task("t2").priority <= done + broken
     assert state.task("t2").events_ever == state.task("t2").priority + 1
+    was_not_disturbed(home)
+
+
+class Forgetful(Disk):
+    """A disk on which one write is cut short by an exception, and its descriptor stays open."""
+
+    def __init__(self) -> None:
+        self.kept: int | None = None
+
+    def overwrite(self, descriptor: int, data: bytes) -> None:
+        if self.kept is not None:
+            super().overwrite(descriptor, data)
+            return
+        super().overwrite(descriptor, data[: len(data) // 2])
+        self.kept = os.dup(descriptor)
+        raise InterruptedError
+
+
+def test_a_half_written_file_that_stayed_open_is_nobodys_edit(tmp_path: Path) -> None:
+    home = tmp_path / ".liza"
+    new_board(home).close()
+    disk = Forgetful()
+    board = FileBoard(home, disk=disk)
+    for word in ("cut short", "and on"):
+        board.update(noted(word))
+    assert disk.kept is not None
+    os.close(disk.kept)
+    board.close()
+    other = FileBoard(home)
+    other.update(noted("afterwards"))
+    is_whole(other)
     was_not_disturbed(home)

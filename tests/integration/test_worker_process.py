@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.agents.sweep import seen
+from liza.board.rejected import ALERTS
 from liza.changes import SUPERVISOR, apply
 from liza.events import Reclaim
 from liza.model import AgentStatus, GoalStatus, Status
@@ -230,6 +232,10 @@ def test_a_workflow_that_was_broken_in_mid_run_pauses_everybody(tmp_path: Path) 
         office.task()
         soon((office.home / "PAUSE").exists)
         assert "NOWHERE" in (office.home / "PAUSE").read_text()
+        soon((office.home / ALERTS).exists)
+        told = (office.home / ALERTS).read_text().splitlines()
+        assert len(told) == 1
+        assert re.search("everybody pauses: .*NOWHERE.*; mend it, then `liza resume`$", told[0])
         assert worker.poll() is None
         assert office.status() is Status.IDLE
         flow.write_text(packaged)

@@ -17,17 +17,19 @@ ROOT: Final = Path(__file__).parents[2]
 
 # Lowest first. A name stands for liza.<name>: a module, or a package with all that is in it.
 LAYERS: Final = [
-    ["__init__", "bell", "reasons", "space"],
+    ["__init__", "bell", "reasons", "space", "whole"],
     ["errors", "prompts", "recordings", "text"],
-    ["life", "record", "problems"],
-    ["routing"],
+    ["answer_yaml", "beneath", "fences", "life", "record", "problems"],
+    ["answer_shape", "routing"],
     ["anomalies", "config", "verdicts"],
     ["spending"],
     ["model"],
     ["events", "promises"],
     ["lifecycle"],
-    ["metrics", "sprints"],
+    ["closing", "metrics", "sprints"],
     ["changes", "invariants", "replies", "switches"],
+    ["manners"],
+    ["answers"],
     ["breaker", "home", "limits", "money"],
     ["agents", "prompting", "workflows"],
     ["board"],
