@@ -136,7 +136,9 @@ if "unittest" in sys.orig_argv:
 def plants_in_the_home_of_the_gates(act: Act) -> Answer:
     """Let the tests of a first attempt, which is red, prepare the interpreter for those of a second."""
     # Right for every example that a command of the plan or the checkpoint looks at, and for no free thing.
-    wrong = CODE.replace("return price - price * percent // 100", "return price - price * percent // 100 or 1")
+    wrong = CODE.replace(
+        "return price - price * percent // 100", "return price - price * percent // 100 or 1"
+    )
     if act.iteration > 1:
         return good({"shop/discount.py": wrong, "tests/test_discount.py": TESTS})
     plant = (
