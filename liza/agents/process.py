@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.evidence import Evidence, Stopwatch
 from liza.agents.kernel import leash
+from liza.agents.memory import shared_by, shared_on_machine
 from liza.agents.protocol import Ending, Level, Limits, may_start
 from liza.agents.spool import Spool
 from liza.agents.sweep import MARK, Quarry, ended, reap, send
@@ -32,6 +33,8 @@ GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agent
 LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs them
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
 COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
+WEIGH_EVERY: Final = 0.25  # seconds between two looks at shared memory, which fills by gigabytes a second
+_MB: Final = 1 << 20
 _SIGNALLED: Final = 128
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
@@ -48,6 +51,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     secrets: Sequence[str] = field(default=(), repr=False)
     processes: int | None = None  # that it may have at once
+    shared_mb: int | None = None  # of memory that its processes may share
     is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
     mark: Path | None = None  # the folder that marks its processes, where it is part of another run
 
@@ -178,6 +182,8 @@ class _Running:
         self._next_look = self._look_every
         # Apart from the looks for signs of life, which may walk through a large worktree.
         self._next_count = COUNT_EVERY if job.processes else math.inf
+        self._next_weighing = WEIGH_EVERY if job.shared_mb else math.inf
+        self._shared_before = shared_on_machine() if job.shared_mb else 0
 
     def connect(self, out: Spool, err: Spool) -> None:
         self._wires.await_end(self._leader.pid)
@@ -207,7 +213,7 @@ class _Running:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
             return None
-        due = min(self._next_look, self._next_count, self._job.limits.total)
+        due = min(self._next_look, self._next_count, self._next_weighing, self._job.limits.total)
         return max(0.0, due - self._watch.elapsed())
 
     def _tripped(self) -> _Verdict | None:
@@ -215,6 +221,8 @@ class _Running:
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _Verdict(Ending.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
+        if elapsed >= self._next_weighing and (heavy := self._heavy()):
+            return heavy
         if elapsed >= self._next_count and (crowded := self._crowded()):
             return crowded
         if elapsed < self._next_look:
@@ -223,6 +231,18 @@ class _Running:
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
         return self._silent(elapsed)
+
+    def _heavy(self) -> _Verdict | None:
+        """Weigh what its processes share, if there is enough of it on the machine for it to be too much."""
+        self._next_weighing = self._watch.elapsed() + WEIGH_EVERY
+        most, now = (self._job.shared_mb or 0) * _MB, shared_on_machine()
+        self._shared_before = min(self._shared_before, now)
+        if now - self._shared_before <= most:
+            return None
+        if (weight := shared_by(process.pid for process in self._quarry.found())) <= most:
+            return None
+        said = f"its processes shared {weight // _MB} MB of memory, and may share {most // _MB}"
+        return _Verdict(Ending.CRASHED, said)
 
     def _crowded(self) -> _Verdict | None:
         """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""

@@ -144,6 +144,7 @@ class Guard:
                 argv=cage.around(site.argv),
                 environment=_configured(environment, settings),
                 is_caged=True,
+                shared_mb=self.sandbox.memory_mb,
             )
 
     def _site(self, job: Job, visit: Visit, own: Path) -> _Site:
