@@ -122,9 +122,10 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
+    from liza.record import utc_now
     from liza.supervision.guard import resumed
 
-    taken = resumed(board_of(args), home_of(args))
+    taken = resumed(board_of(args), home_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 

@@ -74,7 +74,7 @@ class Scene:
             self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
         if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
             self.secure(lost, at=facts.now)
-            self.board.update(recovery.reclaimed(facts.living, at=facts.now))
+            self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):

@@ -21,6 +21,7 @@ from liza import life, limits
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import MARK, swept
 from liza.bell import Bell
+from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
@@ -46,8 +47,10 @@ from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
-from liza.work.caging import kept, required, tidied, uncaged, warning
+from liza.work import trunk
+from liza.work.caging import is_caged, kept, required, tidied, uncaged, warning
 from liza.work.flows import workflow_of
+from liza.work.lookout import Lookout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,6 +63,7 @@ LOOK: Final = 0.5  # seconds between two looks at switches and leases while noth
 LULL: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
 CHECKPOINTS: Final = "checkpoints"
+SINCE: Final = "it came while no run was going on"
 
 
 class Ending(Enum):
@@ -260,7 +264,7 @@ class Supervisor:
         now = self._clock()
         tasks = self._board.read().tasks.values()
         self._scene.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
-        reclaim = recovery.reclaimed(self._crew.names, at=now)
+        reclaim = recovery.reclaimed(self._crew.names, at=now, killed=code == staff.KILLED)
         if staff.is_crash(code):
             why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
             crash = staff.crashed(post, why, at=now)
@@ -301,18 +305,19 @@ class Supervisor:
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
         path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if path.name not in switches or not _is_written(path):
             return
         try:
             thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except FileNotFoundError:
             return  # taken back at this moment
+        said = switches_of(self._scene.home).get(path.name, "")
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), said))
             self._view.say(f"the summary of this checkpoint is in {summary}")
         hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -380,12 +385,29 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         tidied(self._scene.home, self._scene.repository)
+        self._look_around()
         self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
         state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
         self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
+
+    def _look_around(self) -> None:
+        """Take what people did since the last run as theirs, before anybody else can be taken for them."""
+        scene, state = self._scene, self._board.read()
+        head = scene.repository.commit_at(BRANCHES + state.config.integration_branch)
+        if head is None:
+            return
+        if is_caged(state.config.sandbox):
+            state = trunk.note_base(self._board, head, by=SUPERVISOR.id)
+            if found := trunk.strangers(scene.repository, scene.home, state, head):
+                at = self._clock()
+                self._alert(trunk.take_as_yours(self._board, found, SINCE, by=SUPERVISOR.id, at=at))
+            return
+        seen = Lookout(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
+        for sentence in (*seen.told, *seen.strange):
+            self._alert(sentence)
 
     def _dismiss(self, patience: float) -> None:
         """End every worker: by itself within *patience*, then by SIGTERM, then by SIGKILL."""
@@ -478,6 +500,14 @@ _FAREWELLS: Final = {
 
 def _with_sandbox(state: State, mode: SandboxMode) -> State:
     return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
+
+
+def _is_written(switch: Path) -> bool:
+    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
+    try:
+        return has_no_writer(switch)
+    except OSError:  # a link, or taken back at this moment
+        return True
 
 
 def _check(home: Path) -> None:
