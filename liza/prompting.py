@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 NONE: Final = "(none)"
 BOOTSTRAP: Final = "bootstrap"  # who is asked, about what, and where: the same for every step
+TAKEN_OVER: Final = (
+    "Another agent began this step and could not go on, which was no fault of its work. What it changed is "
+    "still in the working directory: look at that first, keep what is right, and go on from there."
+)
 
 
 def _number(text: str) -> str:
@@ -60,6 +64,11 @@ def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
 def asked_again(asked: str, why: str, *, nonce: str) -> str:
     """Return the prompt *asked* with a demand for a better answer, since the last had the fault *why*."""
     return f"{asked}\n{_template('again').substitute(nonce=nonce, why=fenced('why', why, nonce))}"
+
+
+def taken_over(asked: str) -> str:
+    """Return the prompt *asked* for an agent that goes on where another one had to stop."""
+    return f"{asked}\n{TAKEN_OVER}\n"
 
 
 def fenced(name: str, text: str, nonce: str) -> str:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from liza.agents.replay import Apply
     from liza.config import Agents
 
-_UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
+_SHUT_OUT: Final = {Ending.NOT_STARTED, Ending.AUTH, Ending.QUOTA}
+FALLBACK: Final = "FALLBACK"
 
 COMMAND: Final = "command"
 LITELLM: Final = "litellm"
@@ -94,9 +95,22 @@ def _different(agents: Agents, found: Hire, other: str | None, available: Sequen
     return found._replace(warning=warning)
 
 
-def failed_to_start(reply: Reply) -> bool:
-    """Tell whether *reply* is about getting an agent to work at all, and so another one may do better."""
-    if reply.ending in _UNSTARTED:
+def stand_in(agents: Agents, own: AgentChoice) -> AgentChoice | None:
+    """Return who stands in for *own*: `agents.fallback`, and for each field that it leaves out, *own*'s.
+
+    What is meant for one backend is not inherited by another, and never who sells the model.
+    """
+    if agents.fallback is None:
+        return None
+    named = agents.fallback.but(backend=backend_of(agents.fallback))
+    rest = own.but(backend=backend_of(own), provider=None)
+    fields = routed({FALLBACK: named}, rest, [FALLBACK]).fields
+    return AgentChoice.model_validate(fields)
+
+
+def calls_for_another(reply: Reply) -> bool:
+    """Return whether another agent may do better: this one could not work at all, or may do so no more."""
+    if reply.ending in _SHUT_OUT:
         return True
     # A negative code is a signal: somebody ended it, which says nothing about it.
     ended_itself = reply.code is not None and reply.code >= 0

@@ -27,7 +27,7 @@ from liza.config import AgentChoice
 from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
-from liza.limits import news
+from liza.limits import is_worth_another, news
 from liza.model import Actor, Lease, Role, State, Task
 from liza.money import (
     FIRST_GUESS,
@@ -52,7 +52,16 @@ from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, le
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import (
+    COMMAND,
+    REPLAY,
+    backend_of,
+    calls_for_another,
+    chosen,
+    hired,
+    provider_of,
+    stand_in,
+)
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import Lookout
 from liza.work.ruling import ruled
@@ -123,11 +132,15 @@ class Place:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step) -> AgentChoice:
-        return chosen(state.config.agents, self.role, step, available=available())
+        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        own = chosen(state.config.agents, self.role, step, available=available())
+        other, now = stand_in(state.config.agents, own), self.clock()
+        if other is None or not is_worth_another(state, provider_of(own), self.name, now):
+            return own
+        return own if is_worth_another(state, provider_of(other), self.name, now) else other
 
-    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
-        """Return the agent of *step*, or that of *instead*."""
-        choice = instead or self.choice(state, step)
+    def agent(self, state: State, choice: AgentChoice) -> Agent:
+        """Return the agent that *choice* names."""
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
@@ -139,9 +152,16 @@ class Place:
         """Return who cages what this worker runs."""
         return Guard(self.home, self.repository, state.config.sandbox)
 
-    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+    def wanted(
+        self,
+        state: State,
+        step: Step,
+        task: str | None,
+        *later: Step,
+        instead: AgentChoice | None = None,
+    ) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = self.choice(state, step)
+        choice = instead or self.choice(state, step)
         others = [(other, self.choice(state, other)) for other in later]
         backend = backend_of(choice) or ""
         want = Want(
@@ -155,7 +175,7 @@ class Place:
         )
         provider = provider_of(choice)
         needed = dict.fromkeys([provider, *(provider_of(other) for _, other in others)])
-        return Run(want, provider, tuple(needed))
+        return Run(want, provider, tuple(needed), choice)
 
     def too_dear(self, usd: float) -> str | None:
         """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
@@ -241,6 +261,7 @@ class Turn:
     task: str | None = None
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
+    last: AgentChoice | None = None  # who ran last
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
 
@@ -275,12 +296,12 @@ class Turn:
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
 
-    def _admit(self, step: Step) -> str | None:
-        """Set the money for *step* aside, unless that was done; return why it may not begin."""
-        if self.admitted is not None:
-            self.admitted = None
-            return None
-        run = self.place.wanted(self.state, step, self.task)
+    def _admit(self, step: Step, instead: AgentChoice | None) -> Run | str:
+        """Set the money for *step* aside, unless that was done; return the run, or why it may not begin."""
+        run, self.admitted = self.admitted, None
+        if run is not None and instead is None:
+            return run
+        run = self.place.wanted(self._now(), step, self.task, instead=instead)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
             if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
@@ -288,7 +309,11 @@ class Turn:
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
-        return None
+        return run
+
+    def _now(self) -> State:
+        """Return the board as this turn knows it, with what the providers say by now."""
+        return self.state.but(providers=self.place.board.read().providers)
 
     def _shut(self, run: Run) -> Closed | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
@@ -307,7 +332,7 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
-        run = self.place.wanted(self.state, then, self.task) if then else None
+        run = self.place.wanted(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
@@ -373,13 +398,15 @@ class Turn:
         return self._once(step, prompt, cwd, check)
 
     def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
-        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
         asked = self._once(step, prompt, cwd, check)
-        instead = self.state.config.agents.fallback
-        if instead is None or asked.moved or not failed_to_start(asked.reply):
+        own = self.last
+        instead = stand_in(self.state.config.agents, own) if own else None
+        if instead is None or instead == own or asked.moved or not calls_for_another(asked.reply):
             return asked
         log.warning("%s: another agent stands in, because %s", self.task or step, asked.why)
-        return self._once(step, prompt, cwd, check, instead)
+        told = prompting.taken_over(prompt) if step is Step.IMPLEMENT else prompt
+        return self._once(step, told, cwd, check, instead)
 
     def _once(
         self,
@@ -390,15 +417,17 @@ class Turn:
         instead: AgentChoice | None = None,
     ) -> Asked:
         brief = self._brief(step, prompt, cwd)
-        if why := self._admit(step):
+        self.last = None
+        run = self._admit(step, instead)
+        if isinstance(run, str):
             return Asked(
-                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
         self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief, instead)
-        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
+            reply = self._run(brief, run)
+        self._pay(Ended(run, reply), step)
         caged = is_caged(self.state.config.sandbox)
         moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
         if moved:
@@ -416,11 +445,12 @@ class Turn:
         ):
             self.settle()
 
-    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
+    def _run(self, brief: Brief, run: Run) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
+            self.last = run.choice or self.place.choice(self.state, brief.step)
+            return self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
