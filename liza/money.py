@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from liza.model import Actor, State
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
+PLAN: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
 WARN_AT: Final = 0.8  # of a cap; then people are told once
 FIRST_GUESS: Final = (
     0.25  # USD for a run of which nothing is known; a session of a coding agent is rarely cheaper
@@ -318,11 +319,13 @@ def amount(text: str) -> float | None:
 
 def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers what *who*, a task or the budget, asks."""
-    from liza.changes import Change, answer  # noqa: PLC0415 - as above
+    from liza.changes import Change, answer, answer_plan  # noqa: PLC0415 - as above
 
     def make(state: State) -> State:
         if who == BUDGET and state.status_of(who) is None:
             return _raised(state, text)
+        if who in PLAN and state.status_of(who) is None:
+            return answer_plan(text, by=by, at=at)(state)
         if not awaits(state, who):
             return answer(who, text, by=by, at=at)(state)
         cap = _allowed(who, text, spent_on(state, who).usd)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field
 
 from liza.agents.protocol import Ending, did_nothing
+from liza.answers import reported
 from liza.record import Line, Record
-from liza.replies import reported
 from liza.spending import CENTS, Provenance, Usage
 from liza.text.parse import parse
 

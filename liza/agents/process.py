@@ -35,6 +35,7 @@ METER_EVERY: Final = 1.0  # seconds between two readings of what a run has cost 
 METER_SHARE: Final = 50  # times as long as a reading took passes before the next: a transcript gets long
 COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
 _SIGNALLED: Final = 128
+WHO_KILLS: Final = "by somebody, or by the kernel because memory was short"
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -61,7 +62,10 @@ class Job:
 
 
 class Outcome(NamedTuple):
-    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code."""
+    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code.
+
+    KILLED is a SIGKILL that was not ours, which says nothing about the job.
+    """
 
     ending: Ending
     why: str = ""
@@ -92,15 +96,25 @@ def run(job: Job, stop: Stop) -> Outcome:
         except (OSError, ValueError) as error:
             return Outcome(Ending.NOT_STARTED, _why_not(job, error))
         verdict, survivors = _watched(job, leader, stop, watch, (out, err))
+    code = _code(job, leader.returncode)
+    if verdict.ending is Ending.DONE and was_killed(code):
+        verdict = _Verdict(
+            Ending.KILLED, f"it was killed (SIGKILL) after {watch.elapsed():.1f} seconds, {WHO_KILLS}"
+        )
     return Outcome(
         verdict.ending,
         verdict.why,
-        code=_code(job, leader.returncode),
+        code=code,
         out=out.text(),
         err=err.text(),
         seconds=watch.elapsed(),
         survivors=tuple(map(str, survivors)),
     )
+
+
+def was_killed(code: int | None) -> bool:
+    """Return whether *code* means SIGKILL, as the system has it or as a shell tells it."""
+    return code in (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
 
 
 def _code(job: Job, code: int | None) -> int | None:

@@ -77,6 +77,7 @@ class Ending(StrEnum):
     AUTH = "auth"
     CONTEXT_FULL = "context_full"
     CRASHED = "crashed"
+    KILLED = "killed"
     EMPTY = "empty"
     STOPPED = "stopped"
     CAPPED = "capped"
@@ -93,6 +94,7 @@ MEANING: Final[dict[Ending, str]] = {
     Ending.AUTH: "its provider does not accept the key",
     Ending.CONTEXT_FULL: "its context is full; a fresh one can go on from its notes",
     Ending.CRASHED: "it ended with an error",
+    Ending.KILLED: "somebody killed it, or the kernel did because memory was short",
     Ending.EMPTY: "it ended by itself and said nothing",
     Ending.STOPPED: "Liza was told to stop it",
     Ending.CAPPED: "it reached what it may cost, and Liza ended it",

@@ -42,7 +42,15 @@ _DECIDED: Final = {
     "complete": "complete",
 }
 _CRASHED: Final = frozenset(
-    {Ending.CRASHED, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.EMPTY, Ending.NOT_STARTED}
+    {
+        Ending.CRASHED,
+        Ending.KILLED,
+        Ending.TIMEOUT,
+        Ending.SILENT,
+        Ending.SLOW_START,
+        Ending.EMPTY,
+        Ending.NOT_STARTED,
+    }
 )
 _TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
 

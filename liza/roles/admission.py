@@ -53,7 +53,7 @@ TURNED_DOWN: Final[dict[Ending, ProviderState]] = {
     Ending.AUTH: ProviderState.REFUSED,
 }
 # After these nobody knows whether the provider would have taken the run.
-UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED})
+UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED, Ending.KILLED})
 
 
 def closed(state: State, run: Run, now: datetime) -> Closed | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from liza import events as e
@@ -15,7 +16,7 @@ from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_a
 if TYPE_CHECKING:
     from liza.agents.protocol import Reply
     from liza.model import State, Task
-    from liza.replies import Implement
+    from liza.replies import CheckpointAnswer, Implement
     from liza.verdicts import Feedback, Verdict
 
 ENOUGH_FAILURES: Final = (
@@ -185,6 +186,7 @@ _WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
     Ending.SILENT: e.Fail,
     Ending.SLOW_START: e.Fail,
     Ending.CRASHED: e.Fail,
+    Ending.KILLED: e.Release,
     Ending.EMPTY: e.Fail,
     Ending.RATE_LIMITED: e.Release,
     Ending.QUOTA: e.Release,
@@ -200,7 +202,29 @@ def without_answer(reply: Reply, why: str) -> e.Event:
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is Ending.NOT_STARTED:
         return e.Block(reason=reason, questions=(NOT_STARTED,), only_people=True)
+    if reply.ending is Ending.KILLED:
+        return e.Release(reason=reason, killed=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
+
+
+# An intent that is made of these alone could stand before any task.
+_EMPTY: Final = (
+    "a all and as asked be change changes code complete described do done everything finish fix for go i in "
+    "implement is it make my needed now of on perform proceed requested required requirements solve start "
+    "task that the things this to what will with work"
+)
+_EMPTY_WORDS: Final = frozenset(_EMPTY.split())
+SAYS_NOTHING: Final = (
+    "the checkpoint says nothing about the work: name in intent what will be there, in validation the "
+    "command that shows it, in files_to_modify what you will touch; or say blocked, and what you must know"
+)
+
+
+def says_nothing(answer: CheckpointAnswer) -> bool:
+    """Tell whether *answer* announces nothing that the work could be held against."""
+    if answer.is_blocked or answer.validation or answer.files_to_modify:
+        return False
+    return not set(re.findall(r"[\w./-]+", (answer.intent or "").casefold())) - _EMPTY_WORDS
 
 
 def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:

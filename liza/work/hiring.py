@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents import found as programs
 from liza.agents.cage import UNGUARDED
 from liza.agents.clis.table import CLIS
 from liza.agents.found import provider
 from liza.agents.protocol import STARTING, Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
+from liza.limits import is_worth_another
 from liza.model import Role
+from liza.money import FIRST_GUESS, Want, kind_of
 from liza.record import utc_now
 from liza.replies import Step
+from liza.roles.admission import Run
 from liza.routing import Who, chain, routed
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent, Brief, Stop
     from liza.agents.replay import Apply
     from liza.config import Agents
+    from liza.model import State
 
 _SHUT_OUT: Final = {Ending.NOT_STARTED, Ending.AUTH, Ending.QUOTA}
 FALLBACK: Final = "FALLBACK"
@@ -126,6 +132,56 @@ def provider_of(choice: AgentChoice) -> str:
     if backend == LITELLM and choice.model:
         return _UNFIT.sub("-", choice.model.partition("/")[0]) if "/" in choice.model else backend
     return backend
+
+
+class Asker(NamedTuple):
+    """A worker that is about to begin a run."""
+
+    role: Role
+    name: str
+    now: datetime
+
+
+def playing(state: State, who: Asker, step: Step) -> AgentChoice:
+    """Return who plays *step* now: as the settings say, or who stands in while its provider is shut."""
+    agents = state.config.agents
+    own = chosen(agents, who.role, step, available=programs.available())
+    other = stand_in(agents, own)
+    if other is None or not is_worth_another(state, provider_of(own), who.name, who.now):
+        return own
+    return own if is_worth_another(state, provider_of(other), who.name, who.now) else other
+
+
+def run_of(
+    state: State,
+    who: Asker,
+    step: Step,
+    task: str | None,
+    *later: Step,
+    instead: AgentChoice | None = None,
+) -> Run:
+    """Return the run of *step* that *who* would begin; *later* are steps that follow in the same turn.
+
+    *instead* is who plays the step, where that is settled.
+    """
+    first = step, instead or playing(state, who, step)
+    others = [(one, playing(state, who, one)) for one in later]
+    backend = backend_of(first[1]) or ""
+    want = Want(
+        who.name,
+        task,
+        _kind(*first),
+        # What is only played back costs nothing that is not in the recording.
+        guess=0.0 if backend == REPLAY else FIRST_GUESS,
+        later=tuple(_kind(*other) for other in others),
+        is_metered=backend != COMMAND,
+    )
+    needed = dict.fromkeys(provider_of(choice) for _, choice in (first, *others))
+    return Run(want, provider_of(first[1]), tuple(needed), first[1])
+
+
+def _kind(step: Step, choice: AgentChoice) -> str:
+    return kind_of(step, choice.model or backend_of(choice) or "")
 
 
 def backend_of(choice: AgentChoice) -> str | None:

@@ -97,7 +97,7 @@ class TestTheBudget:
 
     def test_workers_together_do_not_pass_it(self, tmp_path: Path) -> None:
         """What one of them begins is set aside before another one looks."""
-        script = {"checkpoint": {"answer": {"intent": "do it", "usage": {"usd": 0.25}}, "sleep": 0.2}}
+        script = {"checkpoint": {"answer": {"intent": "write it", "usage": {"usd": 0.25}}, "sleep": 0.2}}
         office = Office(tmp_path, script, workers={"coder": 4}, budget={"run_usd": 0.6})
         names = [f"coder-{number}" for number in range(1, 5)]
         for name in names:

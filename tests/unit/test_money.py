@@ -9,12 +9,13 @@ import pytest
 
 from liza import money
 from liza.agents.pricing import price_list, price_of, priced
+from liza.answers import Answer, answer, reported
 from liza.changes import HUMAN
 from liza.config import Budget, Config
 from liza.errors import LizaError, Refused, UsageError
 from liza.model import State, Status
 from liza.money import Bill, Cap, Want
-from liza.replies import Answer, Step, answer, reported
+from liza.replies import Step
 from liza.roles.admission import buried
 from liza.spending import Provenance, Usage
 from tests.stories import NOW, board, new_task, task_in

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from liza.agents.llm.faults import Fault
 from liza.agents.protocol import Ending
+from liza.answers import Answer, answer
+from liza.fences import TAG
 from liza.record import utc_now
-from liza.replies import TAG, Answer, answer
 from liza.spending import CENTS, Provenance, Usage
 
 if TYPE_CHECKING:
