@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import prompting
-from liza.agents.found import available
 from liza.agents.masking import mask
 from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop, rest
@@ -41,7 +40,17 @@ from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
+from liza.work.hiring import (
+    COMMAND,
+    REPLAY,
+    Asker,
+    backend_of,
+    calls_for_another,
+    hired,
+    playing,
+    run_of,
+    stand_in,
+)
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
@@ -121,11 +130,15 @@ class Place:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step) -> AgentChoice:
-        return chosen(state.config.agents, self.role, step, available=available())
+        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        return playing(state, self._who, step)
 
-    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
-        """Return the agent of *step*, or that of *instead*."""
-        choice = instead or self.choice(state, step)
+    @property
+    def _who(self) -> Asker:
+        return Asker(self.role, self.name, self.clock())
+
+    def agent(self, state: State, choice: AgentChoice) -> Agent:
+        """Return the agent that *choice* names."""
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
@@ -137,9 +150,16 @@ class Place:
         """Return who cages what this worker runs."""
         return Guard(self.home, self.repository, state.config.sandbox)
 
-    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+    def wanted(
+        self,
+        state: State,
+        step: Step,
+        task: str | None,
+        *later: Step,
+        instead: AgentChoice | None = None,
+    ) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return run_of(state.config.agents, self.role, self.name, step, task, *later)
+        return run_of(state, self._who, step, task, *later, instead=instead)
 
     def too_dear(self, usd: float) -> str | None:
         """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
@@ -296,6 +316,7 @@ class Turn:
     task: str | None = None
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
+    last: AgentChoice | None = None  # who ran last
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
@@ -338,11 +359,12 @@ class Turn:
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
 
-    def _admit(self, run: Run) -> str | None:
-        """Set the money for *run* aside, unless that was done; return why it may not begin."""
-        if self.admitted is not None:
-            self.admitted = None
-            return None
+    def _admit(self, question: Question) -> Run | str:
+        """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
+        run, self.admitted = self.admitted, None
+        if run is not None and question.instead is None:
+            return run
+        run = self._wanted(question)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
             if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
@@ -350,7 +372,11 @@ class Turn:
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
-        return None
+        return run
+
+    def _now(self) -> State:
+        """Return the board as this turn knows it, with what the providers say by now."""
+        return self.state.but(providers=self.place.board.read().providers)
 
     def _shut(self, run: Run) -> Closed | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
@@ -369,7 +395,7 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
-        run = self.place.wanted(self.state, then, self.task) if then else None
+        run = self.place.wanted(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
@@ -492,28 +518,31 @@ class Turn:
         return asked
 
     def _started(self, question: Question) -> Asked:
-        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
         asked = self._once(question)
-        instead = self.state.config.agents.fallback
-        if instead is None or asked.moved or question.session or not failed_to_start(asked.reply):
+        own = self.last
+        instead = stand_in(self.state.config.agents, own) if own else None
+        if instead in {None, own} or asked.moved or question.session or not calls_for_another(asked.reply):
             return asked
         log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
-        return self._once(question._replace(instead=instead))
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        return self._once(question._replace(prompt=told, instead=instead))
 
     def _once(self, question: Question) -> Asked:
-        brief, run = self._brief(question), self._wanted(question)
-        if why := self._admit(run):
+        brief = self._brief(question)
+        self.last = None
+        run = self._admit(question)
+        if isinstance(run, str):
             return Asked(
-                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
         self.begin_run()
-        worktree = self.place.worktrees.registered(
-            question.cwd
-        )  # before the run, which may spoil what says so
+        worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
         try:
             with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-                reply = self._run(brief, question.instead)
+                reply = self._run(brief, run)
         finally:
             self._secure(worktree)
         self._pay(Ended(run, reply), question.step)
@@ -521,11 +550,11 @@ class Turn:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
             return Asked(reply, brief.run, None, "it changed what is not its own", moved)
-        return _read(reply, brief.run, question)
+        return _read(reply, brief.run, question._replace(instead=self.last))
 
     def _wanted(self, question: Question) -> Run:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.wanted(self.state, question.step, self.task)
+        run = self.place.wanted(self._now(), question.step, self.task, instead=question.instead)
         if not question.only_answer:
             return run
         kind = kind_of(ANSWER, run.want.kind.partition(" ")[2])
@@ -555,11 +584,12 @@ class Turn:
         ):
             self.settle()
 
-    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
+    def _run(self, brief: Brief, run: Run) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
+            self.last = run.choice or self.place.choice(self.state, brief.step)
+            return self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
