@@ -193,6 +193,7 @@ class Turn:
     stop: Stop
     keeper: Keeper
     task: str | None = None
+    about: str | None = None  # the task that is thought about, for who holds none
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
@@ -307,7 +308,7 @@ class Turn:
         return self._unkilled(step, better, cwd, check)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, root = self.state.tasks.get(self.task or ""), self.place.repository.root
+        task, root = self.state.tasks.get(self.task or self.about or ""), self.place.repository.root
         return Bootstrap.of(self.place.role, step, self.state, task, root, cwd)
 
     def _unbegun(self, missing: tuple[str, ...]) -> Asked:
@@ -351,7 +352,8 @@ class Turn:
         self.lookout.begin()
         with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
             reply = self._run(brief, instead)
-        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
+        # Thinking about a task is not held back by what the task may cost, yet is what it cost.
+        self.ended.append(Ended(self.place.wanted(self.state, step, self.task or self.about), reply))
         if reply.ending is Ending.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         caged = is_caged(self.state.config.sandbox)
@@ -372,13 +374,14 @@ class Turn:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 
     def _brief(self, step: Step, prompt: str, cwd: Path) -> Brief:
-        task, limits = self.state.tasks.get(self.task or ""), self.state.config.limits
+        name = self.task or self.about
+        task, limits = self.state.tasks.get(name or ""), self.state.config.limits
         run = self.place.run_id(step)
         return Brief(
             run=run,
             role=self.place.role,
             step=step,
-            task=self.task,
+            task=name,
             iteration=task.iteration if task else 0,
             prompt=prompt,
             cwd=cwd,
@@ -435,6 +438,7 @@ def begun(
     task: Task | None = None,
     token: str | None = None,
     admitted: Run | None = None,
+    about: str | None = None,
 ) -> Iterator[Turn]:
     """Give a turn whose lease is kept and whose agent hears of switches and signals."""
     stop, actor = Stop(), place.actor(token)
@@ -442,7 +446,8 @@ def begun(
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
         keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
-        turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
+        name = task.id if task else None
+        turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
         try:
             yield turn
         finally:
