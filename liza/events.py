@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, field_validator
 from liza.model import Checkpoint, IntegrationFailure, Lease, Merging, Taint, Task
 from liza.reasons import digest
 from liza.record import Commit, Id, Line, Record, Time
-from liza.verdicts import Decision, Feedback, Outcome, Verdict
+from liza.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -95,7 +95,6 @@ class Claim(Event):
             "review_cycles_current": task.review_cycles_current if again else 0,
             "verdicts": (),
             "decisions": task.decisions if again else (),
-            "taints": (),  # they mark the work that was, not the work to come
         }
 
     def facts(self) -> dict[str, Any]:
@@ -154,6 +153,7 @@ class Revise(Event):
         return {
             "rejection_reason": self.reason,
             "rejection_feedback": self.feedback,
+            "rejection_output": _evidence(self.verdicts),
             "verdicts": self.verdicts,
             "decisions": _decided(
                 task, self.phase, Outcome.REVISE, self.reason, at, output=_output(self.verdicts)
@@ -200,6 +200,7 @@ class Release(Event):
 
     verb = "release"
     reason: Line
+    killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.lease else "nobody holds it"
@@ -281,6 +282,7 @@ class Reject(Event):
         return {
             "rejection_reason": self.reason,
             "rejection_feedback": self.feedback,
+            "rejection_output": _evidence(self.verdicts),
             "approval_question": None,
             "lease": None,
             "attempt": 0,
@@ -450,6 +452,7 @@ class Proceed(Event):
             "checkpoint": None,
             "rejection_reason": None,
             "rejection_feedback": (),
+            "rejection_output": None,
         }
 
 
@@ -631,6 +634,12 @@ def _joined(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
 def _said(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
     """Return which gate said what, for history; the evidence is on the board while it counts."""
     return {"gates": {one.gate: str(one.outcome) for one in verdicts}} if verdicts else {}
+
+
+def _evidence(verdicts: tuple[Verdict, ...]) -> Evidence | None:
+    """Return what the gate saw that said no last."""
+    against = (one.evidence for one in reversed(verdicts) if one.outcome is not Outcome.PASS)
+    return next(against, None)
 
 
 def _let_go(task: Task) -> Changes:

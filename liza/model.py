@@ -15,7 +15,7 @@ from liza.config import Config
 from liza.errors import NotThere
 from liza.record import Commit, Id, Keyed, Line, Record, Time, blank, with_record
 from liza.spending import Account, Provider, Spend
-from liza.verdicts import Decision, Feedback, Verdict
+from liza.verdicts import Decision, Evidence, Feedback, Verdict
 
 VERSION: Final = 1
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
@@ -198,6 +198,7 @@ class Task(Record):
 
     rejection_reason: Line | None = None
     rejection_feedback: tuple[Feedback, ...] = ()
+    rejection_output: Evidence | None = None  # of what the gate ran that sent it back, or the reviewer's run
     blocked_reason: Line | None = None
     blocked_questions: tuple[Line, ...] = ()
     blocked_rule: Line | None = None  # the limit that blocked it, where it was one
@@ -393,6 +394,21 @@ class CircuitBreaker(Record):
     trips: tuple[Trip, ...] = ()
 
 
+class Yours(Record):
+    """A commit on the integration branch that a person made: no task's, and taken as it is."""
+
+    commit: Commit
+    at: Time
+    why: Line
+
+
+class Integration(Record):
+    """What is known of the integration branch beside the merges of tasks."""
+
+    base: Commit | None = None  # where the branch was before the first merge of this board
+    yours: tuple[Yours, ...] = ()
+
+
 def _positive(revision: int) -> int:
     if revision < 1:
         message = "revision counts from 1"
@@ -421,6 +437,7 @@ class State(Record):
     providers: Keyed[Provider] = Field(default_factory=_empty)
     spend: Spend = blank(Spend)
     accounts: Keyed[Account] = Field(default_factory=_empty)
+    integration: Integration = blank(Integration)
     config: Config = blank(Config)
     archived: Annotated[
         Mapping[Id, Status],
@@ -459,4 +476,4 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "providers": Provider,
     "accounts": Account,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "config", "archived")
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "integration", "config", "archived")

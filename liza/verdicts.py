@@ -9,7 +9,7 @@ from pydantic import Field
 
 from liza.record import Commit, Id, Line, Record, Time
 
-LONGEST_TAIL: Final = 2000  # characters of a command's output that the board keeps; the run's folder has all
+LONGEST_TAIL: Final = 4000  # characters of a command's output that the board keeps; the run's folder has all
 
 
 class Severity(StrEnum):
@@ -54,6 +54,10 @@ class Evidence(Record):
     tail: str = ""
     run: Id | None = None  # the folder under runs/ that has the whole output
     seconds: Annotated[float, Field(ge=0)] = 0.0
+
+    def last_lines(self, most: int) -> tuple[str, ...]:
+        """Return the last lines of what was printed, at most *most*."""
+        return tuple(line for line in self.tail.splitlines() if line.strip())[-most:]
 
 
 class Verdict(Record):

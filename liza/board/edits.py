@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from liza import events as e
-from liza.board.document import SECTIONS
+from liza.board.document import OPTIONAL, SECTIONS
 from liza.changes import HUMAN, apply, started
 from liza.config import Config
 from liza.errors import InvalidBoard, Refused, Violation
 from liza.lifecycle import TABLE
-from liza.model import KEYED_SECTIONS, VERSION, CircuitBreaker, Goal, Note, Role, Sprint, State, Task
+from liza.model import (
+    KEYED_SECTIONS,
+    VERSION,
+    CircuitBreaker,
+    Goal,
+    Integration,
+    Note,
+    Role,
+    Sprint,
+    State,
+    Task,
+)
 from liza.problems import explained, line_of
 from liza.record import next_id, with_record
 from liza.spending import Spend
@@ -41,6 +52,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "sprint": Sprint,
     "circuit_breaker": CircuitBreaker,
     "spend": Spend,
+    "integration": Integration,
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
@@ -73,7 +85,7 @@ _SAID_OF_A_NEW_TASK: Final = e.AMENDABLE | {"id", "status", "phase", "created", 
 _GOES_WITH_STATUS: Final = frozenset(
     {
         *("blocked_reason", "blocked_questions", "closing_reason", "rejection_reason", "rejection_feedback"),
-        *("superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
+        *("rejection_output", "superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
     }
 )
 
@@ -237,7 +249,8 @@ def _check_sections(draft: Draft, text: str) -> None:
             "use the Liza that wrote it",
         )
         return
-    if missing := [name for name in ("version", "revision", *SECTIONS) if name not in {*there, *draft.lines}]:
+    needed = ("version", "revision", *(name for name in SECTIONS if name not in OPTIONAL))
+    if missing := [name for name in needed if name not in {*there, *draft.lines}]:
         problem = f"it has no {', '.join(missing)}: the file looks cut off"
         draft.wrong.append(Violation("state.yaml", problem, "put it back", len(text.splitlines())))
     for section in KEYED_SECTIONS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,12 @@ def _status(args: Namespace) -> int | None:
     if state is None:
         state, trouble = _absorbed(board_of(args))
     lack = shortage(home.parent, state.config.limits.free_disk_mb)
-    shown = show.as_json(state) if args.json else show.status(state, switches_of(home), shortage=lack)
+    width = shutil.get_terminal_size((show.WIDTH, 24)).columns
+    shown = (
+        show.as_json(state)
+        if args.json
+        else show.status(state, switches_of(home), shortage=lack, width=width)
+    )
     print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
     return told(trouble) if trouble else None
 

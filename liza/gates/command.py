@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from liza.agents.protocol import Ending
 from liza.gates.case import Case, Trial
 from liza.gates.expecting import Check, checks_of, missing
+from liza.gates.failures import reason_for
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed, revise, tail, unknown
 from liza.gates.forbidden import forbidden_in
 from liza.gates.running import evidence, how, outcome_of
@@ -81,10 +82,13 @@ def ended(name: str, trial: Trial, expect: str = "") -> Finding:
     if outcome is Outcome.NONE:
         return unknown(f"{name} ({trial.line}) {how(trial.ran)}", shown)
     if outcome is Outcome.REVISE:
-        reason = f"{name} ({trial.line}) {how(trial.ran)}"
-        return revise(reason, first([blocker(f"{reason}; see its output"), *places(trial.ran.said)]), shown)
+        message = f"`{trial.line}` {how(trial.ran)}; its last lines are shown with this"
+        places_named = places(trial.ran.said)
+        return revise(
+            reason_for(name, trial.line, trial.ran), first([blocker(message), *places_named]), shown
+        )
     if gaps := missing(expect, trial.ran.said):
-        reason = f"{name} ({trial.line}) did not print what it has to"
+        reason = f"{name} did not print what it has to"
         return revise(reason, [blocker(f"{gap!r} is not in its output") for gap in gaps], shown)
     return passed(f"{name} ({trial.line}) passed", (), shown)
 

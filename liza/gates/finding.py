@@ -14,6 +14,8 @@ from liza.verdicts import LONGEST_TAIL, Evidence, Feedback, Outcome, Severity
 
 MOST_FEEDBACK: Final = 20  # messages of one verdict: an agent mends these and then sees the rest
 SHOWN: Final = 3  # names in a reason
+TAIL_LINES: Final = 40  # of a command's output that whoever has to mend it is shown
+GREEN_LINES: Final = 5  # of a command that passed
 
 
 class Finding(NamedTuple):
@@ -89,8 +91,9 @@ def one_line(text: str) -> str:
     return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def tail(text: str) -> str:
-    return clean(text.strip())[-LONGEST_TAIL:]
+def tail(text: str, lines: int = TAIL_LINES) -> str:
+    """Return the last *lines* of an output."""
+    return "\n".join(clean(text.strip()).splitlines()[-lines:])[-LONGEST_TAIL:]
 
 
 def listed(names: Iterable[str]) -> str:

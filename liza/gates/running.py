@@ -11,7 +11,7 @@ from liza.agents import process
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
 from liza.agents.protocol import MEANING, Ending, Limits, Stop
-from liza.gates.finding import tail
+from liza.gates.finding import GREEN_LINES, TAIL_LINES, tail
 from liza.verdicts import Evidence, Outcome
 
 
@@ -62,7 +62,8 @@ def how(ran: Ran) -> str:
 
 
 def evidence(line: str, ran: Ran) -> Evidence:
-    return Evidence(command=line, code=ran.code, tail=tail(ran.said), run=ran.run, seconds=ran.seconds)
+    said = tail(ran.said, GREEN_LINES if ran.is_green else TAIL_LINES)
+    return Evidence(command=line, code=ran.code, tail=said, run=ran.run, seconds=ran.seconds)
 
 
 def job(line: str, cwd: Path, folder: Path, limits: Limits) -> process.Job:

@@ -26,6 +26,7 @@ class Trailer(StrEnum):
     COST = "Liza-Cost"
     TAINTS = "Liza-Taints"
     RESOLVED = "Liza-Resolved"
+    SIGNATURE = "Liza-Signature"
 
 
 def one_line(text: str) -> str:

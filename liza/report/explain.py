@@ -15,7 +15,7 @@ from liza.money import Cap
 from liza.project import switches_of
 from liza.replies import Step
 from liza.report.progress import ago
-from liza.report.show import opinions
+from liza.report.show import SAID_LINES, opinions
 from liza.roles import coder, outlook, planner, reviewer
 from liza.roles.admission import closed
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
@@ -44,6 +44,8 @@ class Explanation(NamedTuple):
     who: str
     command: str
     since: datetime | None = None
+    said: tuple[str, ...] = ()  # the end of what the command printed that sent it back
+    run: str | None = None  # the folder that has all of it
 
     def plain(self) -> dict[str, Any]:
         moment = self.since and f"{self.since:%Y-%m-%dT%H:%M:%SZ}"
@@ -53,6 +55,8 @@ class Explanation(NamedTuple):
         lines = [f"{self.subject} is {self.status}: {self.what}."]
         if self.since is not None:
             lines.append(f"  since  {self.since:%Y-%m-%d %H:%M:%SZ} ({ago(now - self.since)})")
+        lines += [f"  said   {line}" for line in self.said]
+        lines += [f"  whole  .liza/runs/{self.run}"] if self.run else []
         return "\n".join([*lines, f"  who    {self.who}", f"  then   {self.command}"])
 
 
@@ -94,7 +98,12 @@ def _of_task(task: Task, setting: Setting, now: datetime) -> Explanation:
         if found is None and place == len(conditions):
             found = _closed(setting, lacking.who, role, _STEPS[role], task.id, now)
         found = found or _unmanned(setting) or lacking
-    return _explanation(task.id, task.status, found, since(task))
+    told = _explanation(task.id, task.status, found, since(task))
+    seen = task.rejection_output if task.status in _SENT_BACK else None
+    return told._replace(said=seen.last_lines(SAID_LINES), run=seen.run) if seen else told
+
+
+_SENT_BACK: Final = frozenset({Status.REJECTED, Status.BLOCKED})
 
 
 def _halted(setting: Setting) -> Hindrance | None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from liza.board.protocol import Entry
     from liza.model import State, Task
 
+WIDTH: Final = 100  # characters of a text in a line, where nobody knows how wide the terminal is
+SAID_LINES: Final = 5  # of a red gate's output
+_BECAUSE: Final = "      because "
 SHOWN_NOTES: Final = 5
 SHOWN_ANOMALIES: Final = 5
 SHOWN_DISCOVERIES: Final = 5
@@ -37,10 +40,12 @@ def as_json(state: State) -> dict[str, Any]:
     return document
 
 
-def status(state: State, switches: Mapping[str, str], *, shortage: str | None = None) -> str:
+def status(
+    state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int = WIDTH
+) -> str:
     """Return the board at a glance; *switches* are the files that are thrown, with what they say.
 
-    *shortage* is why the disk lets nothing new start.
+    *shortage* is why the disk lets nothing new start, *width* what a line of the reader's terminal holds.
     """
     counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
@@ -54,7 +59,7 @@ def status(state: State, switches: Mapping[str, str], *, shortage: str | None = 
         *money_lines(state),
         *_plan_lines(state),
         f"Tasks     {tally}",
-        *(line for task in state.tasks.values() for line in _task_lines(state, task)),
+        *(line for task in state.tasks.values() for line in _task_lines(state, task, width)),
         *_breaker_lines(state),
         *_note_lines(state),
         *_anomaly_lines(state),
@@ -69,7 +74,10 @@ def money_lines(state: State) -> Iterator[str]:
     total = state.spend.total
     if total.runs:
         parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
-        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        told = [f"${usd:.2f} {name}" for name, usd in parts.items() if usd]
+        if total.unreported:
+            told.append(f"{total.unreported} of {total.runs} runs did not report what they cost")
+        marks = ", ".join(told)
         cap = state.config.budget.run_usd
         yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
     if money.is_closed(state):
@@ -93,13 +101,14 @@ def _handover_lines(state: State, merged: int) -> Iterator[str]:
         yield f"            git merge {state.config.integration_branch}"
 
 
-def _task_lines(state: State, task: Task) -> Iterator[str]:
-    holder = task.lease.holder if task.lease else "-"
+def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
+    holder, room = task.lease.holder if task.lease else "-", max(WIDTH, width - len(_BECAUSE))
     yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
     if task.status is Status.BLOCKED:
-        yield f"      because {_first_line(task.blocked_reason or '')}"
-        yield from (f"      asks    {_first_line(question)}" for question in task.blocked_questions)
-        yield from (f"      planner {_first_line(question)}" for question in task.planner_questions)
+        yield f"{_BECAUSE}{_first_line(task.blocked_reason or '', room)}"
+        yield from output_lines(task, room)
+        yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
+        yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
     elif task.status is Status.AWAITING_APPROVAL:
         yield f"      asks    {_first_line(task.approval_question or '')}"
@@ -112,7 +121,18 @@ def _task_lines(state: State, task: Task) -> Iterator[str]:
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
-        yield f"      because {_first_line(task.rejection_reason or '')}"
+        yield f"{_BECAUSE}{_first_line(task.rejection_reason or '', room)}"
+        yield from output_lines(task, room)
+
+
+def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
+    """Yield the last of what the command printed that sent *task* back, and where all of it is."""
+    seen = task.rejection_output
+    if seen is None:
+        return
+    yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
+    if seen.run:
+        yield f"      whole   .liza/runs/{seen.run}"
 
 
 def opinions(task: Task) -> Iterator[str]:
@@ -156,7 +176,7 @@ def _discovery_lines(state: State) -> Iterator[str]:
         yield f"  {item.id:<14} {by:<18} {about:<12} {_first_line(item.description)}"
 
 
-def _first_line(text: str, most: int = 100) -> str:
+def _first_line(text: str, most: int = WIDTH) -> str:
     first = text.splitlines()[0] if text else ""
     return first if len(first) <= most and first == text else first[: most - 1] + "…"
 

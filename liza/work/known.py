@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from liza.model import Checkpoint, Discovery, Handoff, Note, State, Task
     from liza.roles.planner import Wake
+    from liza.verdicts import Evidence
 
 SHOWN_DISCOVERIES: Final = 30
 LONGEST: Final = 20_000  # characters of one text; a diff can be of any size, and a context cannot
@@ -132,7 +133,15 @@ def _feedback(task: Task) -> str:
         f"{f' ({item.suggestion})' if item.suggestion else ''}"
         for item in task.rejection_feedback
     ]
-    return _lines([task.rejection_reason, *points])
+    return _lines([task.rejection_reason, *points, *_output(task.rejection_output)])
+
+
+def _output(evidence: Evidence | None) -> list[str]:
+    """Return what the gate ran that sent the work back, and the end of what that printed."""
+    if evidence is None or evidence.command is None:
+        return []
+    ended = "did not end by itself" if evidence.code is None else f"ended with exit code {evidence.code}"
+    return [f"`{evidence.command}` {ended}. Its output ends with:", *evidence.tail.splitlines()]
 
 
 def _checkpoint(checkpoint: Checkpoint | None) -> str:

@@ -121,17 +121,20 @@ def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
         return Next.RESTART if asked.reply.ending is Ending.CONTEXT_FULL else Next.WORK
 
     def make(state: State) -> State:
-        return _after(turn.place, state, wake, asked)
+        return _after(turn, state, wake, asked)
 
     turn.update(f"{wake.step} {wake.task or ''}".strip(), make)
     log.info("%s: %s", wake.step, asked.why or "recorded")
     return Next.WORK
 
 
-def _after(place: Place, state: State, wake: Wake, asked: Asked) -> State:
-    at, by, value = place.clock(), place.actor().but(run=asked.run), asked.value
+def _after(turn: Turn, state: State, wake: Wake, asked: Asked) -> State:
+    place, value = turn.place, asked.value
+    at, by = place.clock(), place.actor().but(run=asked.run)
     if isinstance(value, Plan | Replan) and plans.problems(ground(state, place), value.tasks):
         return state  # somebody took one of its ids meanwhile: it is asked again
+    if isinstance(value, Plan | Replan):
+        state = turn.with_anomalies(state, value.anomalies, about=wake.task)
     if isinstance(value, Plan):
         state = planner.planned(state, wake, value, by=by, at=at)
         for question in value.questions:

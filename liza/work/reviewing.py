@@ -25,14 +25,14 @@ from liza.verdicts import Outcome, Verdict
 from liza.work import course, known
 from liza.work.course import Judged
 from liza.work.integration import integrate, unfit
-from liza.work.turn import Next, begun, held_by
+from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows import engine
 from liza.workflows.document import GateKind
 from liza.workflows.position import Judge, Wait
 
 if TYPE_CHECKING:
     from liza.model import State, Task
-    from liza.replies import Value
+    from liza.replies import AgentAnomaly, Value
     from liza.work.turn import Asked, Place, Turn
     from liza.workflows.document import Gate
 
@@ -41,7 +41,10 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+    {
+        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
+        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
+    }
 )
 
 log = logging.getLogger(__name__)
@@ -67,6 +70,8 @@ def turn(place: Place) -> Next:
             return _judged(turn, task)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
             log.warning("%s", turn.keeper.lost or error)
+        except Strayed as strayed:
+            turn.drifted(strayed.moved, "tests")
         except (GitFailed, UnfitRepository) as error:
             _given_back(turn, error)
         return Next.WORK
@@ -132,7 +137,8 @@ def _judged(turn: Turn, task: Task) -> Next:
         after = _reviewed(turn, task)
         if after is not None:
             return after
-        if turn.current().status is not Status.APPROVED:
+        latest = turn.current()
+        if latest.status is not Status.APPROVED or latest.lease is None:
             return Next.WORK
     integrate(turn)
     return Next.WORK
@@ -146,6 +152,7 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
         return Next.WORK
     flow = turn.place.workflow(turn.state)
+    said: tuple[AgentAnomaly, ...] = ()
     while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
         match next_up:
             case Judge(gate) if gate.kind is GateKind.AGENT:
@@ -155,16 +162,31 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                     return Next.WORK
                 if not isinstance(asked.value, Review):
                     return _without_verdict(turn, asked)
-                found = _weighed(turn, task, found, gate.id, asked, asked.value)
+                found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
             case Wait(_, gate):
                 question = f"{task.id}: {_question(gate)}"
                 taints = _taints_of_a_yes(turn, found, gate)
-                turn.record(e.AskHuman(question=question, verdicts=found.verdicts, taints=taints))
+                ask = e.AskHuman(question=question, verdicts=found.verdicts, taints=taints)
+                _conclude(turn, ask, said)
                 return Next.WORK
             case _:
                 break
-    turn.record(reviewer.concluded(task, found))
+    _conclude(turn, reviewer.concluded(task, found), said)
     return None
+
+
+def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:
+    """Record a verdict; a task that is approved while others are merged waits in the queue, unheld."""
+    at, by = turn.place.clock(), turn.by
+
+    def more(state: State) -> State:
+        state = turn.with_anomalies(state, said)
+        task = state.task(str(turn.task))
+        if task.status is not Status.APPROVED or reviewer.is_next_to_merge(state, task, at):
+            return state
+        return apply(e.Release(reason="others are merged first"), to=task.id, by=by, at=at)(state)
+
+    turn.record(event, more=more)
 
 
 def _question(gate: Gate | None) -> str:
@@ -227,7 +249,7 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if ending in GIVEN_BACK:
-        turn.record(e.Release(reason=asked.why))
+        turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
     else:
         turn.record(reviewer.no_verdict(asked.why))
     return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK

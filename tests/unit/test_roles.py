@@ -130,7 +130,8 @@ class TestCoderConcludes:
     def test_every_ending_without_an_answer_has_a_consequence(self, ending: Ending) -> None:
         """Nobody is blamed for a limit of a provider or for being stopped."""
         event = coder.without_answer(Reply(ending=ending, began=s.NOW), "")
-        free = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+        turned_down = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
+        free = {*turned_down, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED}
 
         assert isinstance(event, e.Release) == (ending in free)
         assert isinstance(event, e.Block) == (ending is Ending.NOT_STARTED)

@@ -1,0 +1,117 @@
+"""What a red gate printed reaches whoever has to mend it: the coder, the reviewer, and people."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from liza.agents.protocol import Ending
+from liza.gates.failures import cause_of, failed_tests
+from liza.gates.running import Ran
+from liza.model import Status
+from liza.record import utc_now
+from liza.report import show
+from liza.report.explain import explained, setting_of
+from liza.zoo.judge import fence_breaks
+from tests.office import Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEST = "seq 1 60; echo 'api_key = hunter2hunter2hunter2'; echo boom: the widget is upside down; false"
+
+
+class TestTold:
+    def test_everybody_who_has_to_mend_a_red_gate_is_shown_its_last_lines(self, tmp_path: Path) -> None:
+        """Forty in the next prompt, inside of a fence; five for people, with the folder that has the rest."""
+        office = Office(tmp_path, gates={"test": f"test -f green || {{ {TEST}; }}"})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert task.status is Status.REJECTED
+        assert task.rejection_reason == "test failed: boom: the widget is upside down"
+        self.is_shown_to_people(office, str(task.rejection_output and task.rejection_output.run))
+
+        office.turn("coder-1")
+
+        prompts = [path.read_text() for path in (office.home / "runs").glob("*/prompt.md")]
+        told = [text for text in prompts if "upside down" in text]
+        assert sorted(re.findall(r"step: (\w+)", "\n".join(told))) == ["checkpoint", "implement"]
+        for text in told:
+            assert not fence_breaks(text, "the widget is upside down")
+            assert "\n60\n" in text
+            assert "\n24\n" in text
+            assert "\n10\n" not in text
+
+    def is_shown_to_people(self, office: Office, run: str) -> None:
+        assert (office.home / "runs" / run / "stdout").read_text().startswith("1\n2\n")
+        shown = show.status(office.state, {})
+        told = explained("t1", setting_of(office.home, office.state), utc_now()).told(utc_now())
+        for text in (shown, told):
+            assert "the widget is upside down" in text
+            assert "said    60" in text or "said   60" in text
+            assert "said    50" not in text
+            assert f".liza/runs/{run}" in text
+
+    def test_a_reason_is_cut_only_where_the_terminal_ends(self, tmp_path: Path) -> None:
+        """What matters comes last in a long sentence."""
+        office = Office(tmp_path, gates={"test": f"echo {'word ' * 29}end; false"})
+        office.task()
+        office.turn("coder-1")
+
+        assert "word end\n" in show.status(office.state, {}, width=200)
+        assert "word end\n" not in show.status(office.state, {}, width=80).partition("said")[0]
+
+
+PYTEST = """
+=================================== FAILURES ===================================
+ERROR    root:x.py:3 not a test
+=========================== short test summary info ============================
+FAILED tests/test_a.py::test_add[a b] - assert 1 == 2
+ERROR tests/test_b.py - ModuleNotFoundError: No module named 'b'
+2 failed in 0.1s
+"""
+NODE = """not ok 1 - fails inside
+  ---
+    not ok 2 - deep # TODO later
+"""
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("line", "said", "failed"),
+        [
+            ("python3 -m pytest -q", PYTEST, {"tests/test_a.py::test_add[a b]", "tests/test_b.py"}),
+            ("pytest -x", PYTEST, None),
+            ("pytest", "!!!!!! stopping after 1 failures !!!!!!\n" + PYTEST, None),
+            ("pytest", "FAILED tests/test_a.py::test_a - but no summary", None),
+            ("python3 -m unittest", "FAIL: test_a (t.T.test_a)\n", {"test_a (t.T.test_a)"}),
+            ("node --test", NODE, {"fails inside", "deep"}),
+            ("go test ./...", "--- FAIL: TestA (0.0s)\nFAIL\nFAIL\tx.org/a\t0.1s\n", {"TestA", "x.org/a"}),
+            ("cargo test", "test a::b ... FAILED\n", None),
+            ("cargo test --no-fail-fast", "test a::b ... FAILED\n", {"a::b"}),
+            ("make test", PYTEST, None),
+        ],
+    )  # fmt: skip
+    def test_failed_tests_are_named_where_none_can_be_unseen(
+        self, line: str, said: str, failed: set[str] | None
+    ) -> None:
+        """A runner that stops early, or that nobody knows, may hide what else is red."""
+        assert failed_tests(line, said) == failed
+
+    @pytest.mark.parametrize(
+        ("line", "said", "cause"),
+        [
+            ("pytest", PYTEST, "tests/test_a.py::test_add[a b], tests/test_b.py"),
+            ("python3 -m pytest", "py: No module named pytest", "py: No module named pytest"),
+            ("make test", "a.c:1: error: no\nmake: *** [test] Error 1\n", "make: *** [test] Error 1"),
+            ("./run", "", None),
+        ],
+    )  # fmt: skip
+    def test_a_cause_is_one_line(self, line: str, said: str, cause: str | None) -> None:
+        """The failed tests, the line that tells, or the last one."""
+        assert cause_of(line, Ran(1, Ending.DONE, out=said)) == cause
