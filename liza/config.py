@@ -75,6 +75,7 @@ class Limits(Record):
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
+    kept_worktrees: Count = 4  # of finished tasks, to look at; the oldest go first
     free_disk_mb: Count = 500
     attempts_without_progress: AtLeastOne = 6
     checkpoint_hours: Hours = 8

@@ -57,6 +57,11 @@ class Judged(NamedTuple):
         return self.moved.decision.phase if self.moved.decision else None
 
     @property
+    def taints(self) -> tuple[str, ...]:
+        """What a pass here is marked with, as that an adviser was overruled."""
+        return self.moved.position.taints
+
+    @property
     def reason(self) -> str:
         said = self._against() or next(reversed(self.verdicts), None)
         return (said.reason if said else None) or "a gate did not let it pass"

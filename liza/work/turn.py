@@ -314,6 +314,7 @@ class Turn:
     stop: Stop
     keeper: Keeper
     task: str | None = None
+    about: str | None = None  # the task that is thought about, for who holds none
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
     last: AgentChoice | None = None  # who ran last
@@ -492,7 +493,8 @@ class Turn:
         self.update(f"refuse_answer {self.task or question.step}", make)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        task = self.state.tasks.get(self.task or self.about or "")
+        seen = self.place.warden(self.state).path_inside(cwd)
         where = Where(self.place.repository.root, cwd, seen)
         return Bootstrap.of(self.place.role, step, self.state, task, where)
 
@@ -545,7 +547,9 @@ class Turn:
                 reply = self._run(brief, run)
         finally:
             self._secure(worktree)
-        self._pay(Ended(run, reply), question.step)
+        # Thinking about a task is not held back by what the task may cost, yet is what it cost.
+        paid = run._replace(want=run.want._replace(task=self.task or self.about))
+        self._pay(Ended(paid, reply), question.step)
         if reply.ending is Ending.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
@@ -596,13 +600,14 @@ class Turn:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 
     def _brief(self, question: Question) -> Brief:
-        task, limits = self.state.tasks.get(self.task or ""), self.state.config.limits
+        name = self.task or self.about
+        task, limits = self.state.tasks.get(name or ""), self.state.config.limits
         run = self.place.run_id(question.step)
         return Brief(
             run=run,
             role=self.place.role,
             step=question.step,
-            task=self.task,
+            task=name,
             iteration=task.iteration if task else 0,
             prompt=question.prompt,
             cwd=question.cwd,
@@ -666,6 +671,7 @@ def begun(
     task: Task | None = None,
     token: str | None = None,
     admitted: Run | None = None,
+    about: str | None = None,
 ) -> Iterator[Turn]:
     """Give a turn whose lease is kept and whose agent hears of switches and signals."""
     stop, actor = Stop(), place.actor(token)
@@ -675,7 +681,8 @@ def begun(
         keeper = stack.enter_context(
             Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
         )
-        turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
+        name = task.id if task else None
+        turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
         try:
             yield turn
         finally:
