@@ -10,7 +10,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from liza import life
-from liza.errors import InvalidBoard, LizaError, UsageError
+from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
     raise _BY_CODE.get(code, LizaError)(sentence or f"the supervisor did not start; {home / LOG} says why")
 
 
-_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard)}
+_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard, RedBase)}
 
 
 def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:

@@ -13,6 +13,8 @@ from liza.agents.cage import Visit
 from liza.agents.protocol import Level, Limits
 from liza.gates import running, table
 from liza.gates.case import Case, Said
+from liza.gates.causes import Setting, likely_cause
+from liza.gates.results import FOLDER, Results
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
@@ -22,11 +24,16 @@ from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from liza.agents.protocol import Stop
+    from liza.config import Config
+    from liza.gates.case import Likely
     from liza.gates.running import Ran, Run
     from liza.model import Task
+    from liza.repo.repository import Repository
+    from liza.work.caging import Guard
     from liza.work.turn import Asked, Turn
     from liza.workflows.document import Workflow
 
@@ -114,27 +121,53 @@ def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -
         run=_runner(turn),
         clock=turn.place.clock,
         said=said,
+        results=results_of(turn.place.home, turn.state.config),
+        likely=likely_of(turn.place.repository, turn.place.warden(turn.state)),
     )
 
 
 def _runner(turn: Turn) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
 
+    def folder(name: str) -> Path:
+        return turn.place.home / RUNS / turn.place.run_id(name)
+
+    # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
+    visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+    caged = gate_runner(turn.place.warden(turn.state), visit, folder, limits, turn.stop)
+
     def run(line: str, cwd: Path, name: str) -> Ran:
-        folder = turn.place.home / RUNS / turn.place.run_id(name)
-        job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
-        with (
-            turn.keeper.expecting_life(limits.total + SLACK),
-            turn.place.warden(turn.state).caged(job, visit) as caged,
-        ):
-            outcome = process.run(caged, turn.stop)
-        if turn.stop.level is not Level.GO:
+        with turn.keeper.expecting_life(limits.total + SLACK):
+            return caged(line, cwd, name)
+
+    return run
+
+
+def gate_runner(
+    warden: Guard, visit: Visit, folder_for: Callable[[str], Path], limits: Limits, stop: Stop
+) -> Run:
+    """Return what runs the commands of gates: the same way for work and for what it is based on."""
+
+    def run(line: str, cwd: Path, name: str) -> Ran:
+        folder = folder_for(name)
+        with warden.caged(running.job(line, cwd, folder, limits), visit) as caged:
+            outcome = process.run(caged, stop)
+        if stop.level is not Level.GO:
             raise Halted
         return running.ran(outcome, folder.name)
 
     return run
+
+
+def results_of(home: Path, config: Config) -> Results:
+    """Return what is known of the trees that work is based on."""
+    return Results(home / FOLDER, config)
+
+
+def likely_of(repository: Repository, warden: Guard) -> Likely:
+    """Return who explains a command that fails whatever the work is."""
+    setting = Setting(repository.root, warden.is_caging)
+    return lambda line, ran: likely_cause(setting, line, ran)
 
 
 def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:
