@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 from pydantic import Field, TypeAdapter, field_validator
 
 from liza.model import Checkpoint, IntegrationFailure, Lease, Merging, Taint, Task
+from liza.reasons import digest
 from liza.record import Commit, Id, Line, Record, Time
 from liza.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 
@@ -32,12 +33,20 @@ NO_REVIEW: Final[Changes] = {
     "merging": None,
     "integration_failure": None,
 }
-NO_BLOCK: Final[Changes] = {"blocked_reason": None, "blocked_questions": (), "asked": None}
+NO_BLOCK: Final[Changes] = {
+    "blocked_reason": None,
+    "blocked_questions": (),
+    "blocked_rule": None,
+    "planner_questions": (),
+    "asked": None,
+}
 # Another chance is a real one: whoever failed may try again, and old conflicts do not count.
 CLEAN_SLATE: Final[Changes] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
 LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
 LET_GO: Final[Changes] = {"lease": None, "assigned_to": None}
 FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0, "decisions": ()}
+MOST_FRESH_STARTS: Final = 1  # that a planner gives after a limit: the next limit is for people
+MOST_UNBLOCKS: Final = 3  # that a planner gives between two words of people, whoever codes
 
 
 class Event(Record):
@@ -146,7 +155,9 @@ class Revise(Event):
             "rejection_feedback": self.feedback,
             "rejection_output": _evidence(self.verdicts),
             "verdicts": self.verdicts,
-            "decisions": _decided(task, self.phase, Outcome.REVISE, self.reason, at),
+            "decisions": _decided(
+                task, self.phase, Outcome.REVISE, self.reason, at, output=_output(self.verdicts)
+            ),
             "lease": None,
             "attempt": 0,
         }
@@ -189,6 +200,7 @@ class Release(Event):
 
     verb = "release"
     reason: Line
+    killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.lease else "nobody holds it"
@@ -379,7 +391,7 @@ class FailIntegration(Event):
             "merging": None,
             "attempt": 0,
             "verdicts": _joined(task, self.verdicts),
-            "decisions": _decided(task, self.phase, Outcome.REVISE, self.failure.reason, at),
+            "decisions": _decided(task, self.phase, Outcome.REVISE, self.failure.reason, at, is_merge=True),
         }
 
     def facts(self) -> dict[str, Any]:
@@ -433,19 +445,27 @@ class Block(Event):
     verb = "block"
     reason: Line
     questions: Questions
-    rule: Line | None = None  # of the workflow, where one did it
+    rule: Line | None = None  # the limit that was reached, where one was
+    only_people: bool = False  # no planner can help: a conflict, money, the repository, a program
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return _is_being_merged(task)
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        spent = self.rule is not None and task.fresh_starts >= MOST_FRESH_STARTS
+        is_for_people = self.only_people or spent or task.unblocks >= MOST_UNBLOCKS
         return {
             **LET_GO,
+            **NO_BLOCK,
             "blocked_reason": self.reason,
             "blocked_questions": self.questions,
-            "asked": None,
+            "blocked_rule": self.rule,
+            "asked": at if is_for_people else None,
             "attempt": 0,
         }
+
+    def facts(self) -> dict[str, Any]:
+        return {key: value for key, value in self.plain().items() if key != "only_people"}
 
 
 class Defer(Event):
@@ -455,17 +475,26 @@ class Defer(Event):
     questions: Questions
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"blocked_questions": self.questions, "asked": at}
+        return {"planner_questions": self.questions, "asked": at}
 
 
 class Unblock(Event):
-    """The planner knows the answer; counters go on."""
+    """The planner knows the answer; counters go on, and start anew where a limit had blocked the task."""
 
     verb = "unblock"
     guidance: Line
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**NO_BLOCK, **NO_REVIEW, **CLEAN_SLATE, "guidance": self.guidance}
+        is_limit = task.blocked_rule is not None
+        return {
+            **NO_BLOCK,
+            **NO_REVIEW,
+            **CLEAN_SLATE,
+            **(FRESH_ROUNDS if is_limit else {}),
+            "guidance": self.guidance,
+            "unblocks": task.unblocks + 1,
+            "fresh_starts": task.fresh_starts + is_limit,
+        }
 
 
 class Retry(Event):
@@ -482,6 +511,8 @@ class Retry(Event):
             **FRESH_ROUNDS,
             "assigned_to": None,
             "guidance": self.guidance,
+            "unblocks": 0,
+            "fresh_starts": 0,
         }
 
 
@@ -554,12 +585,24 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _decided(
-    task: Task, phase: str | None, outcome: Outcome, reason: str | None, at: datetime
+    task: Task,
+    phase: str | None,
+    outcome: Outcome,
+    reason: str | None,
+    at: datetime,
+    **more: Any,  # noqa: ANN401
 ) -> tuple[Decision, ...]:
     if phase is None:
         return task.decisions
     said = reason[:LONGEST_REASON].rstrip() if reason else None
-    return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said))
+    return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said, **more))
+
+
+def _output(verdicts: tuple[Verdict, ...]) -> str | None:
+    """Return a digest of what the gate that objected saw: one command can be red for many reasons."""
+    against = next((one for one in reversed(verdicts) if one.outcome is not Outcome.PASS), None)
+    shown = against.evidence.tail if against and against.evidence else ""
+    return digest(shown) if shown else None
 
 
 def _joined(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

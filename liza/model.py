@@ -201,7 +201,11 @@ class Task(Record):
     rejection_output: Evidence | None = None  # of what the gate ran that sent it back, or the reviewer's run
     blocked_reason: Line | None = None
     blocked_questions: tuple[Line, ...] = ()
+    blocked_rule: Line | None = None  # the limit that blocked it, where it was one
+    planner_questions: tuple[Line, ...] = ()  # what the planner asks people beside the questions above
     asked: Time | None = None  # since when only a person can answer
+    unblocks: Count = 0  # times that the planner let it go on since a person last did
+    fresh_starts: Count = 0  # of these, after a limit had blocked it
     approval_question: Line | None = None
     guidance: Line | None = None
     integration_failure: IntegrationFailure | None = None
@@ -221,6 +225,11 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What people are asked: by whoever blocked the task, and by the planner beside that."""
+        return tuple(dict.fromkeys((*self.blocked_questions, *self.planner_questions)))
 
     def trimmed(self) -> Self:
         """Return the task with only the latest of its history shown."""
@@ -386,6 +395,21 @@ class CircuitBreaker(Record):
     trips: tuple[Trip, ...] = ()
 
 
+class Yours(Record):
+    """A commit on the integration branch that a person made: no task's, and taken as it is."""
+
+    commit: Commit
+    at: Time
+    why: Line
+
+
+class Integration(Record):
+    """What is known of the integration branch beside the merges of tasks."""
+
+    base: Commit | None = None  # where the branch was before the first merge of this board
+    yours: tuple[Yours, ...] = ()
+
+
 def _positive(revision: int) -> int:
     if revision < 1:
         message = "revision counts from 1"
@@ -414,6 +438,7 @@ class State(Record):
     providers: Keyed[Provider] = Field(default_factory=_empty)
     spend: Spend = blank(Spend)
     accounts: Keyed[Account] = Field(default_factory=_empty)
+    integration: Integration = blank(Integration)
     config: Config = blank(Config)
     archived: Annotated[
         Mapping[Id, Status],
@@ -452,4 +477,4 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "providers": Provider,
     "accounts": Account,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "config", "archived")
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "integration", "config", "archived")

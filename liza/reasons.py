@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from typing import Final
@@ -33,6 +34,11 @@ def normalised(text: str) -> str:
     for noise in (_PLACES, _HEX, _NUMBERS, _MARKS):
         plain = noise.sub(" ", plain)
     return " ".join(plain.split())
+
+
+def digest(output: str) -> str:
+    """Return a short text that is the same for outputs which say the same, whatever their numbers are."""
+    return hashlib.sha256(normalised(output).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def similar(one: str | None, other: str | None) -> bool:

@@ -80,3 +80,5 @@ class Decision(Record):
     outcome: Outcome
     at: Time
     reason: Line | None = None
+    output: Line | None = None  # a digest of what a command printed, numbers and places left out
+    is_merge: bool = False  # about the tree that would be merged: no rejection of the work by itself

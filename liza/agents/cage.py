@@ -168,6 +168,8 @@ NAMING: Final = (
     *("VIRTUAL_ENV", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
+# Where a cage has what would otherwise stand inside of the tree that is worked on.
+INSIDE: Final = Path("/run/liza")
 # Variables that name a directory which is another one in the cage.
 REPLACED: Final = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
@@ -224,7 +226,16 @@ def is_below(path: Path, directories: Iterable[Path]) -> bool:
 def environment_in(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return *environment* as it is right inside: home and scratch are where they always are."""
     kept = {name: value for name, value in environment.items() if name not in REPLACED}
-    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)}
+    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)} | cached_in(kept, SCRATCH)
+
+
+def cached_in(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Return where compiled modules go, if not beside their sources: to a place that no other tree has had.
+
+    They are known by path, size and second, which is the same for two trees that are seen at one path.
+    """
+    name = "PYTHONPYCACHEPREFIX"
+    return {name: str(directory / "pycache")} if name in environment else {}
 
 
 def surveyed(
@@ -302,6 +313,14 @@ def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[s
     return tuple(value for value in values if value.startswith("/") and Path(value).is_file())
 
 
+class Doing(StrEnum):
+    """What a run is for: an agent's own, or the project's commands that a gate runs."""
+
+    AGENT = "agent"
+    SETUP = "setup"
+    COMMAND = "command"
+
+
 class Visit(NamedTuple):
     """Who is to be caged: whose private directories it gets, and what it may change."""
 
@@ -312,6 +331,9 @@ class Visit(NamedTuple):
     shows: tuple[str, ...] = ()  # what it needs of the user's home or elsewhere, to read
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
+    borrows: bool = True  # whether it finds what was installed in the user's checkout
+    doing: Doing = Doing.AGENT
+    inherits: bool = False  # whether a gate's command finds in its home what a setup left there
 
     @classmethod
     def of(cls, brief: Brief) -> Visit:
@@ -330,6 +352,10 @@ class Warden(Protocol):
         """Tell whether a job will really be in a cage."""
         ...
 
+    def path_inside(self, cwd: Path) -> Path:
+        """Return the path at which a job that runs in *cwd* finds itself."""
+        ...
+
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:
         """Give *job* as it must be run; what the run did for keeps is taken over at the end."""
         ...
@@ -339,6 +365,9 @@ class Unguarded:
     """Lets everybody run free."""
 
     is_caging = False
+
+    def path_inside(self, cwd: Path) -> Path:
+        return cwd
 
     def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
         return nullcontext(job)

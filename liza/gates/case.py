@@ -212,9 +212,12 @@ class Case:
         return trial
 
     def on_base(self, name: str, line: str, *, afresh: bool = False) -> Result:
-        """Return what *line* comes to without the work; *afresh* believes nothing that was kept."""
+        """Return what *line* comes to without the work; *afresh* believes nothing that was kept.
+
+        What was red is tried again in any case: somebody may have mended it since.
+        """
         known = self.results.of(self.base_tree, line)
-        if known is not None and not afresh:
+        if known is not None and known.is_usable and not afresh:
             return known
         if name == "setup":
             trial = self.setup_on(self.base_tree)
@@ -224,7 +227,8 @@ class Case:
 
     def _note(self, tree: str, trial: Trial) -> None:
         """Remember what the project's commands come to on the trees that work is, or will be, based on."""
-        if tree in (self.base_tree, self.tree) and self._is_own(trial.line):
+        is_based_on = tree in (self.base_tree, self.tree)
+        if is_based_on and trial.ran.ending is Ending.DONE and self._is_own(trial.line):
             self.results.keep(result_of(tree, trial))
 
 

@@ -13,6 +13,7 @@ from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import AgentStatus, GoalStatus, Role, Status
 from liza.report.show import money_lines
 from liza.roles import planner
+from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
@@ -100,12 +101,18 @@ def _asking(state: State) -> Iterator[str]:
     asking = [task for task in state.tasks.values() if task.status is Status.BLOCKED]
     if state.goal.questions or asking:
         yield ""
-    yield from (f"  asks: {_first_line(question)}" for question in state.goal.questions)
+    yield from _asked("the plan", state.goal.questions, ANSWER_PLAN)
     for task in asking[:SHOWN_TASKS]:
-        question = next(iter(task.blocked_questions), task.blocked_reason or "")
-        yield f'  {task.id} asks: {_first_line(question)} (`liza answer {task.id} "…"`)'
+        yield from _asked(task.id, task.questions, f'liza answer {task.id} "…"')
     if len(asking) > SHOWN_TASKS:
         yield f"  and {len(asking) - SHOWN_TASKS} more (`liza status`)"
+
+
+def _asked(who: str, questions: tuple[str, ...], command: str) -> Iterator[str]:
+    """Yield a line for each question; the last says how to answer them all."""
+    for number, question in enumerate(questions, start=1):
+        then = f" (`{command}`)" if number == len(questions) else ""
+        yield f"  {who} asks: {_first_line(question)}{then}"
 
 
 def latest(state: State, most: int = SHOWN_EVENTS) -> list[News]:

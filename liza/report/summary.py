@@ -9,6 +9,7 @@ from liza.metrics import figures
 from liza.model import Status
 from liza.report import measures
 from liza.report.progress import ago
+from liza.roles.outlook import ANSWER_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,9 +69,9 @@ def _anomalies(state: State) -> Iterator[str]:
 
 
 def _questions(state: State) -> Iterator[str]:
-    yield from (f'the plan: {question} (`liza note "…"`)' for question in state.goal.questions)
+    yield from (f"the plan: {question} (`{ANSWER_PLAN}`)" for question in state.goal.questions)
     for task in state.tasks.values():
-        for question in task.blocked_questions if task.status is Status.BLOCKED else ():
+        for question in task.questions if task.status is Status.BLOCKED else ():
             yield f'{task.id}: {question} (`liza answer {task.id} "…"`)'
 
 

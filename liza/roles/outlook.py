@@ -56,6 +56,7 @@ def asks(state: State) -> tuple[Wait, ...]:
     return (*_trips(state), *_questions(state), *_missing(state), *_unpaid(state), *_refused(state))
 
 
+ANSWER_PLAN: Final = 'liza answer plan "…"'
 _NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "…"')
 
 
@@ -76,7 +77,7 @@ def _finds_work(state: State, now: datetime) -> bool:
 
 def _planner_finds(state: State, waiting: frozenset[str]) -> bool:
     thinks = planner.wake(state) and not waiting.issuperset(able(state, Role.PLANNER))
-    return bool(thinks or planner.stuck(state) or planner.read_in_passing(state))
+    return bool(thinks or planner.stuck(state))
 
 
 def _held_up(state: State) -> frozenset[str]:
@@ -103,10 +104,10 @@ def _stopped(state: State) -> dict[str, str]:
 
 def _questions(state: State) -> Iterator[Wait]:
     if state.goal.questions:
-        yield Wait(f"the plan needs to know: {'; '.join(state.goal.questions)}", 'liza note "…"')
+        yield Wait(f"the plan needs to know: {'; '.join(state.goal.questions)}", ANSWER_PLAN)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED:
-            asked = "; ".join(task.blocked_questions)
+            asked = "; ".join(task.questions)
             yield Wait(f"{task.id} is BLOCKED: {asked}", f'liza answer {task.id} "…"', _since(task))
         elif task.status is Status.AWAITING_APPROVAL:
             asked = f"{task.id} awaits approval: {task.approval_question}"

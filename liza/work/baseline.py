@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.agents.cage import Visit
 from liza.agents.protocol import Ending, Limits, Stop
 from liza.config import Config
 from liza.errors import RedBase
@@ -150,7 +149,7 @@ class Ground:
             base=base,
             head=base,
             config=self.config,
-            run=gate_runner(warden, Visit(f"{WHO}.supervisor"), self._folder, limits, stop),
+            run=gate_runner(warden, f"{WHO}.supervisor", self._folder, limits, stop),
             results=results_of(self.home, self.config),
             likely=likely_of(self.repository, warden),
         )

@@ -21,6 +21,14 @@ LONGEST_SPEC: Final = (
 )
 
 
+class Where(NamedTuple):
+    """The paths of a run."""
+
+    root: Path  # of the user's project
+    cwd: Path  # where the agent works
+    seen: Path  # the path of that for the agent itself
+
+
 class Bootstrap(NamedTuple):
     """Role, specs, board, root and task, as an agent is given them."""
 
@@ -28,14 +36,15 @@ class Bootstrap(NamedTuple):
     step: Step
     root: Path  # of the user's project
     cwd: Path  # where the agent works
+    seen: Path  # the path of that for the agent itself
     goal: str
     task: Task | None = None
     spec: str | None = None  # the reference that counts for the task, or else for the goal
 
     @classmethod
-    def of(cls, role: Role, step: Step, state: State, task: Task | None, root: Path, cwd: Path) -> Bootstrap:
+    def of(cls, role: Role, step: Step, state: State, task: Task | None, where: Where) -> Bootstrap:
         reference = (task.spec_ref if task else None) or state.goal.spec_ref
-        return cls(role, step, root, cwd, state.goal.description, task, reference)
+        return cls(role, step, *where, state.goal.description, task, reference)
 
     def missing(self) -> tuple[str, ...]:
         """Return what an agent would lack, as sentences; nothing where it is complete."""
@@ -57,13 +66,21 @@ class Bootstrap(NamedTuple):
             [
                 f"role: {self.role}, step: {self.step}",
                 f"task: {self.task.id if self.task else 'none; the goal as a whole'}",
-                f"working directory: {self.cwd}",
-                f"project root: {self.root} (the user's own checkout; it is not yours)",
-                f"board: {self.root}/.liza (kept by Liza; it is not yours to read or write)",
+                f"working directory: {self.seen}",
+                *self._surroundings(),
                 f"specs: {self.spec or 'none but the goal'}",
                 *self._unreachable_spec(),
             ]
         )
+
+    def _surroundings(self) -> list[str]:
+        if self.seen != self.cwd:
+            note = "a worktree of your own, at the path of the project; the user's checkout is out of reach"
+            return [f"project root: {self.seen} ({note})", "board: kept by Liza, out of reach"]
+        return [
+            f"project root: {self.root} (the user's own checkout; it is not yours)",
+            f"board: {self.root}/.liza (kept by Liza; it is not yours to read or write)",
+        ]
 
     def _file(self) -> Path | None:
         """Return the file of the spec: in the agent's checkout or, not committed yet, in the user's."""

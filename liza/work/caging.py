@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from liza.agents import hatch
 from liza.agents.cage import (
+    DEPENDENCIES,
+    INSIDE,
     Access,
     Bounds,
     Cage,
+    Doing,
     Mount,
     Privacy,
+    cached_in,
     environment_in,
+    is_below,
     obstacle,
     surrounding,
     surveyed,
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
+from liza.beneath import remove
 from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
+from liza.repo.dependencies import installed_in, lend, linked_in, take_back
+from liza.repo.editable import Redirection
+from liza.repo.mounting import Points
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.repo.shadow import Shadow
-from liza.repo.worktree import remove
+from liza.repo.worktree import write
+from liza.work.homes import GateHome, environment_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.agents.cage import Visit
+    from liza.agents.cage import Surroundings, Visit
     from liza.agents.process import Job
     from liza.model import State
 
 CAGES: Final = "cages"  # below .liza: what caged runs have for themselves
 PROXY_PORT: Final = 3128  # on a loopback that only the cage has
-SOCKET: Final = Path("/run/liza/turnstile")
+SOCKET: Final = INSIDE / "turnstile"
+HATCH: Final = INSIDE / "hatch.py"
+BRIEF: Final = INSIDE / "brief.json"
+PROGRAMS: Final = INSIDE / "programs"  # where the cage has those programs of the checkout that are agents
+HOME: Final = INSIDE / "home"  # where it has a home that would stand where the work is
 # What of the user's own configuration of git belongs to content, or signs it; the rest stays outside.
 _GIT_SETTINGS: Final = r"^(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$"
 _ADDRESSES: Final = ("_BASE_URL", "_API_BASE", "_HOST")  # how the variables end that name one
@@ -74,6 +90,17 @@ def warning(sandbox: Sandbox) -> str | None:
     return f"agents run without a sandbox, with all the rights that you have: {why}"
 
 
+class _Site(NamedTuple):
+    """Where a job is done: the path at which it finds itself, and what else of the machine it sees."""
+
+    job: Job
+    argv: Sequence[str]  # as they are right inside
+    at: Path
+    around: Surroundings
+    opened: tuple[Mount, ...]
+    points: Points
+
+
 @dataclass(frozen=True)
 class Guard:
     """The warden of a project."""
@@ -86,70 +113,140 @@ class Guard:
     def is_caging(self) -> bool:
         return is_caged(self.sandbox)
 
+    def path_inside(self, cwd: Path) -> Path:
+        """Return the path of the checkout for a worktree in a cage: what names the project means the work."""
+        is_worktree = cwd.is_relative_to(self.repository.area)
+        return self.repository.root.resolve() if is_worktree and self.is_caging else cwd
+
     @contextmanager
     def caged(self, job: Job, visit: Visit) -> Iterator[Job]:
         """Give *job* in a cage, or as it is where there is none; then take over what it committed."""
         job = replace(job, processes=self.sandbox.processes)
         required(self.sandbox)
-        if not is_caged(self.sandbox):
-            yield job
-            return
         own = self.home / CAGES / visit.name
         with ExitStack() as stack:
-            mounts, settings = self._git(job, visit, own / "git", stack)
-            cage, environment = self._cage(job, visit, own, mounts)
+            home = self._home(visit, own, stack)
+            if not is_caged(self.sandbox):
+                yield self._free(job, visit, own, home)
+                return
+            site = self._site(job, visit, own)
+            # Removed last, when the run is over: whatever looks at the worktree then finds the work alone.
+            stack.enter_context(site.points)
+            git, settings = self._git(site, visit, own / "git", stack)
+            cage, environment = self._cage(site, visit, own, git)
             cage, environment = self._reaching(cage, environment, visit, stack)
             yield replace(
                 job,
-                argv=cage.around(job.argv),
+                argv=cage.around(site.argv),
                 environment=_configured(environment, settings),
                 is_caged=True,
             )
 
+    def _home(self, visit: Visit, own: Path, stack: ExitStack) -> GateHome | None:
+        """Return the home that a gate's command has for itself; None where an agent keeps its own."""
+        if visit.doing is Doing.AGENT:
+            return None
+        home = GateHome(own)
+        home.begin(inherits=visit.inherits)
+        stack.callback(home.keep if visit.doing is Doing.SETUP else home.end)
+        if not is_caged(self.sandbox):
+            home.furnish(Path.home())
+            stack.callback(home.clear_settings)
+        return home
+
+    def _free(self, job: Job, visit: Visit, own: Path, home: GateHome | None) -> Job:
+        """Return *job* so that, without a cage, it finds the tree that it runs in and not the checkout."""
+        root, top = self.repository.root.resolve(), job.cwd.resolve()
+        environment = dict(job.environment)
+        if home is not None:
+            environment = environment_of(home.path, environment)
+        if not job.cwd.is_relative_to(self.repository.area):
+            return replace(job, environment=environment)
+        if home is not None:
+            environment |= cached_in(environment, home.path)
+        installed = installed_in(self.repository)
+        names = [path.relative_to(root) for path in installed]
+        if visit.borrows:
+            lend(root, top, names)
+        else:
+            take_back(top, names)
+        remove(own / "links")
+        led = Redirection(root, top, installed, own / "links")
+        if home is None:
+            return replace(job, environment=led.environment(environment))
+        *words, line = job.argv
+        led.require_seen(environment, line)
+        return replace(job, argv=(*words, led.line(line)), environment=led.environment(environment, line))
+
+    def _site(self, job: Job, visit: Visit, own: Path) -> _Site:
+        """Decide what the cage has of the checkout: paths in it that the tree does not have are mounted."""
+        root, environment = self.repository.root.resolve(), dict(job.environment)
+        at = self.path_inside(job.cwd)
+        installed = installed_in(self.repository) if visit.borrows else ()
+        programs, argv = _programs(job, root, installed) if at == root else ([], job.argv)
+        home = Path(environment.get("HOME") or Path.home())
+        show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
+        show += [*(home / name for name in visit.shows), *installed, *_interpreters(installed)]
+        show += linked_in(root)
+        around = surveyed(argv, environment, checkout=root, show=show)
+        write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
+        opened = [
+            *(Mount(path, Access.READ) for path in around.shown),
+            *(Mount(path, Access.WRITE) for path in write if path.exists()),
+        ]
+        points = Points.after_a_crash(job.cwd, root, own / "points")
+        if at == root:
+            opened = [
+                mount
+                for mount in opened
+                if not mount.path.is_relative_to(root)
+                or ((visit.borrows or mount.path.name not in DEPENDENCIES) and points.has(mount.path))
+            ]
+        around = replace(around, shown=tuple(path for path in around.shown if not path.is_relative_to(at)))
+        return _Site(job, argv, at, around, (*opened, *programs), points)
+
     def _git(
-        self, job: Job, visit: Visit, folder: Path, stack: ExitStack
+        self, site: _Site, visit: Visit, folder: Path, stack: ExitStack
     ) -> tuple[list[Mount], Mapping[str, str]]:
         """Return what the cage has of git, and the settings that its git needs."""
-        worktree = Worktrees(self.repository).registered(job.cwd)
+        worktree = Worktrees(self.repository).registered(site.job.cwd)
         if worktree is None:
             return [], {}
         shadow = Shadow(worktree, folder, visit.task)
-        mounts = shadow.cast()
+        mounts = shadow.cast(site.at, site.points.names)
         stack.callback(shadow.taken_over)
         lines = self.repository.ask("config", "-z", "--get-regexp", _GIT_SETTINGS).text.split("\0")
         return mounts, dict(line.split("\n", 1) for line in lines if "\n" in line)
 
-    def _cage(self, job: Job, visit: Visit, own: Path, git: list[Mount]) -> tuple[Cage, dict[str, str]]:
+    def _cage(self, site: _Site, visit: Visit, own: Path, git: list[Mount]) -> tuple[Cage, dict[str, str]]:
         remove(own / "tmp")
         privacy = Privacy(own / "home", own / "tmp")
         for directory in privacy:
             directory.mkdir(parents=True, exist_ok=True)
-        home = Path(job.environment.get("HOME") or Path.home())
-        show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
-        show += [home / name for name in visit.shows]
-        around = surveyed(job.argv, job.environment, checkout=self.repository.root.resolve(), show=show)
-        brief = Path(job.environment.get("LIZA_BRIEF", os.devnull))
-        write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
+        job, around = site.job, site.around
+        if around.home == site.at:
+            around = replace(around, home=HOME)
+        environment = environment_in(self.repository.signature | dict(job.environment), around.home)
         mounts = [
             *surrounding(around, privacy),
-            *(Mount(path, Access.WRITE) for path in write if path.exists()),
             *(Mount(path, Access.WRITE) for name in visit.keeps if (path := around.home / name).exists()),
+            *site.opened,
+            Mount(site.at, Access.WRITE if visit.writes else Access.READ, job.cwd),
             *git,
-            Mount(job.cwd, Access.WRITE if visit.writes else Access.READ),
-            *([Mount(brief, Access.READ)] if brief.is_relative_to(self.home) else []),
         ]
+        if brief := _brief_inside(job, site.at, own):
+            mounts.append(Mount(BRIEF, Access.READ, brief))
+            environment["LIZA_BRIEF"] = str(BRIEF)
         bounds = Bounds(self.sandbox.memory_mb, self.sandbox.processes, self.sandbox.file_mb)
-        is_open = self.sandbox.network is Network.FULL
         cage = Cage(
             tuple(mounts),
-            job.cwd,
+            site.at,
             bounds,
-            has_network=is_open,
+            has_network=self.sandbox.network is Network.FULL,
             may_nest=visit.may_nest,
             as_root=os.geteuid() == 0,
         )
-        signature = self.repository.signature
-        return cage, environment_in(signature | dict(job.environment), around.home)
+        return cage, environment
 
     def _reaching(
         self, cage: Cage, environment: dict[str, str], visit: Visit, stack: ExitStack
@@ -164,8 +261,8 @@ class Guard:
         way_out = Path(stack.enter_context(TemporaryDirectory(prefix="liza-"))) / "way-out"
         stack.enter_context(turnstile(way_out, hosts))
         program = Path(hatch.__file__)
-        gate = (sys.executable, "-I", str(program), str(SOCKET), str(PROXY_PORT), *local, "--")
-        mounts = (*cage.mounts, Mount(SOCKET, Access.WRITE, way_out), Mount(program, Access.READ))
+        gate = (sys.executable, "-I", str(HATCH), str(SOCKET), str(PROXY_PORT), *local, "--")
+        mounts = (*cage.mounts, Mount(SOCKET, Access.WRITE, way_out), Mount(HATCH, Access.READ, program))
         proxy = f"http://127.0.0.1:{PROXY_PORT}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
         led = (
@@ -174,6 +271,42 @@ class Guard:
             | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
         )
         return replace(cage, mounts=mounts, gate=gate), led
+
+
+def _programs(job: Job, root: Path, installed: Sequence[Path]) -> tuple[list[Mount], list[str]]:
+    """Return the agent's command with programs of the checkout as the user has them, and where those are.
+
+    Never as the tree has them: a coder could rewrite the program of its reviewer.
+    """
+    mounts, words = [], list(job.argv)
+    if found := shutil.which(words[0], path=job.environment.get("PATH", os.defpath)):
+        words[0] = found if Path(found).is_relative_to(root) else words[0]
+    for number, word in enumerate(words):
+        path = Path(word)
+        if not path.is_relative_to(root) or is_below(path, installed) or not path.is_file():
+            continue
+        shown = path if path.parent == root else path.parent  # a program may well be more than one file
+        mounts.append(Mount(PROGRAMS / shown.relative_to(root), Access.READ, shown))
+        words[number] = str(PROGRAMS / path.relative_to(root))
+    return mounts, words
+
+
+def _interpreters(installed: Sequence[Path]) -> Iterator[Path]:
+    """Yield where the interpreters of virtual environments are installed: links lead there."""
+    for path in installed:
+        python = path / "bin" / "python"
+        if python.exists():
+            yield python.resolve().parent.parent
+
+
+def _brief_inside(job: Job, at: Path, own: Path) -> Path | None:
+    """Return a copy of the brief in which the working directory is where the job finds itself."""
+    path = Path(job.environment.get("LIZA_BRIEF", os.devnull))
+    if not path.is_file():
+        return None
+    told = json.loads(path.read_text(encoding="utf-8"))
+    write(own / path.name, json.dumps({**told, "cwd": str(at)}, indent=2))
+    return own / path.name
 
 
 def addressed(environment: Mapping[str, str]) -> Iterator[str]:

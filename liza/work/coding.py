@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
-from liza.changes import Change, apply, with_anomaly, with_discovery
+from liza.changes import Change, apply, with_discovery
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
@@ -21,6 +21,7 @@ from liza.repo.merging import merge
 from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
+from liza.repo.trespass import leave_at_rest, touched_at_rest
 from liza.roles import coder
 from liza.roles.admission import admitted, closed
 from liza.verdicts import Feedback
@@ -29,7 +30,7 @@ from liza.work import course, known
 from liza.work.caging import CAGES
 from liza.work.flows import asks_checkpoint
 from liza.work.ruling import ruled
-from liza.work.turn import Next, begun, held_by
+from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows.position import Worked
 
 if TYPE_CHECKING:
@@ -63,9 +64,8 @@ def turn(place: Place) -> Next:
     task = coder.pick(state, place.name)
     if task is None or not place.may_begin(state, _first_run(place, state, task)):
         return Next.WAIT
-    head = place.repository.commit_at(place.integration(state))
+    head = _base(place, state)
     if head is None:
-        place.orders.pause(GONE.format(name=state.config.integration_branch))
         return Next.WAIT
     claimed = claimed_by(place, head)
     if claimed is None:
@@ -73,18 +73,34 @@ def turn(place: Place) -> Next:
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
     run = _first_run(place, claimed.state, claimed.task)
     with begun(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
-        try:
-            return _work(turn, claimed)
-        except Refused as error:  # somebody else decides about the task now, so nothing more is written
-            log.warning("%s", turn.keeper.lost or error)
-        except (DiskTrouble, InvalidBoard):
-            raise
-        except UnfitRepository as error:
-            question = "Can you put the repository right, so that this can go on?"
-            _given_up(turn, e.Block(reason=printable(str(error)), questions=(question,)))
-        except LizaError as error:  # the agent left a worktree that git cannot work with
-            _given_up(turn, e.Fail(reason=printable(str(error))))
-        return Next.WORK
+        return _worked(turn, claimed)
+
+
+def _base(place: Place, state: State) -> str | None:
+    """Return what new work begins at; None where people have to put the integration branch right first."""
+    head = place.repository.commit_at(place.integration(state))
+    if head is None:
+        place.orders.pause(GONE.format(name=state.config.integration_branch))
+        return None
+    return head if place.is_known(head) else None
+
+
+def _worked(turn: Turn, claimed: Claimed) -> Next:
+    try:
+        return _work(turn, claimed)
+    except Refused as error:  # somebody else decides about the task now, so nothing more is written
+        log.warning("%s", turn.keeper.lost or error)
+    except Strayed as found:
+        turn.drifted(found.moved, "tests")
+    except (DiskTrouble, InvalidBoard):
+        raise
+    except UnfitRepository as error:
+        question = "Can you put the repository right, so that this can go on?"
+        block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
+        _given_up(turn, block)
+    except LizaError as error:  # the agent left a worktree that git cannot work with
+        _given_up(turn, e.Fail(reason=printable(str(error))))
+    return Next.WORK
 
 
 def _first_run(place: Place, state: State, task: Task) -> Run:
@@ -122,6 +138,8 @@ def claimed_by(place: Place, head: str) -> Claimed | None:
 def _work(turn: Turn, claimed: Claimed) -> Next:
     worktree = _prepared(turn.place, claimed)
     asked = _checkpointed(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
+    if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
+        return _cannot_begin(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
         if asked is not None and not _is_let_begin(turn, asked):
             return Next.WORK
@@ -146,6 +164,9 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
     base = str(task.base_commit)
     if found := trees.registered(trees.path_of(task.id)):
         left_by_a_crash(place.home / CAGES, found, task.id)
+        if where := touched_at_rest(found):
+            told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
+            place.tell([f"{told}; its coder finds it so, unless you put it back"])
     tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,)
     is_current = tip is None or place.repository.contains(tip, base)
@@ -167,7 +188,13 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
 def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
     task = turn.state.task(str(turn.task))
 
-    def unchanged(_: Value | None) -> str | None:
+    def check(value: Value) -> str | None:
+        said = (
+            coder.SAYS_NOTHING if isinstance(value, CheckpointAnswer) and coder.says_nothing(value) else None
+        )
+        return unchanged() or said
+
+    def unchanged() -> str | None:
         before, after = turn.place.trees.before, turn.place.trees.after
         if before is None or before == after:
             return None
@@ -175,17 +202,28 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
         return "the worktree was changed in a step that is read-only; it was put back"
 
     facts = known.for_checkpoint(turn.state, task)
-    asked = turn.ask(Step.CHECKPOINT, facts, worktree.path, check=unchanged)
+    asked = turn.ask(Step.CHECKPOINT, facts, worktree.path, check=check)
     if asked.value is None and worktree.is_there:
-        unchanged(None)
+        unchanged()
     return asked
+
+
+def _cannot_begin(turn: Turn, answer: CheckpointAnswer) -> Next:
+    """Record what a coder has to know before it begins."""
+    if turn.keeper.lost:
+        log.warning("%s: what its agent asks is not used", turn.keeper.lost)
+        return Next.WORK
+    block = e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
+    turn.record(block, more=lambda state: turn.with_anomalies(state, answer.anomalies))
+    return Next.WORK
 
 
 def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     """Write the checkpoint down, and tell whether no rule and no gate stops the task for what it says."""
     if isinstance(asked.value, CheckpointAnswer):
-        checkpoint = e.WriteCheckpoint(checkpoint=asked.value.checkpoint())
-        turn.state = turn.record(checkpoint, then=Step.IMPLEMENT)
+        checkpoint, anomalies = e.WriteCheckpoint(checkpoint=asked.value.checkpoint()), asked.value.anomalies
+        more = (lambda state: turn.with_anomalies(state, anomalies)) if anomalies else None
+        turn.state = turn.record(checkpoint, more=more, then=Step.IMPLEMENT)
     task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
     if task.status is not Status.WORKING:
         return False
@@ -219,6 +257,7 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         tree = after and after.tree
         head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
+    _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):
         try:
@@ -230,6 +269,12 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
     elif isinstance(event, e.FindNothing):
         event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
+
+
+def _leave(turn: Turn, worktree: Worktree) -> None:
+    """Remember what *worktree* is, where others could get into it before its task is taken again."""
+    if turn.lookout and worktree.is_there:
+        leave_at_rest(worktree)
 
 
 def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
@@ -275,8 +320,7 @@ def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
 def _told(turn: Turn, state: State, answer: Implement, event: Event) -> State:
     """Return the board with what the agent says beside its outcome; a hand-over that was used goes."""
     name, at, task = turn.place.name, turn.place.clock(), turn.task
-    for details in answer.anomalies:
-        state = with_anomaly(state, details, about=task, by=name, at=at)
+    state = turn.with_anomalies(state, answer.anomalies)
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
     if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:
@@ -291,6 +335,7 @@ def _without_answer(turn: Turn, worktree: Worktree, asked: Asked) -> Next:
         commit_all(worktree, f"Work in progress on {name}", at=at)
     elif worktree.is_there:
         salvage.save(turn.place.repository, name, worktree, at=at)
+    _leave(turn, worktree)
 
     def more(state: State) -> State:
         note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))

@@ -6,25 +6,28 @@ what was said before where it still holds, and asks the gates anew where it does
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
-from liza.agents.cage import Visit
-from liza.agents.protocol import Level, Limits
+from liza.agents.cage import Doing, Visit
+from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
 from liza.gates.causes import Setting, likely_cause
+from liza.gates.checkout import SETUP, installs
 from liza.gates.results import FOLDER, Results
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
-from liza.work.turn import RUNS, SLACK
+from liza.work.turn import AFTER_A_KILL, RUNS, SLACK, Strayed
 from liza.workflows import engine
 from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from liza.agents.protocol import Stop
@@ -110,8 +113,19 @@ def said(asked: Asked) -> Said:
     return Said(text=asked.reply.text, answers=(summary,) if summary else ())
 
 
-def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Case:  # noqa: B008
-    """Return what gates look at; the commands that they run keep the lease and obey switches."""
+@contextmanager
+def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Iterator[Case]:  # noqa: B008
+    """Give what gates look at; their commands keep the lease, obey switches, and are looked after.
+
+    What agents wrote runs in gates, so whatever it moved counts as if an agent had: it raises `Strayed`.
+    """
+    with _case(turn, task, base, head, said) as case:
+        yield case
+    if moved := turn.look():
+        raise Strayed(moved)
+
+
+def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
     return Case(
         task=task,
         repository=turn.place.repository,
@@ -132,31 +146,53 @@ def _runner(turn: Turn) -> Run:
     def folder(name: str) -> Path:
         return turn.place.home / RUNS / turn.place.run_id(name)
 
-    # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
-    visit = Visit(f"{turn.task}.gate-{turn.place.name}")
-    caged = gate_runner(turn.place.warden(turn.state), visit, folder, limits, turn.stop)
+    def living() -> AbstractContextManager[None]:
+        turn.begin_run()
+        return turn.keeper.expecting_life(limits.total + SLACK)
 
-    def run(line: str, cwd: Path, name: str) -> Ran:
-        with turn.keeper.expecting_life(limits.total + SLACK):
-            return caged(line, cwd, name)
-
-    return run
+    whose = f"{turn.task}.gate-{turn.place.name}"
+    return gate_runner(turn.place.warden(turn.state), whose, folder, limits, turn.stop, living)
 
 
 def gate_runner(
-    warden: Guard, visit: Visit, folder_for: Callable[[str], Path], limits: Limits, stop: Stop
+    warden: Guard,
+    whose: str,
+    folder_for: Callable[[str], Path],
+    limits: Limits,
+    stop: Stop,
+    living: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Run:
-    """Return what runs the commands of gates: the same way for work and for what it is based on."""
+    """Return what runs the commands of gates: the same way for work and for what it is based on.
+
+    *living* is around each command, for whoever has to be seen alive while it runs.
+    """
+    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
+        nonlocal was_set_up
         folder = folder_for(name)
-        with warden.caged(running.job(line, cwd, folder, limits), visit) as caged:
+        job = running.job(line, cwd, folder, limits)
+        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
+        visit = Visit(whose, doing=Doing.COMMAND, inherits=was_set_up)
+        if name == SETUP:
+            was_set_up = True
+            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
+        with living(), warden.caged(job, visit) as caged:
             outcome = process.run(caged, stop)
         if stop.level is not Level.GO:
             raise Halted
         return running.ran(outcome, folder.name)
 
-    return run
+    def run_unkilled(line: str, cwd: Path, name: str) -> Ran:
+        """Run, and run again what somebody killed: that says nothing about the work."""
+        ran = run(line, cwd, name)
+        for pause in AFTER_A_KILL:
+            if ran.ending is not Ending.KILLED or not rest(stop, pause):
+                break
+            ran = run(line, cwd, name)
+        return ran
+
+    return run_unkilled
 
 
 def results_of(home: Path, config: Config) -> Results:

@@ -9,6 +9,7 @@ from liza.changes import SUPERVISOR, apply
 from liza.errors import Refused
 from liza.lifecycle import TERMINAL
 from liza.model import Status
+from liza.roles.coder import UNCLEAR
 from liza.workflows.catalogue import Action
 from liza.workflows.rules import broken
 
@@ -26,6 +27,7 @@ _SAID: Final = {
     "coder_iterations": "Max iterations ({limits.max_coder_iterations}) reached without approval",
     "max_review_cycles": "Max review cycles ({limits.max_review_cycles}) reached without approval",
 }
+QUESTIONS: Final = {"coder_iterations": UNCLEAR, "max_review_cycles": UNCLEAR}
 QUESTION: Final = "What should be done differently, or should the task be given up?"
 
 
@@ -52,7 +54,8 @@ def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
 def _blocked(fired: Fired, limits: Limits) -> e.Event:
     said = _SAID.get(fired.rule)
     reason = said.format(limits=limits) if said else f"{fired.rule}: {'; '.join(fired.evidence)}"
-    return e.Block(reason=reason, questions=(QUESTION,), rule=fired.rule)
+    questions = QUESTIONS.get(fired.rule, (QUESTION,))
+    return e.Block(reason=reason, questions=questions, rule=fired.rule)
 
 
 def _forced(fired: Fired, _: Limits) -> e.Event:

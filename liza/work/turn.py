@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-import signal
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
@@ -21,28 +20,31 @@ from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift, GateBroken
+from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
 from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
-from liza.limits import news
+from liza.limits import RESUME, news
 from liza.model import Actor, Lease, Role, State, Task
-from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
+from liza.money import Cap, command, extended, is_closed, is_within, question, warned, warning, worst
 from liza.record import printable, utc_now
-from liza.replies import Answer, Step, Value, answer
+from liza.replies import Step, Value
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
+from liza.roles.planner import read
 from liza.switches import BREAKER
-from liza.work.bootstrap import Bootstrap
+from liza.work import trunk
+from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
 from liza.work.keeper import Held, Keeper
-from liza.work.lookout import Lookout
+from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
 
 if TYPE_CHECKING:
@@ -52,8 +54,11 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.errors import BrokenGate
     from liza.events import Event
+    from liza.replies import AgentAnomaly
     from liza.repo.content import Content
+    from liza.repo.worktree import Worktree
     from liza.verdicts import Verdict
+    from liza.work.lookout import Seen
     from liza.work.orders import Orders
     from liza.workflows.document import Workflow
 
@@ -64,7 +69,8 @@ SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent fi
 MOMENT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-MOST_KILLED: Final = 3  # times in a row that an agent may be killed by others before it counts as its failure
+AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
+CAGED: Final = "no agent in a sandbox can reach the branch"
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -119,7 +125,9 @@ class Place:
         choice = instead or self.choice(state, step)
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
-        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        backend = backend_of(choice)
+        # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
+        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
         return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
@@ -128,14 +136,21 @@ class Place:
 
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = self.choice(state, step)
-        backend = backend_of(choice) or ""
-        # What is only played back costs nothing that is not in the recording.
-        guess = 0.0 if backend == REPLAY else FIRST_GUESS
-        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (self.choice(state, other) for other in later)
-        provider = provider_of(choice)
-        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+        return run_of(state.config.agents, self.role, self.name, step, task, *later)
+
+    def too_dear(self, usd: float) -> str | None:
+        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
+        if is_within(self.board.read(), self.name, usd):
+            return None
+        found: list[str | None] = []
+
+        def make(state: State) -> State:
+            state, why = extended(state, self.name, usd)
+            found.append(why)
+            return state
+
+        self.board.update(Change(self.name, "set more money aside", make))
+        return found[-1]
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -165,6 +180,57 @@ class Place:
     def is_parked(self) -> bool:
         return self.parked is not None and self.clock() < self.parked
 
+    @property
+    def lookout(self) -> Lookout:
+        return Lookout(self.home, self.board, self.repository, self.name, None, self.clock)
+
+    def is_known(self, head: str) -> bool:
+        """Tell whether work may build on *head*; strangers below it are a person's, or people are asked."""
+        state = trunk.note_base(self.board, head, by=self.name)
+        if not (found := trunk.strangers(self.repository, self.home, state, head)):
+            return True
+        if is_caged(state.config.sandbox):
+            self.tell([trunk.take_as_yours(self.board, found, CAGED, by=self.name, at=self.clock())])
+            return True
+        if stops := self.heed(self.lookout.look()):
+            self.accuse("somebody", stops)
+        if not trunk.strangers(self.repository, self.home, self.board.read(), head):
+            return True
+        sentence = stranger_sentence(state, trunk.told(found))
+        self.orders.pause(f"{sentence}; if it is yours, `{RESUME}` takes it, else put the branch back first")
+        return False
+
+    def heed(self, seen: Seen) -> tuple[str, ...]:
+        """Tell people what they may have done themselves; return what only this worker can have done."""
+        stops = tuple(mask().text(printable(one)) for one in seen.stops)
+        names = " or ".join(f"the agent of {name}" for name in sorted(seen.suspects))
+        for one in map(mask().text, map(printable, seen.told)):
+            is_ours = one.startswith(trunk.TAKEN)
+            self.tell(
+                [one if is_ours else f"{one} while {names} ran without a sandbox: look, unless it was you"]
+            )
+        if not stops or seen.suspects == {self.name}:
+            return stops
+        # Whose it was nobody can tell: everybody stops, and nobody's work is thrown away for it.
+        self.accuse(names or "somebody", stops)
+        return ()
+
+    def accuse(self, who: str, moved: tuple[str, ...]) -> None:
+        """Let everybody stop, because *who* moved what is not for agents to move."""
+        details, at = self.stop_for(who, moved), self.clock()
+        change = Change(
+            self.name, "log", lambda state: with_anomaly(state, details, about=None, by=self.name, at=at)
+        )
+        self.board.update(change)
+
+    def stop_for(self, who: str, moved: tuple[str, ...]) -> CheckoutDrift:
+        """Throw PAUSE, tell people why, and return what the board should say."""
+        named = moved[:MOST_MOVED]
+        sentence = f"{who} {DRIFTED}{'; '.join(named)}"
+        self.orders.pause(f"{sentence}; look at it, put back what is wrong, then `{RESUME}`")
+        self.tell([sentence])
+        return CheckoutDrift(moved=named)
+
     def tell(self, sentences: Iterable[str]) -> None:
         """Tell people something that they may have to act on."""
         for sentence in sentences:
@@ -179,6 +245,14 @@ class Place:
     def lease(self, state: State, token: str) -> Lease:
         seconds = state.config.limits.lease_seconds
         return Lease(holder=self.name, token=token, expires=self.clock() + timedelta(seconds=seconds))
+
+
+class Strayed(Exception):
+    """What ran for a gate moved what is not its own."""
+
+    def __init__(self, moved: tuple[str, ...]) -> None:
+        super().__init__("; ".join(moved))
+        self.moved = moved
 
 
 class Asked(NamedTuple):
@@ -205,10 +279,14 @@ class Turn:
     admitted: Run | None = None  # what was admitted and has not begun
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
+    delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
 
     @cached_property
-    def lookout(self) -> Lookout:
-        return Lookout(self.place.board, self.place.repository)
+    def lookout(self) -> Lookout | None:
+        """Who looks at what runs of this turn move; in a sandbox they reach nothing to look at."""
+        if is_caged(self.state.config.sandbox):
+            return None
+        return replace(self.place.lookout, task=self.task)
 
     @property
     def by(self) -> Actor:
@@ -224,7 +302,8 @@ class Turn:
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
         def both(state: State) -> State:
-            return make(_accounted(state, self.ended, told, at=at, chance=chance))
+            heard = read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
+            return make(_accounted(heard, self.ended, told, at=at, chance=chance))
 
         state = self.place.board.update(Change(self.place.name, what, both))
         self.ended.clear()
@@ -232,7 +311,9 @@ class Turn:
         return state
 
     def settle(self) -> None:
-        """Leave nothing set aside, and no run that the board does not know of."""
+        """Leave nothing set aside, and no run that nobody looked after or that the board does not know of."""
+        if moved := self.look():
+            self.place.accuse(f"{self.place.name}'s agent", moved)
         state, name = self.place.board.read(), self.place.name
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
@@ -245,6 +326,8 @@ class Turn:
         run = self.place.wanted(self.state, step, self.task)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
+                left = MOMENT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
@@ -284,6 +367,13 @@ class Turn:
             log.info("%s: %s", name, _told(event))
         return state
 
+    def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
+        """Return *state* with what the agent says should not have happened."""
+        at = self.place.clock()
+        for details in found:
+            state = with_anomaly(state, details, about=about or self.task, by=self.place.name, at=at)
+        return state
+
     def ask(
         self,
         step: Step,
@@ -313,8 +403,9 @@ class Turn:
         return self._unkilled(step, better, cwd, check)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, root = self.state.tasks.get(self.task or ""), self.place.repository.root
-        return Bootstrap.of(self.place.role, step, self.state, task, root, cwd)
+        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        where = Where(self.place.repository.root, cwd, seen)
+        return Bootstrap.of(self.place.role, step, self.state, task, where)
 
     def _unbegun(self, missing: tuple[str, ...]) -> Asked:
         """Start no agent that would have to guess; say what it would lack."""
@@ -324,12 +415,18 @@ class Turn:
 
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        for _ in range(MOST_KILLED):
-            asked = self._started(step, prompt, cwd, check)
-            if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
+        asked = self._started(step, prompt, cwd, check)
+        for pause in AFTER_A_KILL:
+            if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
                 return asked
-            log.warning("%s: the agent was killed, and is started again", self.task or step)
-        return self._once(step, prompt, cwd, check)
+            log.warning("%s: the agent is started again, because %s", self.task or step, asked.why)
+            asked = self._started(step, prompt, cwd, check)
+        if asked.reply.ending is Ending.KILLED and not asked.moved:
+            times = len(AFTER_A_KILL) + 1
+            self.place.tell(
+                [f"{self.task or step}: the agent was killed {times} times in a row; {asked.why}"]
+            )
+        return asked
 
     def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
@@ -354,16 +451,43 @@ class Turn:
                 Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
             )
         self.runs.append(brief.run)
-        self.lookout.begin()
-        with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief, instead)
-        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
-        caged = is_caged(self.state.config.sandbox)
-        moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
-        if moved:
-            sentences = tuple(mask().text(printable(one)) for one in moved)
-            return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
+        self.begin_run()
+        worktree = self.place.worktrees.registered(cwd)  # before the run, which may spoil what says so
+        try:
+            with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
+                reply = self._run(brief, instead)
+        finally:
+            self._secure(worktree)
+        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
+        if reply.ending is Ending.DONE and self.task:
+            self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
+        if moved := self.look():
+            return Asked(reply, brief.run, None, "it changed what is not its own", moved)
         return _read(reply, brief, check)
+
+    def begin_run(self) -> None:
+        """Have whoever looks know that an agent, or what agents wrote, is about to run."""
+        if self.lookout:
+            self.place.heed(self.lookout.begin())
+
+    def look(self) -> tuple[str, ...]:
+        """Return what only the run of this turn that just ended can have done to what is not its own."""
+        return self.place.heed(self.lookout.end()) if self.lookout else ()
+
+    def _secure(self, worktree: Worktree | None) -> None:
+        """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
+        if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
+            self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
+
+    def _pay(self, end: Ended, step: Step) -> None:
+        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
+        self.ended.append(end)
+        if (
+            step is not Step.CHECKPOINT
+            and not end.run.want.is_metered
+            and worst(self.state, end.run.want.kind) is None
+        ):
+            self.settle()
 
     def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
@@ -404,21 +528,17 @@ class Turn:
         # After the record: a switch of the breaker that no trip asks for is taken back.
         self.place.orders.pause(f"{BREAKER}{error}; then `liza breaker`")
 
-    def drifted(self, moved: tuple[str, ...]) -> None:
+    def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
-        at, by, named = self.place.clock(), self.place.name, moved[:MOST_MOVED]
-        sentence = f"{self.place.name}'s agent moved what is yours: {'; '.join(named)}"
-        self.place.orders.pause(f"{sentence}; look at it, then `liza resume`")
-        log.warning("%s", sentence)
-        events = [
-            Block(reason=sentence, questions=("Is what moved as you want it, and may the task go on?",))
-        ]
-
-        def more(state: State) -> State:
-            details = CheckoutDrift(moved=named)
-            return with_anomaly(state, details, about=self.task, by=by, at=at)
-
-        self.record(*(events if self.task else ()), more=more)
+        name, at = f"{self.place.name}'s {who}", self.place.clock()
+        if self.task is None:
+            self.place.accuse(name, moved)
+            return
+        details = self.place.stop_for(name, moved)
+        question = "Is what moved as you want it, and may the task go on? `liza resume` says yes."
+        reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
+        block = Block(reason=reason, questions=(question,), only_people=True)
+        self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
 
 
 def _read(reply: Reply, brief: Brief, check: Callable[[Value], str | None]) -> Asked:
@@ -459,7 +579,9 @@ def begun(
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
-        keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
+        keeper = stack.enter_context(
+            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+        )
         turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
         try:
             yield turn

@@ -129,6 +129,10 @@ CONFIDENT: Final = 5  # of ten; who is less sure than this asks a person
 _REVIEW: Final = Pattern(EventKind.DECISION, Outcome.REVISE, "REVIEW")
 _JUDGE: Final = Pattern(EventKind.DECISION, Outcome.REVISE, "JUDGE")
 _REVISED: Final = Pattern(EventKind.DECISION, Outcome.REVISE)
+# By a gate or by a reviewer; that others were merged meanwhile says nothing against the work.
+_REJECTED: Final = Pattern(
+    EventKind.DECISION, Outcome.REVISE, where=lambda fields: not fields.get("is_merge")
+)
 _HUMAN: Final = Pattern(EventKind.HUMAN)
 _REASSIGNED: Final = Pattern(EventKind.ASSIGN)
 _CLOCK: Final = Pattern(EventKind.CLOCK)
@@ -235,8 +239,8 @@ _TABLE: Final[tuple[Rule, ...]] = (
     Rule(
         "same_reason_twice",
         _T,
-        "REVIEW decides revise for the same reason",
-        _REVIEW,
+        "work is rejected for the same reason",
+        _REJECTED,
         _TOTAL,
         "max_same_reason",
         Action.BLOCK,
@@ -246,8 +250,8 @@ _TABLE: Final[tuple[Rule, ...]] = (
     Rule(
         "rejected_3x",
         _T,
-        "REVIEW decides revise",
-        _REVIEW,
+        "work is rejected, by a gate or a reviewer",
+        _REJECTED,
         _TOTAL,
         "max_rejections",
         Action.BLOCK,

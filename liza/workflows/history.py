@@ -16,7 +16,7 @@ def happened(
         return ()
     heard = [] if isinstance(result, Proceeded) else [_heard(workflow, position, result, task)]
     if moved.decision is not None:
-        facts = moved.decision.model_dump()
+        facts = moved.decision.model_dump(include=set(Event.model_fields))
         over = {"exhausted": True} if moved.exhausted else {}
         heard.append(Event(kind=EventKind.DECISION, task=task, fields=over, **facts))
     return tuple(heard)

@@ -49,6 +49,7 @@ def decisions(task: Task) -> tuple[Event, ...]:
             phase=one.phase,
             outcome=one.outcome,
             reason=one.reason,
+            fields={"output": one.output, "is_merge": one.is_merge},
         )
         for one in task.decisions
     ]
@@ -120,7 +121,10 @@ def _same(field: str, one: Event, other: Event) -> bool:
     mine, others = _value(field, one), _value(field, other)
     if mine is None or others is None:  # absent never equals absent
         return False
-    return similar(mine, others) if field == "reason" else bool(mine == others)
+    if field != "reason":
+        return bool(mine == others)
+    # The same command may be red for another reason: then the second attempt was an honest one.
+    return similar(mine, others) and one.fields.get("output") == other.fields.get("output")
 
 
 def _value(field: str, event: Event) -> Any:  # noqa: ANN401 - fields hold what the board's YAML can say

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.agents.cage import Access, Bounds, Cage, Mount, Visit, ordered
+from liza.agents.command import Command
 from liza.agents.process import Job, run
 from liza.agents.protocol import Ending, Level, Limits, Stop
 from liza.agents.sweep import left_behind
@@ -21,10 +22,13 @@ from liza.agents.turnstile import Target, is_allowed, target_of
 from liza.errors import LizaError
 from liza.model import Status
 from liza.replies import Step
-from liza.repo.repository import branch_of
+from liza.repo.pool import Worktrees
+from liza.repo.repository import Repository, branch_of
 from liza.repo.shadow import Shadow, left_by_a_crash, without_credentials
+from liza.work.caging import Guard
 from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
 from tests.office import Office
+from tests.repos import NOW, Hand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,32 +62,33 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 READS: Final = {
     **{f"read ~/{name}": f'cat "$HOME/{name}"' for name in (*KEPT_IN, *MORE)},
-    "read the board": "cat ../../.liza/state.yaml",
-    "read another run": "cat ../../.liza/runs/old/*",
-    "read what git ignores in the checkout": "cat ../../.env",
+    "read the board": "cat .liza/state.yaml",
+    "look for the board everywhere": "find / -path '*.liza/state.yaml' 2>/dev/null | grep .",
+    "read another run": "cat .liza/runs/old/*",
+    "read what git ignores in the checkout": "cat .env",
     "follow a link that it made": 'ln -s "$HOME/.ssh/id_rsa" key; cat key',
     "look for a socket of an ssh agent": "find /tmp /run -type s | grep .",
     "read the password in an address of git's": f"git config remote.origin.url | grep {SECRET}",
     "read the hashes of passwords": "grep : /etc/shadow",
-    "look at other worktrees": "ls ../t2/a.txt",
+    "look at other worktrees": "ls .worktrees/t2/a.txt",
+    "look at git's records of them": "ls $(git rev-parse --git-common-dir)/worktrees/liza-2",
     "become root of a namespace of its own": "unshare --user --map-root-user true",
     "mount": "mount -o remount,rw /",
 }
 WRITES: Final = {
-    "write beside its worktree": "echo x > ../x",
-    "write to the checkout": "echo x > ../../a.txt",
-    "write to the board": "mkdir -p ../../.liza && echo x > ../../.liza/state.yaml",
     "write to the system": "for place in / /usr /etc /opt; do test ! -w $place || exit 0; done; exit 1",
     "configure git": "git config user.name mallory",
-    "plant a hook": "mkdir -p ../../.git/hooks && echo x > ../../.git/hooks/post-commit",
-    "plant attributes": "echo '* filter=x' > ../../.git/info/attributes",
+    "plant a hook": "cd $(git rev-parse --git-common-dir) && mkdir -p hooks && echo x > hooks/post-commit",
+    "plant attributes": "echo '* filter=x' > $(git rev-parse --git-common-dir)/info/attributes",
     "move the integration branch": "git commit -q --allow-empty -m x && git branch -f integration HEAD",
     "make a branch": "git branch mine",
     "make a tag": "git tag mine",
     "pack refs": "git pack-refs --all",
-    "reset the checkout": "git -C ../.. reset --hard",
-    "point HEAD elsewhere": "echo x > ../../.git/HEAD",
-    "add a worktree": "git worktree add -f ../../other",
+    "point HEAD elsewhere": "echo x > $(git rev-parse --git-common-dir)/HEAD",
+    "add a worktree": "git worktree add -f ../other",
+    "put another repository in the place of its own": "rm -rf .git || mv .git old || git init -q .",
+    "lead git elsewhere": "echo gitdir: /tmp > .git",
+    "tell git that it is elsewhere": "echo /tmp/.git > $(git rev-parse --git-dir)/gitdir",
     # Asked for, not done: what succeeds here has changed the machine.
     "change the kernel": "test -w /proc/sys/kernel/core_pattern",
     "restart the machine": "test -w /proc/sysrq-trigger",
@@ -93,7 +98,13 @@ WRITES: Final = {
 HARMLESS: Final = {  # it may think that it did it: what it changed is a copy
     "write to home": 'mkdir -p ~/.ssh && echo x > "$HOME/.ssh/id_rsa"',
     "move another task's branch": "git commit --allow-empty -qm x; git update-ref refs/heads/task/t2 HEAD",
-    "delete all objects": "rm -rf ../../.git/objects/*",
+    "delete all objects": "rm -rf $(git rev-parse --git-common-dir)/objects/*",
+    "write beside its worktree": "echo x > ../x",
+    "write to the checkout": "echo x > {root}/new.txt",
+    "write to the board": "mkdir -p {root}/.liza && echo x > {root}/.liza/state.yaml",
+    "write to another worktree": "mkdir -p {root}/.worktrees/t2 && echo x > {root}/.worktrees/t2/a.txt",
+    "reset the checkout": "git -C {root} reset --hard",
+    "clean everything": "git clean -ffdxq; git worktree prune; git gc --prune=now",
 }
 
 
@@ -122,7 +133,7 @@ class TestAHostileAgent:
         self, prison: Den, untouched: dict[str, object], attempt: str
     ) -> None:
         """Home, refs and objects in the cage are its own; nothing of it but its own branch gets out."""
-        prison.run(attempt)
+        prison.run(attempt.format(root=prison.user.directory))
 
         assert prison.outside(but="task/t1") == untouched
 
@@ -146,7 +157,8 @@ class TestAHostileAgent:
             "open('f', 'w').write('good')\n"
             "subprocess.run('git add f && git commit -qm x', shell=True, check=True)\n"
             "name = subprocess.check_output(['git', 'rev-parse', 'HEAD:f'], text=True).strip()\n"
-            "path = f'../../.git/objects/{name[:2]}/{name[2:]}'\n"
+            "common = subprocess.check_output(['git', 'rev-parse', '--git-common-dir'], text=True).strip()\n"
+            "path = f'{common}/objects/{name[:2]}/{name[2:]}'\n"
             "os.unlink(path); open(path, 'wb').write(zlib.compress(b'blob 4\\0evil'))\n"
         )
         tip = den.user.git("rev-parse", "task/t1")
@@ -397,12 +409,92 @@ class TestAnHonestAgent:
         assert (den.person / ".agentrc").read_text() == "blue"
 
 
+class TestThePlace:
+    """The worktree is seen where the user's checkout is, with what was installed there inside."""
+
+    @pytest.mark.parametrize("step", [Step.IMPLEMENT, Step.REVIEW])
+    def test_what_is_installed_is_there_and_is_no_part_of_the_work(self, tmp_path: Path, step: Step) -> None:
+        """To read, by relative and absolute paths; git does not see it, and nothing of it stays."""
+        den = Den(tmp_path, show=["local.cfg"])
+        den.user.write("node_modules/lib/index.js", "1")
+        den.user.write("local.cfg", "blue")
+        root = den.user.directory
+        reply = den.run(
+            f"pwd; cat node_modules/lib/index.js {root}/local.cfg; git status --porcelain; "
+            "echo x > node_modules/x || echo no",
+            step=step,
+        )
+
+        assert (reply.code, reply.text) == (0, f"{root}\n1blueno\n"), den.said()
+        assert not (den.worktree.path / "node_modules").exists()
+        assert not (den.worktree.path / "local.cfg").exists()
+        assert not (root / "node_modules" / "x").exists()
+
+    def test_what_the_tree_has_itself_wins(self, den: Den) -> None:
+        """A path that is tracked, or that the project's setup made, is not hidden by what is installed."""
+        den.user.write("node_modules/lib", "the checkout's")
+        den.user.write(".venv/lib", "the checkout's")
+        den.agent.write("node_modules/lib", "the tree's")
+
+        assert den.run("cat node_modules/lib .venv/lib").text == "the tree'sthe checkout's"
+
+    def test_what_a_killed_run_left_is_removed(self, den: Den) -> None:
+        """The places of mounts are written down before they are made."""
+        (den.home / "cages" / "t1.coder-1").mkdir(parents=True)
+        (den.home / "cages" / "t1.coder-1" / "points").write_text("sub\0sub/local.cfg\0kept")
+        den.agent.write("sub/local.cfg", "")
+        den.agent.write("kept", "work")
+
+        den.run("true")
+
+        assert den.agent.git("status", "--porcelain") == "?? kept"
+
+    def test_the_program_of_an_agent_is_the_users_own(self, den: Den) -> None:
+        """A coder that rewrites the program of its reviewer in the tree changes nothing."""
+        program = den.user.write("tools/agent.sh", "#!/bin/sh\necho honest; cat $(dirname $0)/rules\n")
+        den.user.write("tools/rules", "strict")
+        program.chmod(0o755)
+        den.agent.write("tools/agent.sh", "#!/bin/sh\necho bribed\n").chmod(0o755)
+        den.agent.write("tools/rules", "lax")
+
+        for words in (["/bin/sh", str(program)], [str(program)], ["agent.sh"]):
+            path = f"{program.parent}:{os.environ['PATH']}"
+            command = Command(words, environment={"PATH": path}, warden=den.guard)
+            assert command.run(den.brief(step=Step.REVIEW), Stop()).text == "honest\nstrict", den.said()
+
+    def test_its_brief_is_true_inside(self, den: Den) -> None:
+        """The working directory that it names is the one that there is."""
+        show = "import json, os; print(json.load(open(os.environ['LIZA_BRIEF']))['cwd'] == os.getcwd())"
+
+        assert den.python(show).text == "True\n"
+
+    def test_a_checkout_that_is_a_linked_worktree_itself(self, tmp_path: Path) -> None:
+        """Its git directory is somewhere else, and its objects may be borrowed from a third place."""
+        main = Den(tmp_path)
+        clone, linked = Hand(tmp_path / "clone"), tmp_path / "linked"
+        main.user.git("clone", "-q", "--shared", ".", str(clone.directory))
+        clone.git("config", "user.name", "Ada")
+        clone.git("config", "user.email", "ada@example.org")
+        clone.git("worktree", "add", "-q", str(linked))
+        repository = Repository.around(linked)
+        worktree = Worktrees(repository).prepare("t1", main.user.base, at=NOW)
+        guard = Guard(linked / ".liza", repository, main.guard.sandbox)
+        script = "git log --format=%s && echo hi > f && git add f && git commit -qm two; git status -s; pwd"
+        environment = {"PATH": os.environ["PATH"], "HOME": str(main.person)}
+        command = Command(["/bin/sh", "-c", script], environment=environment, warden=guard)
+
+        reply = command.run(main.brief(cwd=worktree.path), Stop())
+
+        assert reply.text.splitlines()[-1] == str(linked), main.said()
+        assert Hand(linked).git("log", "-1", "--format=%s", "task/t1") == "two"
+
+
 class TestTheWholeStory:
     def test_work_is_merged_from_cage_to_cage(self, tmp_path: Path) -> None:
         """Coder, reviewer and gate are caged, and the commit is the agent's own."""
         require_cage()
         act = {"write": {"t1.txt": "x\n"}, "commit": "Mine", "answer": {"status": "done", "summary": "x"}}
-        gate = "test -f t1.txt && test ! -e ../../.liza/state.yaml && ! git branch -f main HEAD"
+        gate = "test -f t1.txt && test ! -e .liza/state.yaml && ! git branch -f main HEAD"
         office = Office(
             tmp_path,
             {"implement": act},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from liza.agents.protocol import Reply
 
-PRYING = "cat ~/.ssh/id_rsa {person}/.ssh/id_rsa ../../.liza/state.yaml; env"
+PRYING = "cat ~/.ssh/id_rsa {person}/.ssh/id_rsa {person}/../project/.liza/state.yaml .liza/state.yaml; env"
 
 
 class Staff:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from liza.model import Status
+from tests.caged import require_cage
 from tests.office import Office
 
 if TYPE_CHECKING:
@@ -28,6 +29,20 @@ def test_every_prompt_says_who_what_and_where(tmp_path: Path) -> None:
         assert f"\nproject root: {office.home.parent} " in one
         assert f"\nboard: {office.home} " in one
         assert "\nspecs: none but the goal\n" in one
+
+
+def test_in_a_sandbox_the_prompt_names_the_paths_that_are_there(tmp_path: Path) -> None:
+    """The worktree is at the path of the project, and nothing is said of a place out of reach."""
+    require_cage()
+    office = Office(tmp_path, sandbox={"mode": "require"})
+    office.task()
+
+    office.turn("coder-1")
+
+    for text in prompts(office):
+        assert f"\nworking directory: {office.home.parent}\n" in text
+        assert "/.worktrees/" not in text
+        assert f"{office.home}" not in text
 
 
 def test_a_task_whose_spec_is_not_there_is_blocked_before_an_agent_starts(tmp_path: Path) -> None:

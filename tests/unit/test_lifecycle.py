@@ -526,6 +526,22 @@ class TestVerdicts:
         assert (again.review_commit, again.submitted_run, again.approved_by) == (None, None, None)
         assert (again.merging, again.integration_failure, again.nothing_to_do) == (None, None, None)
 
+    def test_whoever_blocks_keeps_their_questions_beside_the_planners(self) -> None:
+        task = walked(new_task(), block(), (e.Defer(questions=("Or red?",)), PLANNER))
+
+        assert (task.blocked_questions, task.planner_questions) == (("Which colour?",), ("Or red?",))
+        assert task.questions == ("Which colour?", "Or red?")
+
+    def test_a_planner_gives_fresh_rounds_after_a_limit_once(self) -> None:
+        limit = e.Block(reason="rejected", questions=("What now?",), rule="rejected_3x"), SUPERVISOR
+        unblock = (e.Unblock(guidance="so"), PLANNER)
+
+        once = walked(task_in(Status.REJECTED), limit, unblock)
+        assert (once.iteration, once.review_cycles_current, once.decisions) == (0, 0, ())
+        assert walked(once, limit).asked is not None
+        assert walked(once, block()).asked is None  # a coder's own question is another thing
+        assert walked(new_task(), *(block(), unblock) * 3, block()).asked is not None
+
     @pytest.mark.parametrize("deed", [(e.Unblock(guidance="so"), PLANNER), (e.Retry(guidance="so"), HUMAN)])
     def test_an_answer_takes_the_questions_away(self, deed: Deed) -> None:
         answered = walked(task_in(Status.BLOCKED), deed)
@@ -732,7 +748,12 @@ class TestHolders:
     def test_people_and_the_supervisor_need_no_token(self) -> None:
         held = task_in(Status.WORKING)
 
-        for actor, event in [(HUMAN, e.Release), (SUPERVISOR, e.Reclaim), (SUPERVISOR, e.Fail)]:
+        deeds: list[tuple[Actor, type[e.Event]]] = [
+            (HUMAN, e.Release),
+            (SUPERVISOR, e.Reclaim),
+            (SUPERVISOR, e.Fail),
+        ]
+        for actor, event in deeds:
             assert walked(held, (EXAMPLES[event](actor), actor)).lease is None
 
 

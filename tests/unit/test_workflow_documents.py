@@ -159,7 +159,7 @@ class TestMistakes:
             ("[no_progress]", "[{name: no_progress, phase: X}]", "rules[0].phase: there is no phase 'X'"),
             (
                 "[no_progress]",
-                "[rejected_3x]",
+                "[max_review_cycles]",
                 "counts what REVIEW decides, and there is no such phase",
             ),
             ("[no_progress]", "[actor_fail_pause]", "counts what actor does, and there is no such role"),

@@ -10,7 +10,7 @@ import pytest
 
 from liza.config import Limits
 from liza.model import Checkpoint, Task
-from liza.reasons import ALIKE, normalised, similar
+from liza.reasons import ALIKE, digest, normalised, similar
 from liza.verdicts import Decision, Outcome
 from liza.workflows.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
 from liza.workflows.loading import load
@@ -237,7 +237,8 @@ class TestCatalogue:
     def test_the_evidence_says_what_was_seen(self) -> None:
         (found,) = fires("rejected_3x", *[REVIEWED] * 3)
 
-        assert found.evidence[0] == "REVIEW decides revise: 3 of 3 that rejected_3x waits for"
+        says = "work is rejected, by a gate or a reviewer: 3 of 3 that rejected_3x waits for"
+        assert found.evidence[0] == says
         assert found.evidence[-1] == "2026-01-01T00:00:02Z: REVIEW revise the name lies"
 
 
@@ -315,11 +316,34 @@ class TestTask:
     def test_three_rejections(self) -> None:
         assert rules_broken(rejected("no test", "bad name", "slow loop")) == ["rejected_3x"]
 
-    def test_what_machines_send_back_is_no_rejection_but_an_iteration(self) -> None:
-        assert rules_broken(rejected(*["red"] * 7, phase="CODE")) == []
-        assert rules_broken(rejected(*["red"] * 8, phase="CODE")) == ["warn_iterations"]
-        assert rules_broken(rejected(*["red"] * 9, phase="CODE")) == []
-        assert rules_broken(rejected(*["red"] * 10, phase="CODE")) == ["coder_iterations"]
+    def test_what_machines_send_back_is_a_rejection_and_an_iteration(self) -> None:
+        """Every agent is told: whatever breaks the contract is sent back, and the third time blocked."""
+        patient = Limits(max_rejections=99, max_same_reason=99)
+
+        assert rules_broken(rejected("no test", "bad name", "no scope", phase="CODE")) == ["rejected_3x"]
+        assert rules_broken(rejected("no tests", "no tests", phase="CODE")) == ["same_reason_twice"]
+        assert rules_broken(rejected(*["red"] * 7, phase="CODE"), patient) == []
+        assert rules_broken(rejected(*["red"] * 8, phase="CODE"), patient) == ["warn_iterations"]
+        assert rules_broken(rejected(*["red"] * 9, phase="CODE"), patient) == []
+        assert rules_broken(rejected(*["red"] * 10, phase="CODE"), patient) == ["coder_iterations"]
+
+    def test_a_command_that_is_red_for_another_cause_was_tried_honestly(self) -> None:
+        first, second = rejected("test is red", "test is red", phase="CODE").decisions
+
+        def printing(*outputs: str) -> Task:
+            both = (first.but(output=outputs[0]), second.but(output=outputs[1]))
+            return rejected().but(decisions=both)
+
+        assert rules_broken(printing("one failed", "another failed")) == []
+        assert rules_broken(printing("one failed", "one failed")) == ["same_reason_twice"]
+        assert digest("test_a failed in 0.12s, line 3") == digest("test_a failed in 1.5s, line 8")
+        assert digest("test_a failed in 0.12s") != digest("test_b failed in 0.12s")
+
+    def test_what_does_not_merge_is_not_rejected(self) -> None:
+        """Others were faster: that is counted, and says nothing against the work."""
+        made = tuple(one.but(is_merge=True) for one in rejected(*["red"] * 3, phase="INTEGRATE").decisions)
+
+        assert rules_broken(rejected().but(decisions=made)) == []
 
     def test_more_assumptions_than_the_budget_has(self) -> None:
         def assuming(number: int) -> Task:

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from liza.config import Limits
 from liza.errors import Refused
 from liza.verdicts import Evidence, Outcome
 from liza.workflows import engine
-from liza.workflows.document import Edge, Exhausted, Workflow
+from liza.workflows.document import Edge, End, Exhausted, Workflow
 from liza.workflows.loading import load
 from liza.workflows.position import Result, Worked
 from tests.flows import Flow, tree
@@ -89,8 +90,8 @@ LIZA: Final = [
         f"{CODED} revise:no_test {CODED} revise:bad_name {CODED} revise:slow_loop",
         "BLOCKED",
     ),
-    Trace("ten iterations", "liza", "pass work revise " * 10, "BLOCKED", alerts="warn_iterations"),
-    Trace("nine iterations", "liza", "pass work revise " * 9, next="checkpoint", alerts="warn_iterations"),
+    Trace("gates reject three times", "liza", "pass work revise " * 3, "BLOCKED"),
+    Trace("a gate and a reviewer reject", "liza", f"pass work revise {CODED} revise", next="checkpoint"),
     Trace(
         "a conflict goes back to the coder",
         "liza",
@@ -385,6 +386,12 @@ class TestLiza:
 
     def test_the_limit_of_iterations_is_that_of_the_configuration(self) -> None:
         assert load("liza").phases["CODE"].most(None) == 10
+
+    def test_ten_iterations_block_where_rejections_alone_do_not(self) -> None:
+        patient = Limits(max_rejections=99)
+
+        assert Flow("liza", limits=patient).play("pass work revise " * 9).position.end is None
+        assert Flow("liza", limits=patient).play("pass work revise " * 10).position.end is End.BLOCKED
 
     def test_the_run_that_made_the_work_does_not_judge_it(self) -> None:
         flow = Flow("liza").play(CODED)
