@@ -308,6 +308,7 @@ class Metrics(Record):
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
     fruitless: tuple[Line, ...] = ()  # the latest of those since somebody made progress
+    red_gates: tuple[Line, ...] = ()  # failures of gates in a row that are the same, by entry and reason
     submissions: Count = 0
     reviews: dict[Id, Reviews] = Field(default={})  # by reviewer
     rejections: Counts = Field(default={})  # by kind of reason

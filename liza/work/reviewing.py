@@ -10,12 +10,12 @@ from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
-from liza.errors import GitFailed, Refused, UnfitRepository
+from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.human import QUESTIONS
 from liza.gates.report import report
 from liza.model import Status
 from liza.money import Cap
-from liza.record import with_record
+from liza.record import printable, with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
 from liza.repo.scratch import refill, scratch
@@ -150,6 +150,9 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
         found = _checked(turn, task)
     except course.Halted:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
+        return Next.WORK
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
         return Next.WORK
     flow = turn.place.workflow(turn.state)
     said: tuple[AgentAnomaly, ...] = ()

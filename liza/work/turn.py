@@ -18,7 +18,7 @@ from liza.agents.masking import mask
 from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop, rest
 from liza.agents.recording import Recorder
-from liza.anomalies import CheckoutDrift
+from liza.anomalies import CheckoutDrift, GateBroken
 from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
@@ -36,6 +36,7 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
 from liza.roles.planner import read
+from liza.switches import BREAKER
 from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
+    from liza.errors import BrokenGate
     from liza.events import Event
     from liza.replies import AgentAnomaly
     from liza.repo.content import Content
@@ -618,6 +620,19 @@ class Turn:
             only_answer=question.only_answer,
             facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
         )
+
+    def broken(self, error: BrokenGate, *events: Event) -> None:
+        """Record that a gate can judge nothing, let *events* happen to the task, and let everybody stop."""
+        at, by = self.place.clock(), self.place.name
+        details = GateBroken(gate=error.gate, command=error.line, cause=error.cause, likely=error.likely)
+
+        def more(state: State) -> State:
+            known = (one.details for one in state.anomalies.values() if one.processed is None)
+            return state if details in known else with_anomaly(state, details, about=self.task, by=by, at=at)
+
+        self.record(*events, more=more)
+        # After the record: a switch of the breaker that no trip asks for is taken back.
+        self.place.orders.pause(f"{BREAKER}{error}; then `liza breaker`")
 
     def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
