@@ -24,7 +24,7 @@ from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from liza.gates.running import Ran, Run
@@ -130,23 +130,46 @@ def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
     )
 
 
+class GateVisits:
+    """Whose home each command of a case has: new each time, or as the setup before it left it.
+
+    Agents wrote what runs there, so that no command finds what another one wrote.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._was_set_up = False
+
+    def __call__(self, line: str, name: str) -> Visit:
+        if name != SETUP:
+            return Visit(self._name, doing=Doing.COMMAND, inherits=self._was_set_up)
+        self._was_set_up = True
+        return Visit(self._name, doing=Doing.SETUP, borrows=not installs(line))
+
+
+def ready_runner(turn: Turn) -> Run:
+    """Return how the project's setup is run in the worktree of an agent: in the home of that agent."""
+
+    def visit(line: str, _name: str) -> Visit:
+        return Visit(f"{turn.task}.{turn.place.name}", doing=Doing.READY, borrows=not installs(line))
+
+    return _running(turn, visit)
+
+
 def _runner(turn: Turn) -> Run:
+    return _running(turn, GateVisits(f"{turn.task}.gate-{turn.place.name}"))
+
+
+def _running(turn: Turn, visit: Callable[[str, str], Visit]) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
-    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
-        nonlocal was_set_up
         folder = turn.place.home / RUNS / turn.place.run_id(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}", doing=Doing.COMMAND, inherits=was_set_up)
-        if name == SETUP:
-            was_set_up = True
-            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
         turn.begin_run()
         with (
             turn.keeper.expecting_life(limits.total + SLACK),
-            turn.place.warden(turn.state).caged(job, visit) as caged,
+            turn.place.warden(turn.state).caged(job, visit(line, name)) as caged,
         ):
             outcome = process.run(caged, turn.stop)
         if turn.stop.level is not Level.GO:

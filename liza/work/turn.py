@@ -130,7 +130,7 @@ class Place:
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
-        return Guard(self.home, self.repository, state.config.sandbox)
+        return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
