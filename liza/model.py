@@ -262,6 +262,15 @@ class AgentStatus(StrEnum):
     STOPPED = "STOPPED"
 
 
+class Refusal(Record):
+    """An answer of an agent that could not be used, and why."""
+
+    at: Time
+    step: Line
+    task: Id | None = None
+    why: Line
+
+
 class Agent(Record):
     """A worker process as the board knows it.
 
@@ -274,6 +283,8 @@ class Agent(Record):
     status: AgentStatus = AgentStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
+    refusals: Count = 0  # answers of its agents that could not be used
+    refusal: Refusal | None = None  # the latest of them
     stopped_reason: Line | None = None
 
 
@@ -305,6 +316,7 @@ class Metrics(Record):
     cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
     seconds: Counts = Field(default={})  # that tasks spent, by status
     crashes: Counts = Field(default={})  # by worker
+    refusals: Counts = Field(default={})  # answers that could not be used, by step
     gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often
 
 

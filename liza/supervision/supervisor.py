@@ -48,7 +48,7 @@ from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 from liza.work import trunk
-from liza.work.caging import is_caged, required, tidied, uncaged, warning
+from liza.work.caging import is_caged, kept, required, tidied, uncaged, warning
 from liza.work.flows import workflow_of
 from liza.work.lookout import Lookout
 
@@ -162,8 +162,16 @@ class Supervisor:
         return EXIT_CODES[ending]
 
     def _warn(self) -> None:
-        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
+
+        Where they are caged, the board says that they always are: a trial that fails another time must not
+        let them go free.
+        """
         sandbox, at = self._board.read().config.sandbox, self._clock()
+        if (always := kept(sandbox)) is not sandbox:
+            self._board.update(
+                Change(SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox(state, always.mode))
+            )
         free = warning(sandbox)
         if free is None:
             return
@@ -488,6 +496,10 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _with_sandbox(state: State, mode: SandboxMode) -> State:
+    return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
 
 
 def _is_written(switch: Path) -> bool:

@@ -30,6 +30,7 @@ from liza.agents.cage import (
     obstacle,
     surrounding,
     surveyed,
+    tried,
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
@@ -75,13 +76,21 @@ def is_caged(sandbox: Sandbox) -> bool:
 
 def required(sandbox: Sandbox) -> None:
     """Refuse to go on where a cage is asked for that cannot be had."""
-    why = obstacle()
-    if why is None or sandbox.mode is SandboxMode.OFF:
+    if sandbox.mode is SandboxMode.OFF or (trial := tried()).why is None:
         return
+    why = trial.why
     if sandbox.mode is SandboxMode.REQUIRE:
         raise NoCage("sandbox.mode is `require`", why)
+    if trial.is_passing:  # the machine has not said no
+        raise NoCage("it is not clear whether there is a sandbox; try again", why)
     if sandbox.network is not Network.FULL:
         raise NoCage(f"sandbox.network is `{sandbox.network}`, which only a cage can keep", why)
+
+
+def kept(sandbox: Sandbox) -> Sandbox:
+    """Return the settings of a board whose agents are caged now: from here on they are, or do not run."""
+    is_open = sandbox.mode is SandboxMode.AUTO and is_caged(sandbox)
+    return sandbox.but(mode=SandboxMode.REQUIRE) if is_open else sandbox
 
 
 def warning(sandbox: Sandbox) -> str | None:
@@ -144,6 +153,7 @@ class Guard:
                 argv=cage.around(site.argv),
                 environment=_configured(environment, settings),
                 is_caged=True,
+                shared_mb=self.sandbox.memory_mb,
             )
 
     def _equipped(self, job: Job) -> Job:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
+from liza.answers import says_blocked
 from liza.changes import Change, apply, with_discovery
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
@@ -147,6 +148,7 @@ def _work(turn: Turn, claimed: Claimed, worktree: Worktree) -> Next:
             return Next.WORK
         task = turn.state.task(claimed.task.id)
         facts, begins = known.for_implement(turn.state, task), turn.place.trees.after if asked else None
+        turn.proof = _Proof(turn)
         asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
     setup.tear_down(turn, worktree)
     if turn.keeper.lost:
@@ -256,6 +258,23 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
         return False
     turn.verdicts = found.verdicts
     return True
+
+
+class _Proof:
+    """Takes work for done whose coder committed something and gave no answer that can be read.
+
+    What it did is judged by machines and a reviewer in any case. Whoever speaks of being blocked is asked.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def __call__(self, asked: Asked) -> Implement | None:
+        before, after = self._turn.place.trees.before, self._turn.place.trees.after
+        if before is None or after is None or before.head == after.head or says_blocked(asked.reply.text):
+            return None
+        log.info("%s: taken as done, because it committed; %s", self._turn.task, asked.why)
+        return Implement(status=Outcome.DONE, summary=f"Finish {self._turn.task}")
 
 
 def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) -> None:
