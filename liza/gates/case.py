@@ -164,7 +164,8 @@ class Case:
 
     @cached_property
     def _checkout(self) -> Checkout:
-        return Checkout(Worktrees(self.repository), self.run, self.config.gates.setup)
+        gates = self.config.gates
+        return Checkout(Worktrees(self.repository), self.run, gates.setup, gates.teardown)
 
     def checkout(self, tree: str) -> Prepared:
         """Return a directory that is exactly *tree*, after the project's setup."""

@@ -150,7 +150,7 @@ class Place:
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
-        return Guard(self.home, self.repository, state.config.sandbox)
+        return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
     def wanted(
         self,
