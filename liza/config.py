@@ -48,7 +48,9 @@ class Agents(Record):
     overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
         default_factory=dict
     )
-    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
+    # a field that is absent is the chosen agent's.
+    fallback: AgentChoice | None = None
     prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
@@ -73,6 +75,7 @@ class Limits(Record):
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
+    kept_worktrees: Count = 4  # of finished tasks, to look at; the oldest go first
     free_disk_mb: Count = 500
     attempts_without_progress: AtLeastOne = 6
     checkpoint_hours: Hours = 8

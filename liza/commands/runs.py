@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.commands.table import argument, board_of, command, home_of
+from liza.commands.table import NO_BASELINE, argument, board_of, command, home_of
 
 if TYPE_CHECKING:
     from liza.board.file import FileBoard
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
          argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
          argument("--until-idle", action="store_true",
                   help="end with 3 when only people can make progress"),
+         NO_BASELINE,
          argument("--plan-bound", action="store_true",
                   help="only print the most that it can cost, and start nothing"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
@@ -32,8 +33,13 @@ def _run(args: Namespace) -> int | None:
     home, view, idle = home_of(args), Steady(sys.stdout), args.until_idle
     _announce(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle)
-    pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
+        return supervise(home, view, until_idle=idle, baseline=args.baseline)
+    pid = detach(
+        lambda ready: supervise(
+            home, Steady(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+        ),
+        home,
+    )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
 

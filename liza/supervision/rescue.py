@@ -16,7 +16,7 @@ from liza.board.file import FileBoard
 from liza.errors import LizaError
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
-from liza.repo.repository import BRANCHES, Repository
+from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.roles import recovery
 from liza.roles.recovery import (
@@ -27,13 +27,15 @@ from liza.roles.recovery import (
     MarkStopped,
     PruneWorktree,
     ReclaimTask,
+    RetireBranch,
 )
 from liza.work.caging import CAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
+    from liza.model import State
     from liza.roles.recovery import Action
 
 RUNS: Final = "runs"
@@ -64,7 +66,14 @@ class Scene:
             leftovers=tuple(_leftovers(self.home, living)),
             contained=frozenset(commit for commit in begun if self.repository.contains(ref, commit)),
             worktrees=frozenset(Worktrees(self.repository).tasks()),
+            merged_branches=frozenset(self._merged_branches(state, ref)),
         )
+
+    def _merged_branches(self, state: State, ref: str) -> Iterator[str]:
+        for name in Worktrees(self.repository).branches() if state.archived else ():
+            tip = self.repository.commit_at(branch_of(name)) if name in state.archived else None
+            if tip is not None and self.repository.contains(ref, tip):
+                yield name
 
     def perform(self, actions: Iterable[Action], facts: Facts) -> list[str]:
         """Do *actions*, each of which may have been done before; return what could not be ended."""
@@ -79,6 +88,9 @@ class Scene:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):
             self.prune(prune.task, facts)
+        for retire in (action for action in todo if isinstance(action, RetireBranch)):
+            into = BRANCHES + facts.state.config.integration_branch
+            Worktrees(self.repository).retire_branch(retire.task, into=into)
         return survivors
 
     def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
@@ -89,10 +101,10 @@ class Scene:
                 worktrees.secure(found, task, at=at)
 
     def prune(self, task: str, facts: Facts) -> None:
-        worktrees, into = Worktrees(self.repository), BRANCHES + facts.state.config.integration_branch
+        worktrees = Worktrees(self.repository)
         if found := worktrees.registered(worktrees.path_of(task)):
             left_by_a_crash(self.home / CAGES, found, task)
-        worktrees.retire(task, into=into, at=facts.now)
+        worktrees.release(task, at=facts.now)
 
 
 def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:

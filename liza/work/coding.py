@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
+from liza.answers import says_blocked
 from liza.changes import Change, apply, with_discovery
-from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
@@ -145,6 +146,7 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
             return Next.WORK
         task = turn.state.task(claimed.task.id)
         facts, begins = known.for_implement(turn.state, task), turn.place.trees.after if asked else None
+        turn.proof = _Proof(turn)
         asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
     if turn.keeper.lost:
         log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
@@ -234,11 +236,31 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return False
     if found.outcome is not GateOutcome.PASS:
         turn.record(coder.judged(found.outcome, base, found))
         return False
     turn.verdicts = found.verdicts
     return True
+
+
+class _Proof:
+    """Takes work for done whose coder committed something and gave no answer that can be read.
+
+    What it did is judged by machines and a reviewer in any case. Whoever speaks of being blocked is asked.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def __call__(self, asked: Asked) -> Implement | None:
+        before, after = self._turn.place.trees.before, self._turn.place.trees.after
+        if before is None or after is None or before.head == after.head or says_blocked(asked.reply.text):
+            return None
+        log.info("%s: taken as done, because it committed; %s", self._turn.task, asked.why)
+        return Implement(status=Outcome.DONE, summary=f"Finish {self._turn.task}")
 
 
 def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) -> None:
@@ -257,7 +279,12 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
     _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):
-        event = _through_gates(turn, task, event.commit, asked)
+        try:
+            event = _through_gates(turn, task, event.commit, asked)
+        except BrokenGate as error:
+            # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
+            turn.broken(error, event)
+            return
     elif isinstance(event, e.FindNothing):
         event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
@@ -292,6 +319,8 @@ def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Eve
             said = course.denied(flow, case)
     except course.Halted:
         return e.Release(reason="it was stopped before its claim was checked")
+    except BrokenGate:  # whoever reviews the claim asks again
+        return claim
     if not said:
         return claim
     reason = f"there is something to do: {said[-1].reason}"

@@ -200,6 +200,8 @@ def arrived(place: Place, state: State) -> State:
         status=AgentStatus.RUNNING,
         since=now,
         crashes=known.crashes if known else (),
+        refusals=known.refusals if known else 0,
+        refusal=known.refusal if known else None,
     )
     state = mourned(state, {place.name})
     state = returned(place, state, f"{place.name} was started anew")
