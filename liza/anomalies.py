@@ -59,6 +59,14 @@ class SpecChanged(Record):
     change: Line
 
 
+class SystemAmbiguity(Record):
+    """What the rules themselves leave open."""
+
+    type: Literal["system_ambiguity"] = "system_ambiguity"
+    question: Line
+    protocol_section: Line | None = None
+
+
 class ExternalBlocker(Record):
     type: Literal["external_blocker"] = "external_blocker"
     service: Line
@@ -74,6 +82,14 @@ class ScopeDeviation(Record):
 class HypothesisExhaustion(Record):
     type: Literal["hypothesis_exhaustion"] = "hypothesis_exhaustion"
     tried: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class Other(Record):
+    """What an agent saw that is of no known type, or lacks what its type needs; kept in the agent's words."""
+
+    type: Literal["other"] = "other"
+    what: Line
+    called: Line | None = None  # the type that the agent gave
 
 
 class ReviewDeadlock(Record):
@@ -118,9 +134,11 @@ Details = Annotated[
     | SpecAmbiguity
     | SpecGap
     | SpecChanged
+    | SystemAmbiguity
     | ExternalBlocker
     | ScopeDeviation
     | HypothesisExhaustion
+    | Other
     | ReviewDeadlock
     | MergeConflict
     | CheckoutDrift
@@ -141,6 +159,7 @@ class Anomaly(Record):
     timestamp: Time
     details: Details
     processed: Time | None = None
+    processed_by: Id | None = None
 
     @model_validator(mode="before")
     @classmethod

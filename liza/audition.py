@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.found import available
 from liza.agents.protocol import MEANING, Brief, Ending, Limits, Stop
+from liza.answers import Answer, answer
 from liza.config import AgentChoice
 from liza.errors import UsageError
 from liza.model import Role
-from liza.replies import Answer, Step, answer
+from liza.replies import Step
 from liza.repo.git import git
 from liza.work.hiring import hired
 

@@ -66,6 +66,8 @@ class Limits(Record):
     max_same_reason: AtLeastOne = 2
     assumption_budget: Count = 5
     max_plan_tasks: AtLeastOne = 50
+    # Submitted and approved tasks; while so many wait for their review or merge, no new task is begun.
+    max_unmerged: AtLeastOne = 12
     agent_minutes: Minutes = 30
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -65,7 +65,29 @@ def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
         case "timezone_aware":
             return f"{given} has no time zone", "write it in UTC with a Z at the end"
         case _:
-            return f"{details['msg'][:1].lower()}{details['msg'][1:]} (it is {given})", "mend the value"
+            said = _shape(details) or f"{details['msg'][:1].lower()}{details['msg'][1:]}"
+            return f"{said} (it is {given})", "mend the value"
+
+
+# What pydantic calls by the names of Python's types.
+_SHAPES: Final = {
+    **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "it has to be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "it has to be keys with values"),
+    **dict.fromkeys(("model_attributes_type", "dataclass_type"), "it has to be keys with values"),
+    **dict.fromkeys(("string_type", "string_sub_type"), "it has to be a text"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "it has to be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "it has to be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "it has to be true or false"),
+}
+
+
+def _shape(details: ErrorDetails) -> str | None:
+    context = details.get("ctx", {})
+    if details["type"] == "too_short":
+        return f"it needs {context['min_length']} or more entries, and has {context['actual_length']}"
+    if details["type"] == "too_long":
+        return f"it may have up to {context['max_length']} entries, and has {context['actual_length']}"
+    return _SHAPES.get(details["type"])
 
 
 def _short(value: object, most: int = 60) -> str:

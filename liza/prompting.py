@@ -43,7 +43,7 @@ _OURS: Final = {"anomalies": ", ".join(ANOMALIES)}
 
 def fields(step: Step) -> frozenset[str]:
     """Return what has to be known to prompt for *step*."""
-    return frozenset(_template(step).get_identifiers()) - _OURS.keys() | {BOOTSTRAP}
+    return frozenset(_template(step).get_identifiers()) | {BOOTSTRAP}
 
 
 def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
@@ -53,8 +53,8 @@ def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
         message = f"the prompt for {step} lacks {sorted(missing)} and has no place for {sorted(unknown)}"
         raise ValueError(message)
     values = {name: _safe(name, text, nonce) for name, text in known.items()}
-    house = _template("house").substitute(nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
-    return f"{house}\n{_template(step).substitute(_OURS | values)}"
+    house = _template("house").substitute(_OURS, nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
+    return f"{house}\n{_template(step).substitute(values)}"
 
 
 def asked_again(asked: str, why: str, *, nonce: str) -> str:

@@ -1,18 +1,12 @@
-"""What an agent answered: the last fenced block tagged `liza` in its reply, as a value of its step.
-
-An agent's words are untrusted and often sloppy. The text around the block is cleaned (line ends, tabs,
-colours); what the block says is not mended: an answer that is cut, belongs to another step or contradicts
-itself is unreadable, with a sentence that can be sent back. The last block counts even where an earlier one
-would read better, since a verdict that was taken back must not come true.
-"""
+"""What an agent may answer: one kind of record for each step. `liza.answers` finds them in what it said."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Final, NamedTuple, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -21,20 +15,18 @@ from liza.anomalies import (
     DebtCreated,
     ExternalBlocker,
     HypothesisExhaustion,
+    Other,
     RetryLoop,
     ScopeDeviation,
     SpecAmbiguity,
     SpecChanged,
     SpecGap,
+    SystemAmbiguity,
     TradeOff,
     Workaround,
 )
 from liza.model import Checkpoint, Kind, Role, Scope, Urgency, Validation
-from liza.problems import explained
 from liza.record import Id, Line, Record
-from liza.spending import Reported
-from liza.text.emit import UNFIT
-from liza.text.parse import BadYaml, parse
 from liza.verdicts import Feedback
 
 TAG: Final = "liza"
@@ -43,6 +35,10 @@ MOST_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the
 MOST_EARLIER: Final = (
     20  # earlier answers that the last is compared with; thousands would take seconds to read
 )
+
+
+UNSAID: Final = "nothing was said of it"
+BLOCKED_NEEDS: Final = "a blocked task needs a blocked_reason and one to three blocked_questions"
 
 
 class Step(StrEnum):
@@ -67,9 +63,92 @@ _TEST_PATH: Final = re.compile(
     r"(?:^|/)(?:tests?|spec)(?:/|$)|(?:^|/)test_[^/]*$|_test\.\w+$|\.(?:test|spec)\.\w+$"
 )
 _ADDS_TESTS: Final = re.compile(
-    r"(?:add|write|create|extend)\s+(?:(?:more|missing|unit|integration|acceptance|regression|the)\s+)*tests?\b",
+    r"(?:add|write|create|extend)\s+"
+    r"(?:(?:a|an|the|more|some|new|missing|unit|integration|acceptance|regression|end-to-end|e2e)\s+)*"
+    # One test only where nothing is made of it: a test runner is code.
+    r"(?:tests\b|test(?:\s+(?:cases?|coverage|suites?))?(?=\s+(?:for|of|to|that|on|around|covering)\b|[.,;]|\s*$))"
+    # Tests and something that is none are a task like any other.
+    r"(?!\s*(?:,|\+|&|and|plus|with|as\s+well\s+as)\s+(?:the\s+|its\s+)?(?!tests?\b|fixtures?\b|mocks?\b|docs?\b)\w)",
     re.IGNORECASE,
 )
+
+
+AgentAnomaly = (
+    RetryLoop
+    | TradeOff
+    | DebtCreated
+    | AssumptionViolated
+    | Workaround
+    | SpecAmbiguity
+    | SpecGap
+    | SpecChanged
+    | SystemAmbiguity
+    | ExternalBlocker
+    | ScopeDeviation
+    | HypothesisExhaustion
+    | Other
+)
+# The other types of anomaly are facts that only Liza states: conflicts, drift, crash loops.
+ANOMALIES: Final[dict[str, type[Record]]] = {
+    kind.model_fields["type"].default: kind
+    for kind in (
+        RetryLoop,
+        TradeOff,
+        DebtCreated,
+        AssumptionViolated,
+        Workaround,
+        SpecAmbiguity,
+        SpecGap,
+        SpecChanged,
+        SystemAmbiguity,
+        ExternalBlocker,
+        ScopeDeviation,
+        HypothesisExhaustion,
+        Other,
+    )
+}
+# What the board says of every anomaly, so that whoever copies one from there says it as well.
+_ENTRY: Final = frozenset({"id", "task_id", "logged_by", "timestamp", "processed"})
+
+
+def _anomaly(value: object) -> object:
+    """Read an anomaly as its type demands, or keep it as a plain one: it is no reason to lose an answer.
+
+    The details stand beside the type or below `details`, as the contract shows them.
+    """
+    if isinstance(value, Record):
+        return value
+    if not isinstance(value, Mapping):
+        return Other(what=_in_words(value))
+    said = {str(key): inner for key, inner in value.items() if str(key) not in _ENTRY}
+    kind = re.sub(r"[\s-]+", "_", str(said.pop("type", None) or "").strip().casefold())
+    details = said.pop("details", None)
+    facts = {**said, **details} if isinstance(details, Mapping) else said
+    try:
+        return ANOMALIES[kind].model_validate({"type": kind, **facts})
+    except (KeyError, ValidationError):
+        text = _in_words(details if details and not isinstance(details, Mapping) else facts)
+        return Other(what=text, called=kind or None)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return (
+            "; ".join(f"{key}: {_in_words(inner)}" for key, inner in value.items())
+            or "nothing was said of it"
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value)) or "nothing was said of it"
+    return str(value).strip() or "nothing was said of it"
+
+
+def _anomalies(value: object) -> object:
+    return [value] if isinstance(value, Mapping | str) else value
+
+
+Anomalies = Annotated[
+    tuple[Annotated[AgentAnomaly, BeforeValidator(_anomaly)], ...], BeforeValidator(_anomalies)
+]
 
 
 class Planned(Record):
@@ -126,6 +205,7 @@ class Plan(Record):
 
     tasks: tuple[Planned, ...] = ()
     questions: tuple[Line, ...] = ()
+    anomalies: Anomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
@@ -150,6 +230,7 @@ class Replan(Record):
     unblock: Unblocked | None = None
     abandon: Abandoned | None = None
     questions: tuple[Line, ...] = ()
+    anomalies: Anomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
@@ -161,68 +242,41 @@ class Replan(Record):
         return self
 
 
-def _joined(value: object) -> object:
-    """Take a list of risks for the text that it makes; agents write either."""
-    return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
+class Readiness(StrEnum):
+    """Whether a coder can begin."""
+
+    READY = "ready"
+    BLOCKED = "blocked"
 
 
-class CheckpointAnswer(Checkpoint):
-    """What a coder says before it implements."""
+class CheckpointAnswer(Record):
+    """What a coder says before it implements: what it will do, or what keeps it from beginning."""
 
-    risks: Annotated[str, BeforeValidator(_joined)] = ""
+    intent: Line | None = None
+    assumptions: tuple[Line, ...] = ()
+    risks: str = ""
+    validation: Validation | None = None
+    files_to_modify: tuple[Line, ...] = ()
+    status: Readiness = Readiness.READY
+    blocked_reason: Line | None = None
+    blocked_questions: Annotated[tuple[Line, ...], Field(max_length=3)] = ()
+    anomalies: Anomalies = ()
+
+    @model_validator(mode="after")
+    def _begins_or_asks(self) -> Self:
+        if self.is_blocked and not (self.blocked_reason and self.blocked_questions):
+            raise ValueError(BLOCKED_NEEDS)
+        if not self.is_blocked and self.intent is None:
+            raise ValueError("the intent is missing; say in a sentence or two what you will do")
+        return self
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.status is Readiness.BLOCKED or bool(self.blocked_questions)
 
     def checkpoint(self) -> Checkpoint:
         """Return it as the board keeps it."""
-        return Checkpoint.model_validate(self.model_dump())
-
-
-AgentAnomaly = (
-    RetryLoop
-    | TradeOff
-    | DebtCreated
-    | AssumptionViolated
-    | Workaround
-    | SpecAmbiguity
-    | SpecGap
-    | SpecChanged
-    | ExternalBlocker
-    | ScopeDeviation
-    | HypothesisExhaustion
-)
-# The other types of anomaly are facts that only Liza states: conflicts, drift, crash loops.
-ANOMALIES: Final[dict[str, type[Record]]] = {
-    kind.model_fields["type"].default: kind
-    for kind in (
-        RetryLoop,
-        TradeOff,
-        DebtCreated,
-        AssumptionViolated,
-        Workaround,
-        SpecAmbiguity,
-        SpecGap,
-        SpecChanged,
-        ExternalBlocker,
-        ScopeDeviation,
-        HypothesisExhaustion,
-    )
-}
-
-
-def _anomaly(value: object) -> object:
-    """Read an anomaly with its details beside its type or below `details`, as the contract shows them."""
-    if not isinstance(value, Mapping):
-        return value
-    kind = ANOMALIES.get(str(value.get("type")))
-    if kind is None:
-        message = f"{value.get('type')!r} is no type of anomaly; use one of {', '.join(ANOMALIES)}"
-        raise ValueError(message)
-    details = value.get("details")
-    flat = {**details, "type": value["type"]} if isinstance(details, Mapping) and len(value) <= 2 else value  # noqa: PLR2004
-    try:
-        return kind.model_validate(flat)
-    except ValidationError as error:
-        message = "; ".join(map(str, explained(error, kind, str(value["type"]), {})))
-        raise ValueError(message) from error
+        return Checkpoint.model_validate(self.model_dump(include=set(Checkpoint.model_fields)))
 
 
 class Found(Record):
@@ -245,14 +299,14 @@ class Implement(Record):
     summary: str = ""
     blocked_reason: Line | None = None
     blocked_questions: Annotated[tuple[Line, ...], Field(max_length=3)] = ()
-    anomalies: tuple[Annotated[AgentAnomaly, BeforeValidator(_anomaly)], ...] = ()
+    anomalies: Anomalies = ()
     discovered: tuple[Found, ...] = ()
 
     @model_validator(mode="after")
     def _says_what_its_status_needs(self) -> Self:
         blocked = self.status is Outcome.BLOCKED
         if blocked and not (self.blocked_reason and self.blocked_questions):
-            raise ValueError("a blocked task needs a blocked_reason and one to three blocked_questions")
+            raise ValueError(BLOCKED_NEEDS)
         if not blocked and (self.blocked_reason or self.blocked_questions):
             message = f"the status is {self.status}, yet something blocks; say blocked, or leave that out"
             raise ValueError(message)
@@ -287,6 +341,7 @@ class Review(Record):
     feedback: tuple[Feedback, ...] = ()
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     prior_feedback: tuple[PriorFeedback, ...] = ()
+    anomalies: Anomalies = ()
 
     @model_validator(mode="after")
     def _a_rejection_can_be_acted_on(self) -> Self:
@@ -306,80 +361,6 @@ KINDS: Final[dict[Step, type[Value]]] = {
 }
 
 
-class Answer(NamedTuple):
-    """What was answered, and what a person reading along should know about how."""
-
-    value: Value
-    remarks: tuple[str, ...] = ()
-
-
-class Unreadable(NamedTuple):
-    """There is no answer; *why* is a sentence that can be sent back to the agent."""
-
-    why: str
-
-
-def answer(text: str, step: Step, *, prompt: str = "") -> Answer | Unreadable:
-    """Return the answer to *step* in the reply *text*; an example that *prompt* shows is no answer."""
-    echoes = {block.body for block in blocks(prompt)}
-    found = [block for block in blocks(text) if block.body not in echoes]
-    if not found:
-        return Unreadable(
-            f"the reply has no answer to the {step} step: end it with a line ```{TAG}, the answer as YAML, "
-            "and a line ```"
-        )
-    value = _read(found[-1], step)
-    if isinstance(value, Unreadable):
-        return value
-    return Answer(value, _remarks(found[:-1], value, step))
-
-
-def reported(text: str, *, prompt: str = "") -> Reported | None:
-    """Return the `usage` that an agent gives beside its last answer, if it is there and makes sense."""
-    echoes = {block.body for block in blocks(prompt)}
-    found = [block for block in blocks(text) if block.body not in echoes and block.is_closed]
-    try:
-        return Reported.model_validate(parse(found[-1].body).data[USAGE]) if found else None
-    except (BadYaml, KeyError, ValidationError):
-        return None  # money is then estimated, which is no reason to lose an answer
-
-
-def _remarks(earlier: list[Block], value: Value, step: Step) -> tuple[str, ...]:
-    others = (_read(block, step) for block in earlier[-MOST_EARLIER:] if block.is_closed)
-    differing = sum(1 for other in others if not isinstance(other, Unreadable) and other != value)
-    if not differing:
-        return ()
-    count = "an earlier answer" if differing == 1 else f"{differing} earlier answers"
-    return (f"{count} to the {step} step in the same reply said something else; the last one counts",)
-
-
-def _read(block: Block, step: Step) -> Value | Unreadable:
-    if not block.is_closed:
-        return Unreadable(
-            f"the answer to the {step} step is not closed and may be cut: end it with a line ```"
-        )
-    try:
-        data, lines = parse(block.body)
-    except BadYaml as error:
-        return Unreadable(f"the answer to the {step} step is not readable as YAML: {error}")
-    data.pop(USAGE, None)  # what the run cost is no part of the answer
-    if blank := next(_blanks(data), None):
-        return Unreadable(f"the answer to the {step} step still has {blank} from the example: fill it in")
-    try:
-        return KINDS[step].model_validate(data)
-    except ValidationError as error:
-        return _refused(error, step, data, located(lines))
-
-
-def _blanks(value: object) -> Iterator[str]:
-    """Yield what was copied from an example in a prompt and not filled in."""
-    if isinstance(value, str) and _BLANK.fullmatch(value):
-        yield value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in inner:
-        yield from _blanks(part)
-
-
 def located(lines: Mapping[tuple[str | int, ...], int]) -> dict[str, int]:
     """Return *lines* by the paths that problems have: tasks[0].id."""
     return {_path(place): line for place, line in lines.items()}
@@ -387,116 +368,3 @@ def located(lines: Mapping[tuple[str | int, ...], int]) -> dict[str, int]:
 
 def _path(place: tuple[str | int, ...]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-
-
-def _refused(
-    error: ValidationError, step: Step, data: Mapping[str, Any], places: Mapping[str, int]
-) -> Unreadable:
-    keys = data.keys()
-    other = next((other for other in Step if keys & _keys(other)), None)
-    if other is not None and not keys & _keys(step):
-        return Unreadable(
-            f"this is an answer to the {other} step of a {ROLES[other]}, and the {step} step of a "
-            f"{ROLES[step]} was asked for: use {', '.join(sorted(_keys(step)))}"
-        )
-    problems = [str(problem).removeprefix(": ") for problem in explained(error, KINDS[step], "", places)]
-    more = f"; and {len(problems) - MOST_PROBLEMS} more" if len(problems) > MOST_PROBLEMS else ""
-    return Unreadable(f"the answer to the {step} step is wrong: {'; '.join(problems[:MOST_PROBLEMS])}{more}")
-
-
-def _keys(step: Step) -> set[str]:
-    return set(KINDS[step].model_fields)
-
-
-class Block(NamedTuple):
-    """A fenced block tagged `liza`, without its fences."""
-
-    body: str
-    is_closed: bool
-
-
-class _Fence(NamedTuple):
-    line: int
-    indent: int
-    mark: str  # ``` or ~~~, perhaps longer
-    tag: str  # the first word behind the mark
-
-    def closes(self, other: _Fence) -> bool:
-        return not self.tag and self.mark.startswith(other.mark)
-
-
-_FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,}) *([^`\s]*)[^`]*")
-_BLANK: Final = re.compile(r"<[a-z]+(?:,? [a-z]+)+>")  # <what you will do>, but not <html>
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_UNFIT: Final = re.compile(f"[{UNFIT}]")
-
-
-def blocks(text: str) -> list[Block]:
-    """Return the blocks tagged `liza` in *text*, in order; one inside a longer or other fence is a quotation.
-
-    A block inside a fence of its own length is taken: that fence cannot quote it, so somebody forgot to
-    close it. Inside a block, a fence closes it only at its own indentation or left of it: what stands
-    deeper is text in the YAML.
-    """
-    lines = _cleaned(text).split("\n")
-    fences = [fence for number, line in enumerate(lines) if (fence := _fence(number, line))]
-    reach = _reach(fences)
-    found, position = [], 0
-    while position < len(fences):
-        fence = fences[position]
-        if fence.tag.casefold() == TAG:
-            end, position = _end_of_block(fences, position)
-            body = "\n".join(lines[fence.line + 1 : end.line if end else len(lines)])
-            found.append(Block(body, end is not None and end.closes(fence)))
-        else:
-            position = _behind(fences, position) if reach[position] >= len(fence.mark) else position + 1
-    return found
-
-
-def _cleaned(text: str) -> str:
-    text = _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text.replace("\t", "    "))
-
-
-def _fence(number: int, line: str) -> _Fence | None:
-    match = _FENCE.fullmatch(line)
-    return _Fence(number, len(match[1]), match[2], match[3]) if match else None
-
-
-def _reach(fences: list[_Fence]) -> list[int]:
-    """Return for each fence the longest mark of its kind that could close it further down.
-
-    With it, a fence that nothing closes costs no search: a hundred thousand of them would take minutes.
-    """
-    longest = {"`": 0, "~": 0}
-    reach = []
-    for fence in reversed(fences):
-        reach.append(longest[fence.mark[0]])
-        if not fence.tag:
-            longest[fence.mark[0]] = max(longest[fence.mark[0]], len(fence.mark))
-    return reach[::-1]
-
-
-def _end_of_block(fences: list[_Fence], position: int) -> tuple[_Fence | None, int]:
-    """Return the fence at which the block at *position* ends, and where to read on."""
-    start = fences[position]
-    for number in range(position + 1, len(fences)):
-        fence = fences[number]
-        if fence.indent <= start.indent:
-            if fence.closes(start):
-                return fence, number + 1
-            if fence.tag.casefold() == TAG:
-                return fence, number
-    return None, len(fences)
-
-
-def _behind(fences: list[_Fence], position: int) -> int:
-    """Return where to read on behind the ordinary fence at *position*."""
-    start = fences[position]
-    for number in range(position + 1, len(fences)):
-        fence = fences[number]
-        if fence.closes(start):
-            return number + 1
-        if fence.tag.casefold() == TAG and fence.mark.startswith(start.mark):
-            return number
-    return position + 1

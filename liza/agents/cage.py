@@ -226,7 +226,16 @@ def is_below(path: Path, directories: Iterable[Path]) -> bool:
 def environment_in(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return *environment* as it is right inside: home and scratch are where they always are."""
     kept = {name: value for name, value in environment.items() if name not in REPLACED}
-    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)}
+    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)} | cached_in(kept, SCRATCH)
+
+
+def cached_in(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Return where compiled modules go, if not beside their sources: to a place that no other tree has had.
+
+    They are known by path, size and second, which is the same for two trees that are seen at one path.
+    """
+    name = "PYTHONPYCACHEPREFIX"
+    return {name: str(directory / "pycache")} if name in environment else {}
 
 
 def surveyed(
@@ -304,6 +313,14 @@ def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[s
     return tuple(value for value in values if value.startswith("/") and Path(value).is_file())
 
 
+class Doing(StrEnum):
+    """What a run is for: an agent's own, or the project's commands that a gate runs."""
+
+    AGENT = "agent"
+    SETUP = "setup"
+    COMMAND = "command"
+
+
 class Visit(NamedTuple):
     """Who is to be caged: whose private directories it gets, and what it may change."""
 
@@ -315,6 +332,8 @@ class Visit(NamedTuple):
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
     borrows: bool = True  # whether it finds what was installed in the user's checkout
+    doing: Doing = Doing.AGENT
+    inherits: bool = False  # whether a gate's command finds in its home what a setup left there
 
     @classmethod
     def of(cls, brief: Brief) -> Visit:

@@ -206,7 +206,8 @@ def _section_of(record: Record) -> str:
 
 def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
     """Sort what was parsed into the draft, and give every value the path that people read."""
-    for section, value in parsed.data.items():
+    for section, said in parsed.data.items():
+        value = _as_notes(said) if section == "human_notes" else said
         if section in KEYED_SECTIONS and isinstance(value, list):
             for number, entry in enumerate(value):
                 name = entry.get("id") if isinstance(entry, dict) else None
@@ -216,6 +217,14 @@ def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int,
     for place, line in parsed.lines.items():
         if place:
             draft.lines.setdefault(_path(place, names), line + shift)
+
+
+def _as_notes(value: object) -> object:
+    """Take a bare text for the note that it is."""
+    entries = [value] if isinstance(value, str) else value
+    if not isinstance(entries, list):
+        return value
+    return [{"message": entry} if isinstance(entry, str) else entry for entry in entries]
 
 
 def _path(place: tuple[str | int, ...], names: Mapping[tuple[str | int, ...], str]) -> str:

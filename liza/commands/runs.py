@@ -113,7 +113,11 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
+    from liza.supervision.background import see_to_end
+
     _throw(args, "ABORT")
+    if told := see_to_end(home_of(args)):
+        print(f"{told}.")
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")

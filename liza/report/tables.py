@@ -22,10 +22,12 @@ from liza.agents.llm.faults import FAULTS, WORDS
 from liza.agents.protocol import MEANING as ENDING_MEANING
 from liza.agents.protocol import Ending
 from liza.anomalies import Details
+from liza.answers import Unreadable, answer
 from liza.board.edits import EDITABLE
 from liza.breaker import RULES as BREAKER_RULES
 from liza.config import Config
 from liza.errors import EXIT_CODES, UsageError
+from liza.fences import TAG
 from liza.gates.forbidden import FORBIDDEN
 from liza.gates.table import KINDS as GATE_KINDS
 from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
@@ -38,12 +40,13 @@ from liza.roles.admission import TURNED_DOWN
 from liza.spending import PROVIDER_STATES, ProviderState
 from liza.switches import MEANING as SWITCH_MEANING
 from liza.switches import Switch
+from liza.text.parse import parse
 from liza.workflows.catalogue import CATALOGUE, GROUPS, Rule
 from liza.workflows.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, Phase
 from liza.workflows.loading import load, packaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -281,6 +284,24 @@ def answers() -> str:
     )
 
 
+def slips() -> str:
+    """Return what agents get wrong in their answers, and what becomes of each: taken, or asked for again."""
+    text = files("liza").joinpath("slips.yaml").read_text(encoding="utf-8")
+    rows = [row for row in parse(f"slips:\n{text}").data["slips"] if isinstance(row, dict)]  # type: ignore[union-attr]
+    return table(
+        ["step", "slip", "what becomes of it", "further runs"],
+        ([f"`{row['step']}`", str(row["slip"]), *_fate(row)] for row in rows),
+    )
+
+
+def _fate(row: Mapping[str, Any]) -> tuple[str, str]:
+    text = row.get("reply") or f"```{TAG}\n{row['answer']}\n```\n"
+    found = answer(str(text), Step(row["step"]))
+    if isinstance(found, Unreadable):
+        return "asked for once more", "1, for the block alone"
+    return str(row.get("then", "taken")), "0"
+
+
 def house() -> str:
     """Return the words that stand before every prompt."""
     text = files("liza.prompts").joinpath("house.md").read_text(encoding="utf-8")
@@ -443,6 +464,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "switches": switches,
     "exit-codes": exit_codes,
     "answers": answers,
+    "slips": slips,
     "house": house,
     "endings": endings,
     "workflows": workflows,

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza import life, limits
 from liza.agents.kernel import adopt_orphans
-from liza.agents.sweep import swept
+from liza.agents.sweep import MARK, swept
 from liza.bell import Bell
+from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
@@ -30,6 +31,7 @@ from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
 from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
+from liza.repo.git import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.report.progress import outcome
@@ -94,6 +96,7 @@ def supervise(
     # Heard from before the lock is: who sees that it is held may send one.
     with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
         board = FileBoard(home)
+        mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
         board.absorb()
         applied = apply_team_file(board, home.parent)
         state, repository = board.read(), Repository.around(home.parent)
@@ -142,6 +145,8 @@ class Supervisor:
         self._warn()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
         self._courier.start()
+        is_over = threading.Event()
+        threading.Thread(target=self._crew.end_stopped, args=(is_over,), name="stopped", daemon=True).start()
         try:
             ending = self._watched()
             self._dismiss(PATIENCE[ending] * self._grace)
@@ -152,6 +157,7 @@ class Supervisor:
             self._dismiss(0.0)
             raise
         finally:
+            is_over.set()
             self._courier.close()
         return EXIT_CODES[ending]
 
@@ -239,13 +245,18 @@ class Supervisor:
     def _bury(self, name: str, code: int) -> None:
         """Clear up after a worker whose process ended, before anybody else may take what it held."""
         self._sweep(lambda run: is_of(run, name))
+        if name in self._crew.stopped:
+            self._alert(f"{name} was stopped by somebody (SIGSTOP), so it was ended and is replaced")
+            self._crew.stopped.discard(name)
         if code == InvalidBoard.exit_code:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
             _check(self._scene.home)
         code = 0 if name in self._spared else code
         post = staff.vacated(self._posts[name], code, time.monotonic())
         now = self._clock()
-        reclaim = recovery.reclaimed(self._crew.names, at=now)
+        tasks = self._board.read().tasks.values()
+        self._scene.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
+        reclaim = recovery.reclaimed(self._crew.names, at=now, killed=code == staff.KILLED)
         if staff.is_crash(code):
             why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
             crash = staff.crashed(post, why, at=now)
@@ -278,25 +289,27 @@ class Supervisor:
         living = self._crew.names
         if holders - living:
             living |= life.living(self._scene.home)
-        if any(recovery.why_dead(task, living, now) for task in state.tasks.values()):
+        if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
+            self._scene.secure(dead, at=now)
             return self._board.update(recovery.reclaimed(living, at=now))
         return state
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
         path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if path.name not in switches or not _is_written(path):
             return
         try:
             thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except FileNotFoundError:
             return  # taken back at this moment
+        said = switches_of(self._scene.home).get(path.name, "")
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), said))
             self._view.say(f"the summary of this checkpoint is in {summary}")
         hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -475,6 +488,14 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _is_written(switch: Path) -> bool:
+    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
+    try:
+        return has_no_writer(switch)
+    except OSError:  # a link, or taken back at this moment
+        return True
 
 
 def _check(home: Path) -> None:

@@ -32,6 +32,13 @@ class Parsed(NamedTuple):
     lines: dict[Path, int]  # where each key and each list item stands, from 1; () is 1
 
 
+class Loose(NamedTuple):
+    """What a text says where unquoted values are words, whatever they look like."""
+
+    data: Json
+    lines: dict[Path, int]
+
+
 # The loader in C is ten times faster; the pure one speaks the same events.
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile(f"[{UNFIT}]")
@@ -53,17 +60,32 @@ _REFUSED: Final = {
     _TAG + "merge": "merge keys (<<) are not allowed: write the values out",
     _TAG + "value": "a lone = has a meaning of its own in YAML: quote it",
 }
+_NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _RESOLVERS: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = yaml.SafeLoader.yaml_implicit_resolvers
 
 
 def parse(text: str) -> Parsed:
     """Return the data of *text* and the line of each part; raise BadYaml at the first line that is wrong."""
+    data, lines = _read(text, _resolved, needs_keys=True)
+    assert isinstance(data, dict)  # noqa: S101 - that is what needing keys means; for the types
+    return Parsed(data, lines)
+
+
+def parse_loosely(text: str) -> Loose:
+    """Return what *text* says, with any top, and every unquoted value as it is written; only null is null.
+
+    For what agents write: `id: 1`, `expect: 3` and `done_when: [yes]` are meant as texts.
+    """
+    return _read(text, _as_written, needs_keys=False)
+
+
+def _read(text: str, scalar: Callable[[yaml.ScalarEvent], Json], *, needs_keys: bool) -> Loose:
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
         raise BadYaml(text.count("\n", 0, forbidden.start()) + 1, _forbidden_name(forbidden[0]))
     loader = _LOADER(text)
     try:
-        return _Reading(iter(loader.get_event, None)).document()
+        return _Reading(iter(loader.get_event, None), scalar).document(needs_keys=needs_keys)
     except BadYaml:
         raise
     except yaml.MarkedYAMLError as error:
@@ -89,27 +111,28 @@ def _translated(error: yaml.MarkedYAMLError, text: str) -> BadYaml:
 class _Reading:
     """Builds values from events and not from nodes: composing nodes recurses before anyone can count."""
 
-    def __init__(self, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, events: Iterator[yaml.Event], scalar: Callable[[yaml.ScalarEvent], Json]) -> None:
         self._next = events.__next__
+        self._scalar = scalar
         self._lines: dict[Path, int] = {(): 1}
 
-    def document(self) -> Parsed:
+    def document(self, *, needs_keys: bool) -> Loose:
         self._next()
         if isinstance(self._next(), yaml.StreamEndEvent):
             raise BadYaml(1, "the file is empty")
         top = self._next()
-        if not isinstance(top, yaml.MappingStartEvent):
+        if needs_keys and not isinstance(top, yaml.MappingStartEvent):
             raise BadYaml(_line(top), "the top must be keys with values")
-        data = self._mapping(top, ())
+        data = self._node(top, ())
         self._next()
         after = self._next()
         if not isinstance(after, yaml.StreamEndEvent):
             raise BadYaml(_line(after), "a second document starts: only one is allowed")
-        return Parsed(data, self._lines)
+        return Loose(data, self._lines)
 
     def _node(self, event: yaml.Event, path: Path) -> Json:
         if isinstance(event, yaml.ScalarEvent):
-            return _resolved(event)
+            return self._scalar(event)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(event, path)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -120,7 +143,7 @@ class _Reading:
         _check_start(start, path, _TAG + "map")
         record: dict[str, Json] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            key = _word(event)
+            key = self._word(event)
             below = (*path, key)
             if key in record:
                 raise BadYaml(_line(event), f"the key {key} is already on line {self._lines[below]}")
@@ -136,6 +159,13 @@ class _Reading:
             self._lines[below] = _line(event)
             values.append(self._node(event, below))
         return values
+
+    def _word(self, event: yaml.Event) -> str:
+        if isinstance(event, yaml.ScalarEvent):
+            key = self._scalar(event)
+            if isinstance(key, str):
+                return key
+        raise BadYaml(_line(event), "key must be a word")
 
 
 def _line(event: yaml.Event) -> int:
@@ -155,12 +185,13 @@ def _check_anchor(event: yaml.NodeEvent) -> None:
         raise BadYaml(_line(event), f"anchors (&{event.anchor}) are not allowed")
 
 
-def _word(event: yaml.Event) -> str:
-    if isinstance(event, yaml.ScalarEvent):
-        key = _resolved(event)
-        if isinstance(key, str):
-            return key
-    raise BadYaml(_line(event), "key must be a word")
+def _as_written(event: yaml.ScalarEvent) -> Json:
+    _check_anchor(event)
+    if event.tag is not None and event.tag not in _CORE:
+        raise BadYaml(_line(event), f"the tag {event.tag} is not allowed here")
+    if event.implicit[0] and event.value in _NOTHING:
+        return None
+    return _checked(event)
 
 
 def _resolved(event: yaml.ScalarEvent) -> Json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
-from liza.changes import Change, apply, with_anomaly, with_discovery
+from liza.changes import Change, apply, with_discovery
 from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
@@ -138,6 +138,8 @@ def claimed_by(place: Place, head: str) -> Claimed | None:
 def _work(turn: Turn, claimed: Claimed) -> Next:
     worktree = _prepared(turn.place, claimed)
     asked = _checkpointed(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
+    if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
+        return _cannot_begin(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
         if asked is not None and not _is_let_begin(turn, asked):
             return Next.WORK
@@ -186,7 +188,13 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
 def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
     task = turn.state.task(str(turn.task))
 
-    def unchanged(_: Value | None) -> str | None:
+    def check(value: Value) -> str | None:
+        said = (
+            coder.SAYS_NOTHING if isinstance(value, CheckpointAnswer) and coder.says_nothing(value) else None
+        )
+        return unchanged() or said
+
+    def unchanged() -> str | None:
         before, after = turn.place.trees.before, turn.place.trees.after
         if before is None or before == after:
             return None
@@ -194,17 +202,28 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
         return "the worktree was changed in a step that is read-only; it was put back"
 
     facts = known.for_checkpoint(turn.state, task)
-    asked = turn.ask(Step.CHECKPOINT, facts, worktree.path, check=unchanged)
+    asked = turn.ask(Step.CHECKPOINT, facts, worktree.path, check=check)
     if asked.value is None and worktree.is_there:
-        unchanged(None)
+        unchanged()
     return asked
+
+
+def _cannot_begin(turn: Turn, answer: CheckpointAnswer) -> Next:
+    """Record what a coder has to know before it begins."""
+    if turn.keeper.lost:
+        log.warning("%s: what its agent asks is not used", turn.keeper.lost)
+        return Next.WORK
+    block = e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
+    turn.record(block, more=lambda state: turn.with_anomalies(state, answer.anomalies))
+    return Next.WORK
 
 
 def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     """Write the checkpoint down, and tell whether no rule and no gate stops the task for what it says."""
     if isinstance(asked.value, CheckpointAnswer):
-        checkpoint = e.WriteCheckpoint(checkpoint=asked.value.checkpoint())
-        turn.state = turn.record(checkpoint, then=Step.IMPLEMENT)
+        checkpoint, anomalies = e.WriteCheckpoint(checkpoint=asked.value.checkpoint()), asked.value.anomalies
+        more = (lambda state: turn.with_anomalies(state, anomalies)) if anomalies else None
+        turn.state = turn.record(checkpoint, more=more, then=Step.IMPLEMENT)
     task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
     if task.status is not Status.WORKING:
         return False
@@ -291,8 +310,7 @@ def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
 def _told(turn: Turn, state: State, answer: Implement, event: Event) -> State:
     """Return the board with what the agent says beside its outcome; a hand-over that was used goes."""
     name, at, task = turn.place.name, turn.place.clock(), turn.task
-    for details in answer.anomalies:
-        state = with_anomaly(state, details, about=task, by=name, at=at)
+    state = turn.with_anomalies(state, answer.anomalies)
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
     if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
-from liza.agents.cage import Visit
-from liza.agents.protocol import Level, Limits
+from liza.agents.cage import Doing, Visit
+from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
+from liza.gates.checkout import SETUP, installs
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
-from liza.work.turn import RUNS, SLACK, Strayed
+from liza.work.turn import AFTER_A_KILL, RUNS, SLACK, Strayed
 from liza.workflows import engine
 from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
@@ -131,12 +132,17 @@ def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
 
 def _runner(turn: Turn) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
+    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
+        nonlocal was_set_up
         folder = turn.place.home / RUNS / turn.place.run_id(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
+        visit = Visit(f"{turn.task}.gate-{turn.place.name}", doing=Doing.COMMAND, inherits=was_set_up)
+        if name == SETUP:
+            was_set_up = True
+            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
         turn.begin_run()
         with (
             turn.keeper.expecting_life(limits.total + SLACK),
@@ -147,7 +153,16 @@ def _runner(turn: Turn) -> Run:
             raise Halted
         return running.ran(outcome, folder.name)
 
-    return run
+    def run_unkilled(line: str, cwd: Path, name: str) -> Ran:
+        """Run, and run again what somebody killed: that says nothing about the work."""
+        ran = run(line, cwd, name)
+        for pause in AFTER_A_KILL:
+            if ran.ending is not Ending.KILLED or not rest(turn.stop, pause):
+                break
+            ran = run(line, cwd, name)
+        return ran
+
+    return run_unkilled
 
 
 def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:

@@ -9,15 +9,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents import found as programs
 from liza.agents.cage import UNGUARDED
 from liza.agents.clis.table import CLIS
 from liza.agents.found import provider
-from liza.agents.protocol import Ending, Reply
+from liza.agents.protocol import STARTING, Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
 from liza.model import Role
+from liza.money import FIRST_GUESS, Want, kind_of
 from liza.record import utc_now
 from liza.replies import Step
+from liza.roles.admission import Run
 from liza.routing import Who, chain, routed
 
 if TYPE_CHECKING:
@@ -29,10 +32,9 @@ if TYPE_CHECKING:
     from liza.agents.replay import Apply
     from liza.config import Agents
 
-# Seconds. Whoever ends with an error sooner, without a word from its model, did not get as far as working.
-STARTING: Final = 30.0
 _UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
 
+COMMAND: Final = "command"
 LITELLM: Final = "litellm"
 REPLAY: Final = "replay"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
@@ -115,8 +117,30 @@ def provider_of(choice: AgentChoice) -> str:
     return backend
 
 
+def run_of(agents: Agents, role: Role, worker: str, step: Step, task: str | None, *later: Step) -> Run:
+    """Return the run of *step* that *worker* would begin; *later* are steps that follow in the same turn."""
+    there = programs.available()
+    first, *others = ((one, chosen(agents, role, one, available=there)) for one in (step, *later))
+    backend = backend_of(first[1]) or ""
+    want = Want(
+        worker,
+        task,
+        _kind(*first),
+        # What is only played back costs nothing that is not in the recording.
+        guess=0.0 if backend == REPLAY else FIRST_GUESS,
+        later=tuple(_kind(*other) for other in others),
+        is_metered=backend != COMMAND,
+    )
+    needed = dict.fromkeys(provider_of(choice) for _, choice in (first, *others))
+    return Run(want, provider_of(first[1]), tuple(needed))
+
+
+def _kind(step: Step, choice: AgentChoice) -> str:
+    return kind_of(step, choice.model or backend_of(choice) or "")
+
+
 def backend_of(choice: AgentChoice) -> str | None:
-    return choice.backend or ("command" if choice.command else None)
+    return choice.backend or (COMMAND if choice.command else None)
 
 
 class Nobody:
@@ -198,7 +222,7 @@ def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agen
 
 
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
-    "command": _command,
+    COMMAND: _command,
     REPLAY: _replay,
     LITELLM: _litellm,
     **{name: partial(_cli, name) for name in CLIS},

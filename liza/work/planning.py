@@ -49,13 +49,12 @@ def turn(place: Place) -> Next:
 
 
 def _tidied(place: Place) -> bool:
-    """Do what takes no thought: block stuck tasks, mark what was read in passing, see that all is done."""
+    """Do what takes no thought: block stuck tasks, see that all is done."""
 
     def make(state: State) -> State:
         at, by = place.clock(), place.actor()
         for task, block in planner.stuck(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
-        state = planner.read(state, planner.read_in_passing(state), by=by, at=at)
         return planner.completed(state, at)
 
     before = place.board.read()
@@ -122,17 +121,20 @@ def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
         return Next.RESTART if asked.reply.ending is Ending.CONTEXT_FULL else Next.WORK
 
     def make(state: State) -> State:
-        return _after(turn.place, state, wake, asked)
+        return _after(turn, state, wake, asked)
 
     turn.update(f"{wake.step} {wake.task or ''}".strip(), make)
     log.info("%s: %s", wake.step, asked.why or "recorded")
     return Next.WORK
 
 
-def _after(place: Place, state: State, wake: Wake, asked: Asked) -> State:
-    at, by, value = place.clock(), place.actor().but(run=asked.run), asked.value
+def _after(turn: Turn, state: State, wake: Wake, asked: Asked) -> State:
+    place, value = turn.place, asked.value
+    at, by = place.clock(), place.actor().but(run=asked.run)
     if isinstance(value, Plan | Replan) and plans.problems(ground(state, place), value.tasks):
         return state  # somebody took one of its ids meanwhile: it is asked again
+    if isinstance(value, Plan | Replan):
+        state = turn.with_anomalies(state, value.anomalies, about=wake.task)
     if isinstance(value, Plan):
         state = planner.planned(state, wake, value, by=by, at=at)
         for question in value.questions:

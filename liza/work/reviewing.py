@@ -31,7 +31,7 @@ from liza.workflows.position import Judge, Wait
 
 if TYPE_CHECKING:
     from liza.model import State, Task
-    from liza.replies import Value
+    from liza.replies import AgentAnomaly, Value
     from liza.verdicts import Verdict
     from liza.work.turn import Asked, Place, Turn
 
@@ -40,7 +40,10 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+    {
+        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
+        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
+    }
 )
 
 QUESTION: Final = "May this be merged as it is?"
@@ -135,7 +138,8 @@ def _judged(turn: Turn, task: Task) -> Next:
         after = _reviewed(turn, task)
         if after is not None:
             return after
-        if turn.current().status is not Status.APPROVED:
+        latest = turn.current()
+        if latest.status is not Status.APPROVED or latest.lease is None:
             return Next.WORK
     integrate(turn)
     return Next.WORK
@@ -149,6 +153,7 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
         return Next.WORK
     flow = turn.place.workflow(turn.state)
+    said: tuple[AgentAnomaly, ...] = ()
     while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
         match next_up:
             case Judge(gate) if gate.kind is GateKind.AGENT:
@@ -158,15 +163,29 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                     return Next.WORK
                 if not isinstance(asked.value, Review):
                     return _without_verdict(turn, asked)
-                found = _weighed(turn, task, found, gate.id, asked, asked.value)
+                found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
             case Wait(_, gate):
                 question = (gate.options.get("question") if gate else None) or QUESTION
                 turn.record(e.AskHuman(question=f"{task.id}: {question}"))
                 return Next.WORK
             case _:
                 break
-    turn.record(reviewer.concluded(task, found))
+    _conclude(turn, reviewer.concluded(task, found), said)
     return None
+
+
+def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:
+    """Record a verdict; a task that is approved while others are merged waits in the queue, unheld."""
+    at, by = turn.place.clock(), turn.by
+
+    def more(state: State) -> State:
+        state = turn.with_anomalies(state, said)
+        task = state.task(str(turn.task))
+        if task.status is not Status.APPROVED or reviewer.is_next_to_merge(state, task, at):
+            return state
+        return apply(e.Release(reason="others are merged first"), to=task.id, by=by, at=at)(state)
+
+    turn.record(event, more=more)
 
 
 def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
@@ -201,7 +220,7 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
-    facts = known.for_review(task, diff=diff, log=said, checks=report(found))
+    facts = known.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
     with scratch(place.worktrees, commit) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
@@ -212,7 +231,7 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if ending in GIVEN_BACK:
-        turn.record(e.Release(reason=asked.why))
+        turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
     else:
         turn.record(reviewer.no_verdict(asked.why))
     return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK

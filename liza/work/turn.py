@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-import signal
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
 from liza.agents.recording import Recorder
 from liza.anomalies import CheckoutDrift
+from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
 from liza.config import AgentChoice
@@ -29,18 +29,19 @@ from liza.events import Block
 from liza.lifecycle import name_of
 from liza.limits import RESUME, news
 from liza.model import Actor, Lease, Role, State, Task
-from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
+from liza.money import Cap, command, extended, is_closed, is_within, question, warned, warning, worst
 from liza.record import printable, utc_now
-from liza.replies import Answer, Step, Value, answer
+from liza.replies import Step, Value
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
+from liza.roles.planner import read
 from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
     from liza.events import Event
+    from liza.replies import AgentAnomaly
     from liza.repo.content import Content
+    from liza.repo.worktree import Worktree
     from liza.verdicts import Verdict
     from liza.work.lookout import Seen
     from liza.work.orders import Orders
@@ -64,7 +67,7 @@ SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent fi
 MOMENT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-MOST_KILLED: Final = 3  # times in a row that an agent may be killed by others before it counts as its failure
+AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 CAGED: Final = "no agent in a sandbox can reach the branch"
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
@@ -120,7 +123,9 @@ class Place:
         choice = instead or self.choice(state, step)
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
-        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        backend = backend_of(choice)
+        # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
+        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
         return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
@@ -129,14 +134,21 @@ class Place:
 
     def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = self.choice(state, step)
-        backend = backend_of(choice) or ""
-        # What is only played back costs nothing that is not in the recording.
-        guess = 0.0 if backend == REPLAY else FIRST_GUESS
-        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (self.choice(state, other) for other in later)
-        provider = provider_of(choice)
-        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+        return run_of(state.config.agents, self.role, self.name, step, task, *later)
+
+    def too_dear(self, usd: float) -> str | None:
+        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
+        if is_within(self.board.read(), self.name, usd):
+            return None
+        found: list[str | None] = []
+
+        def make(state: State) -> State:
+            state, why = extended(state, self.name, usd)
+            found.append(why)
+            return state
+
+        self.board.update(Change(self.name, "set more money aside", make))
+        return found[-1]
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -265,6 +277,7 @@ class Turn:
     admitted: Run | None = None  # what was admitted and has not begun
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
+    delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
 
     @cached_property
     def lookout(self) -> Lookout | None:
@@ -287,7 +300,8 @@ class Turn:
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
         def both(state: State) -> State:
-            return make(_accounted(state, self.ended, told, at=at, chance=chance))
+            heard = read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
+            return make(_accounted(heard, self.ended, told, at=at, chance=chance))
 
         state = self.place.board.update(Change(self.place.name, what, both))
         self.ended.clear()
@@ -310,6 +324,8 @@ class Turn:
         run = self.place.wanted(self.state, step, self.task)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
+                left = MOMENT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
@@ -347,6 +363,13 @@ class Turn:
         state = self.update(what, make)
         for event in events:
             log.info("%s: %s", name, _told(event))
+        return state
+
+    def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
+        """Return *state* with what the agent says should not have happened."""
+        at = self.place.clock()
+        for details in found:
+            state = with_anomaly(state, details, about=about or self.task, by=self.place.name, at=at)
         return state
 
     def ask(
@@ -390,12 +413,18 @@ class Turn:
 
     def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        for _ in range(MOST_KILLED):
-            asked = self._started(step, prompt, cwd, check)
-            if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
+        asked = self._started(step, prompt, cwd, check)
+        for pause in AFTER_A_KILL:
+            if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
                 return asked
-            log.warning("%s: the agent was killed, and is started again", self.task or step)
-        return self._once(step, prompt, cwd, check)
+            log.warning("%s: the agent is started again, because %s", self.task or step, asked.why)
+            asked = self._started(step, prompt, cwd, check)
+        if asked.reply.ending is Ending.KILLED and not asked.moved:
+            times = len(AFTER_A_KILL) + 1
+            self.place.tell(
+                [f"{self.task or step}: the agent was killed {times} times in a row; {asked.why}"]
+            )
+        return asked
 
     def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
         """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
@@ -421,9 +450,15 @@ class Turn:
             )
         self.runs.append(brief.run)
         self.begin_run()
-        with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief, instead)
-        self.ended.append(Ended(self.place.wanted(self.state, step, self.task), reply))
+        worktree = self.place.worktrees.registered(cwd)  # before the run, which may spoil what says so
+        try:
+            with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
+                reply = self._run(brief, instead)
+        finally:
+            self._secure(worktree)
+        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
+        if reply.ending is Ending.DONE and self.task:
+            self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
             return Asked(reply, brief.run, None, "it changed what is not its own", moved)
         return _read(reply, brief, check)
@@ -436,6 +471,21 @@ class Turn:
     def look(self) -> tuple[str, ...]:
         """Return what only the run of this turn that just ended can have done to what is not its own."""
         return self.place.heed(self.lookout.end()) if self.lookout else ()
+
+    def _secure(self, worktree: Worktree | None) -> None:
+        """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
+        if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
+            self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
+
+    def _pay(self, end: Ended, step: Step) -> None:
+        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
+        self.ended.append(end)
+        if (
+            step is not Step.CHECKPOINT
+            and not end.run.want.is_metered
+            and worst(self.state, end.run.want.kind) is None
+        ):
+            self.settle()
 
     def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
@@ -514,7 +564,9 @@ def begun(
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
-        keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
+        keeper = stack.enter_context(
+            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+        )
         turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
         try:
             yield turn

@@ -309,7 +309,7 @@ class TestByHand:
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
-            ("runs: []", "runs: tuple should have at least 1 item"),
+            ("runs: []", "runs: it needs 1 or more entries, and has 0"),
             ("runs: [{role: coder, step: implement, replay: x}]", "did you mean 'reply'?"),
             ("runs: [{role: coder, step: implement, reply: x, delete: [../x]}]", "is not a path inside"),
             (

@@ -220,6 +220,27 @@ class TestWhatAgentsDoWrong:
         assert (task.status, task.failed_by) == (status, ("coder-1",))
         assert said in task.history[-1].facts["reason"]
 
+    def test_who_kills_agents_and_gates_says_nothing_about_the_task(self, tmp_path: Path) -> None:
+        """Issue: killed as they started, two coders were used up and the task was BLOCKED."""
+        flag = tmp_path / "killed"
+        once = f"test -e {flag} || {{ touch {flag}; kill -KILL $$; }}; test -f t1.txt"
+        killed = {"run": "kill -KILL $PPID; sleep 60"}
+        script = {"implement": [killed, {"exit": 137}, killed]}
+        office = Office(tmp_path, script, gates={"test": once}, workers={"coder": 2})
+        office.task()
+
+        office.turn("coder-1")
+        task = office.state.task("t1")
+        assert (task.status, task.failed_by, task.history[-1].event) == (Status.IDLE, (), "release")
+        assert task.history[-1].facts["killed"] is True
+        told = (office.home / "alerts.log").read_text()
+        assert told.count("t1: the agent was killed 4 times in a row; it was killed (SIGKILL) after 0.") == 1
+
+        office.script({"checkpoint": [killed, {"answer": {"intent": "do t1"}}]})
+        office.turn("coder-1")
+        assert office.status() is Status.READY_FOR_REVIEW
+        assert flag.exists()
+
     @pytest.mark.parametrize(
         ("limit", "said"), [("agent_minutes", "in all"), ("silence_minutes", "no output")]
     )
@@ -266,9 +287,9 @@ class TestWhatAgentsDoWrong:
             "write": {"early.txt": "x"},
             "run": "rm a.txt",
             "commit": "early",
-            "answer": {"intent": "do it"},
+            "answer": {"intent": "write it"},
         }
-        office = Office(tmp_path, {"checkpoint": [early, {"answer": {"intent": "do it"}}]})
+        office = Office(tmp_path, {"checkpoint": [early, {"answer": {"intent": "write it"}}]})
         office.task()
 
         office.turns("coder-1", "reviewer-1")
@@ -577,7 +598,7 @@ class TestWhatIsNobodysFault:
         """Return an office whose agents are played from a recording."""
         recording = tmp_path / "recording.yaml"
         office = Office(tmp_path, agents={"default": {"backend": "replay", "command": [str(recording), "0"]}})
-        first = {"role": "coder", "step": "checkpoint", "reply": '```liza\n{"intent": "do it"}\n```'}
+        first = {"role": "coder", "step": "checkpoint", "reply": '```liza\n{"intent": "write it"}\n```'}
         recording.write_text(json.dumps({"runs": [{"task": "t1", **run} for run in (first, *runs)]}))
         office.task()
         return office

@@ -14,9 +14,10 @@ from liza.agents.clis.limits import SIGNS, limit, reset
 from liza.agents.clis.row import PERMITS, Cli, Effort, Parsed, Permit, Printed
 from liza.agents.clis.table import CLIS
 from liza.agents.protocol import Brief, Ending, Provenance, Session
+from liza.answers import Answer, answer
 from liza.config import AgentChoice
 from liza.errors import UsageError
-from liza.replies import ROLES, Answer, Step, answer
+from liza.replies import ROLES, Step
 
 CAPTURES: Final = Path(__file__).parents[1] / "captures"
 NOW: Final = datetime(2026, 11, 16, 8, tzinfo=UTC)  # a Monday

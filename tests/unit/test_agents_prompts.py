@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import liza.prompts
+from liza.answers import Unreadable, answer
+from liza.fences import blocks
 from liza.model import Role
 from liza.prompting import PLAIN, asked_again, fenced, fields, prompt
-from liza.replies import KINDS, ROLES, Step, Unreadable, answer, blocks
+from liza.replies import KINDS, ROLES, Step
 
 NONCE = "5f2b9c01d4e7a863"
 PLAIN_VALUES = {"task": "greet", "iteration": "2", "base": "a" * 40, "commit": "0b" + "c" * 38}

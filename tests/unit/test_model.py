@@ -34,8 +34,23 @@ commits = TypeAdapter[str](Commit)
 times = TypeAdapter[datetime](Time)
 
 VALUES: dict[str, Any] = {  # a value for every field that some type of details has
-    **dict.fromkeys(("error_pattern", "what", "why", "assumption", "reality", "root_cause", "question"), "x"),
-    **dict.fromkeys(("spec_ref", "missing", "change", "service", "symptom", "reason", "agent", "file"), "x"),
+    **dict.fromkeys(
+        ("error_pattern", "what", "why", "assumption", "reality", "root_cause", "question", "called"), "x"
+    ),
+    **dict.fromkeys(
+        (
+            "spec_ref",
+            "missing",
+            "change",
+            "service",
+            "symptom",
+            "reason",
+            "agent",
+            "file",
+            "protocol_section",
+        ),
+        "x",
+    ),
     **{name: ["x"] for name in ("paths", "tried", "moved", "problems")},
     **dict.fromkeys(("count", "cycles", "crashes"), 1),
     "debt": True,

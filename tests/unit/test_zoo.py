@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import pytest
 
+from liza.answers import Answer, answer
 from liza.board.protocol import Entry
 from liza.errors import UsageError
 from liza.model import Role
 from liza.record import utc_now
-from liza.replies import Answer, Step, answer
+from liza.replies import Step
 from liza.zoo import gauntlet
 from liza.zoo.agents.acting import DEEDS, HONEST, Act, block
 from liza.zoo.cases import CASES, MEANING, PREVENTED, Case, End

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from liza.agents.llm.faults import Fault
 from liza.agents.protocol import Ending
+from liza.answers import Answer, answer
+from liza.fences import TAG
 from liza.record import utc_now
-from liza.replies import TAG, Answer, answer
 from liza.spending import CENTS, Provenance, Usage
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class Conversation:
         self.usage = added(self.usage, said.usage)
         self.history.append(_message(said))
         self.tell({"said": said.text, "calls": [call._asdict() for call in said.calls]})
+        spent = self.usage.model_dump(exclude={"provenance"}, exclude_none=True)
+        self.tell({"spent": spent})
         return said
 
     def _patiently(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> Said:
