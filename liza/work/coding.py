@@ -17,6 +17,7 @@ from liza.record import printable, with_record
 from liza.replies import CheckpointAnswer, Implement, Outcome, Step
 from liza.repo import salvage
 from liza.repo.content import commit_all, conflict_marks, lay, put_back
+from liza.repo.durable import sync_work
 from liza.repo.merging import merge
 from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
@@ -256,6 +257,8 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         reasons += _unresolved(turn, task, head)
     _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+    if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
+        sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
         event = _through_gates(turn, task, event.commit, asked)
     elif isinstance(event, e.FindNothing):
