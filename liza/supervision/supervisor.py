@@ -105,9 +105,10 @@ def supervise(
         repository.ensure_branch(state.config.integration_branch)
         required(state.config.sandbox)
         ready()
-        for sentence in mended:
+        alarming = (*mended, *applied.sentences())
+        for sentence in alarming:
             alert(home, utc_now(), sentence)
-        for one in (*mended, *(f"applied from {TEAM_FILE}: {one}" for one in applied)):
+        for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()

@@ -143,7 +143,8 @@ def _unfit(place: Place, state: State) -> str | None:
         place.workflow(state)
     except UsageError as error:
         return f"{error}; mend it, then `liza resume`"
-    return None
+    why = place.unvetted(state)
+    return f"{why}, then `liza resume` follows it" if why else None
 
 
 def setting_of(place: Place, state: State) -> Setting:
