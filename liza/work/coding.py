@@ -19,6 +19,7 @@ from liza.replies import CheckpointAnswer, Implement, Outcome, Step
 from liza.repo import salvage
 from liza.repo.content import commit_all, conflict_marks, lay, put_back
 from liza.repo.copies import committed_copies
+from liza.repo.durable import sync_work
 from liza.repo.merging import merge
 from liza.repo.objects import listing
 from liza.repo.repository import branch_of
@@ -296,6 +297,8 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         reasons += _copied(turn, task, head)
     _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+    if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
+        sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
         try:
             event = _through_gates(turn, task, event.commit, asked)
