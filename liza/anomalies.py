@@ -159,6 +159,7 @@ class Anomaly(Record):
     timestamp: Time
     details: Details
     processed: Time | None = None
+    processed_by: Id | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import anomalies as a
 from liza import reasons
 from liza.errors import NotThere, Refused
-from liza.model import BreakerStatus, CircuitBreaker, Remedy, Trip
+from liza.model import BreakerStatus, CircuitBreaker, Remedy, Role, Trip
 from liza.reasons import are_alike
 from liza.record import next_id, with_records
 
@@ -80,15 +80,22 @@ def _logged(
 
     def sightings(state: State) -> Iterator[Sighting]:
         for anomaly in state.anomalies.values():
-            if anomaly.processed is None and isinstance(anomaly.details, kinds):
+            if _counts(state, anomaly) and isinstance(anomaly.details, kinds):
                 said = by(anomaly.details)
                 if said is not None:
-                    yield Sighting(anomaly.id, words(said), _told(anomaly), anomaly.task_id)
+                    yield Sighting(anomaly.id, words(said), told(anomaly), anomaly.task_id)
 
     return sightings
 
 
-def _told(anomaly: Anomaly) -> str:
+def _counts(state: State, anomaly: Anomaly) -> bool:
+    """Return whether *anomaly* is of this goal, and nobody but a planner, which only read it, closed it."""
+    reader = (anomaly.processed_by or "").partition("-")[0]
+    is_open = anomaly.processed is None or reader == Role.PLANNER
+    return is_open and anomaly.timestamp >= state.goal.created
+
+
+def told(anomaly: Anomaly) -> str:
     facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.plain().items() if key != "type")
     about = f" of {anomaly.task_id}" if anomaly.task_id else ""
     return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:LONGEST]}"
@@ -299,9 +306,9 @@ def resolved(state: State, name: str, reason: str, now: datetime) -> State:
         state, tuple(mended if other.id == name else other for other in state.circuit_breaker.trips)
     )
     seen = {
-        anomaly.id: anomaly.but(processed=now)
+        anomaly.id: anomaly.but(processed=now, processed_by=Role.HUMAN)
         for anomaly in state.anomalies.values()
-        if anomaly.id in trip.evidence and anomaly.processed is None
+        if anomaly.id in trip.evidence
     }
     return state.but(anomalies=with_records(state.anomalies, seen)) if seen else state
 

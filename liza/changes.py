@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liza.anomalies import Anomaly
+from liza.closing import close, close_finished, is_of_agents, open_ones
 from liza.errors import Forbidden, NotThere, Refused, UsageError
 from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
@@ -45,7 +46,7 @@ class Change:
     def __call__(self, state: State) -> State:
         made = self.make(state)
         # Here, because every engine of the board lets every change happen by this one call.
-        return made if made is state else counted(state, followed(state, made))
+        return made if made is state else counted(state, close_finished(state, followed(state, made)))
 
 
 def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
@@ -180,9 +181,26 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
         noted = add_note(text, about=task, by=by, at=at)(state)
         note = list(noted.human_notes.values())[-1].but(processed=at, processed_by=by.id)
         unblocked = apply(Retry(guidance=text), to=task, by=by, at=at)(noted)
+        over = [one.id for one in open_ones(unblocked, task) if is_of_agents(one)]
+        unblocked = close(unblocked, over, by=by.id, at=at)
         return unblocked.but(human_notes=with_record(unblocked.human_notes, note))
 
     return Change(by.id, f"answer {task}", make)
+
+
+def answer_plan(text: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change that answers what the planner has to know before it plans."""
+
+    def make(state: State) -> State:
+        if not state.goal.questions:
+            message = 'the plan asks nothing; `liza note "…"` tells the agents something'
+            raise Refused(message)
+        noted = add_note(text, about=None, by=by, at=at)(state)
+        over = [one.id for one in open_ones(noted) if one.task_id is None and is_of_agents(one)]
+        answered = noted.but(goal=noted.goal.but(questions=()))
+        return close(answered, over, by=by.id, at=at)
+
+    return Change(by.id, "answer the plan", make)
 
 
 def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:

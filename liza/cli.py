@@ -72,10 +72,19 @@ def _configure_logging(command: str) -> None:
         logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
 
 
+def anchor(path: str, here: Path) -> str:
+    """Return a search *path* that means the same from everywhere as it means *here*.
+
+    In the worktree of an agent, `.` or `node_modules/.bin` would be a directory with the agent's programs.
+    """
+    return os.pathsep.join(str(here / word) for word in path.split(os.pathsep))
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     # We use no plugins of pydantic, and looking for them takes as long as reading a board.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
     words = sys.argv[1:] if words is None else words
     args = parser(_meant(words)).parse_args(words)
     _configure_logging(args.command)

@@ -124,7 +124,10 @@ class GitFailed(LizaError):
 
 class NoCage(LizaError):
     def __init__(self, asked: str, why: str) -> None:
-        super().__init__(f"{asked}, and agents cannot be caged here: {why}")
+        super().__init__(
+            f"{asked}, and agents cannot be caged here: {why}; if they may run without a sandbox, "
+            "with all the rights that you have, set `sandbox: {mode: off}`"
+        )
 
 
 class UnfitRepository(LizaError):

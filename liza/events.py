@@ -200,6 +200,7 @@ class Release(Event):
 
     verb = "release"
     reason: Line
+    killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.lease else "nobody holds it"

@@ -34,7 +34,8 @@ _STEPS: Final[tuple[type[e.Event], ...]] = (
     *(e.Confirm, e.Merge, e.Complete, e.Proceed),
 )
 FORWARD: Final = frozenset(map(name_of, _STEPS))
-_IN_VAIN: Final = frozenset(map(name_of, (e.Fail, e.Reclaim)))
+_IN_VAIN: Final = frozenset({name_of(e.Fail), name_of(e.Reclaim)})
+_RELEASE: Final = name_of(e.Release)
 _VERDICTS: Final = {name_of(e.Approve): True, name_of(e.Confirm): True, name_of(e.Reject): False}
 _SENT_BACK: Final = frozenset(map(name_of, (e.Reject, e.Revise)))
 
@@ -160,11 +161,15 @@ class _Counting:
         )
 
     def _progress(self, item: Happened, *, is_handed_over: bool) -> None:
-        """Note an attempt that came to nothing; a provider's limit, or a person's stop, makes none of it."""
-        event = item.entry.event
+        """Note an attempt that came to nothing; a provider's limit, or a person's stop, makes none of it.
+
+        Nor does the death of a worker that was killed. An agent that is killed again and again does: it was
+        tried several times before, and what kills it may well be short memory.
+        """
+        event, was_killed = item.entry.event, bool(item.entry.facts.get("killed"))
         if event in FORWARD or item.entry.role is Role.HUMAN:
             self._fruitless = ()
-        elif event in _IN_VAIN or (event == name_of(e.Release) and is_handed_over):
+        elif (event in _IN_VAIN and not was_killed) or (event == _RELEASE and (is_handed_over or was_killed)):
             self._sums["in_vain"] += 1
             self._fruitless = (*self._fruitless, item.id)[-MOST_FRUITLESS:]
 

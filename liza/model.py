@@ -406,6 +406,21 @@ class CircuitBreaker(Record):
     trips: tuple[Trip, ...] = ()
 
 
+class Yours(Record):
+    """A commit on the integration branch that a person made: no task's, and taken as it is."""
+
+    commit: Commit
+    at: Time
+    why: Line
+
+
+class Integration(Record):
+    """What is known of the integration branch beside the merges of tasks."""
+
+    base: Commit | None = None  # where the branch was before the first merge of this board
+    yours: tuple[Yours, ...] = ()
+
+
 def _positive(revision: int) -> int:
     if revision < 1:
         message = "revision counts from 1"
@@ -434,6 +449,7 @@ class State(Record):
     providers: Keyed[Provider] = Field(default_factory=_empty)
     spend: Spend = blank(Spend)
     accounts: Keyed[Account] = Field(default_factory=_empty)
+    integration: Integration = blank(Integration)
     config: Config = blank(Config)
     archived: Annotated[
         Mapping[Id, Status],
@@ -472,4 +488,4 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "providers": Provider,
     "accounts": Account,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "config", "archived")
+PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "integration", "config", "archived")

@@ -1,7 +1,10 @@
-"""What may be spent: reserved before a run, settled after it, and stopped before a cap is passed.
+"""What may be spent: set aside before a run, settled after it, and ended where a cap is reached.
 
 All of it happens in the update that admits or records a run, so that workers together cannot pass a cap that
-none of them would pass alone. What is going on when a cap is reached comes to its end.
+none of them would pass alone. Set aside is the most that a run may cost, never what it usually does: the most
+that its like has cost, and where there is none, all that is left for its task. A run whose agent tells its
+cost while it works is ended when it reaches what is left. An agent that tells it only at its end can pass a
+cap, once: until it is known what such a run costs, nothing else begins beside it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from liza.model import Actor, State
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
+PLAN: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
 WARN_AT: Final = 0.8  # of a cap; then people are told once
 FIRST_GUESS: Final = (
     0.25  # USD for a run of which nothing is known; a session of a coding agent is rarely cheaper
@@ -33,12 +37,14 @@ _DUST: Final = 1e-9  # what sums of floats are off by
 
 
 class Want(NamedTuple):
-    """A run that a worker wants to begin."""
+    """A run that a worker wants to begin; *later* are the kinds of those that follow in the same turn."""
 
     worker: str
     task: str | None
     kind: str
-    guess: float = FIRST_GUESS  # where nothing is known
+    guess: float = FIRST_GUESS  # what has to be there at least where nothing is known; 0: it costs nothing
+    later: tuple[str, ...] = ()
+    is_metered: bool = True  # it tells what it costs while it works, so that it can be ended in time
 
 
 class Bill(NamedTuple):
@@ -52,25 +58,49 @@ class Bill(NamedTuple):
 
 
 class Cap(Enum):
+    """What a run would pass: the cap of all, its task's, or only what others have left of it for now."""
+
     RUN = auto()
     TASK = auto()
+    BUSY = auto()
 
 
 def kind_of(step: str, model: str) -> str:
-    """Return what runs are averaged by: what was asked of which model."""
+    """Return what runs are compared by: what was asked of which model."""
     return f"{step} {model}"
 
 
-def estimate(state: State, kind: str, guess: float = FIRST_GUESS) -> float:
-    """Return what a run of *kind* will cost: as its like did, or other steps of its model, or *guess*."""
-    model = kind.partition(" ")[2]
+def average(state: State, kind: str) -> float | None:
+    """Return what a run of *kind* cost on average, or other steps of its model; None where nobody knows."""
     same = [one for one in state.spend.kinds if one.kind == kind]
-    alike = [one for one in state.spend.kinds if one.kind.partition(" ")[2] == model]
-    for known in (same, alike):
+    for known in (same, _alike(state, kind)):
         runs = sum(one.runs for one in known)
         if runs:
             return round(sum(one.usd for one in known) / runs, CENTS)
-    return guess
+    return None
+
+
+def worst(state: State, kind: str) -> float | None:
+    """Return the most that a run of *kind* has cost; None where nobody knows yet.
+
+    Nothing is set aside for an agent that has never said what it costs: no cap can hold it.
+    """
+    known = next((one for one in state.spend.kinds if one.kind == kind and one.runs), None)
+    if known is not None:
+        return known.most
+    return 0.0 if is_silent(state, kind) else None
+
+
+def is_silent(state: State, kind: str) -> bool:
+    """Return whether the agent of *kind* has worked and never reported what it cost."""
+    alike = _alike(state, kind)
+    return any(one.silent for one in alike) and not any(one.runs for one in alike)
+
+
+def _alike(state: State, kind: str) -> list[Average]:
+    """Return what is known of all steps of the model of *kind*."""
+    model = kind.partition(" ")[2]
+    return [one for one in state.spend.kinds if one.kind.partition(" ")[2] == model]
 
 
 def cap_of(state: State, task: str) -> float:
@@ -85,21 +115,51 @@ def spent_on(state: State, task: str) -> Spent:
 
 
 def over(state: State, want: Want) -> Cap | None:
-    """Return the cap that *want* would pass, were it reserved, or None."""
-    usd = estimate(state, want.kind, want.guess)
-    others = [one for one in state.spend.reserved if one.id != want.worker]
-    budget = state.config.budget.run_usd
-    if is_closed(state) or state.spend.total.usd + _sum(others) + usd > budget + _DUST:
+    """Return the cap that *want* would pass, were it begun, or None."""
+    least = sum(_least(state, kind, want.guess) for kind in (want.kind, *want.later))
+    left = state.config.budget.run_usd - state.spend.total.usd
+    if is_closed(state) or least > left + _DUST:
         return Cap.RUN
-    if want.task is not None:
-        mine = _sum([one for one in others if one.task == want.task])
-        if spent_on(state, want.task).usd + mine + usd > cap_of(state, want.task) + _DUST:
-            return Cap.TASK
-    return None
+    if want.task is not None and _first(state, want) > left_for(state, want.worker, want.task) + _DUST:
+        return Cap.TASK
+    return Cap.BUSY if least > room(state, want.worker) + _DUST else None
 
 
-def _sum(reservations: list[Reservation]) -> float:
-    return sum(one.usd for one in reservations)
+def _least(state: State, kind: str, guess: float) -> float:
+    """Return what has to be there for a run of *kind*: the most that its like cost, or what seems likely."""
+    known = worst(state, kind)
+    return known if known is not None else max(guess, average(state, kind) or 0.0) if guess else 0.0
+
+
+def _first(state: State, want: Want) -> float:
+    """Return what a task has to have left for a run: what is usual. At its cap the run is ended anyway."""
+    usual = average(state, want.kind)
+    return usual if usual is not None else 0.0 if is_silent(state, want.kind) else want.guess
+
+
+def room(state: State, worker: str) -> float:
+    """Return what is left under the cap of all beside what others than *worker* have set aside."""
+    others = sum(one.usd for one in state.spend.reserved if one.id != worker)
+    return state.config.budget.run_usd - state.spend.total.usd - others
+
+
+def left_for(state: State, worker: str, task: str | None) -> float:
+    """Return what is left for *task* beside what others set aside for it; for none, what a new one has."""
+    if task is None:
+        return state.config.budget.task_usd
+    others = sum(one.usd for one in state.spend.reserved if one.id != worker and one.task == task)
+    return cap_of(state, task) - spent_on(state, task).usd - others
+
+
+def most(state: State, want: Want) -> float:
+    """Return what is set aside for *want*: the most that it may cost, with what follows in its turn."""
+    known = [worst(state, kind) for kind in (want.kind, *want.later)]
+    certain = sum(one for one in known if one is not None)
+    if None not in known or not want.guess:
+        return round(certain, CENTS)
+    left = room(state, want.worker)
+    rest = min(left, left_for(state, want.worker, want.task)) if want.is_metered else left
+    return round(max(certain, rest, 0.0), CENTS)
 
 
 def is_closed(state: State) -> bool:
@@ -115,10 +175,44 @@ def awaits(state: State, task: str) -> bool:
 
 def reserved(state: State, want: Want, at: datetime) -> State:
     """Return the board with the money for *want* set aside; it replaces what its worker had set aside."""
-    usd = estimate(state, want.kind, want.guess)
-    mine = Reservation(id=want.worker, task=want.task, kind=want.kind, usd=usd, since=at)
-    others = tuple(one for one in state.spend.reserved if one.id != want.worker)
+    usual = average(state, want.kind)
+    likely = usual if usual is not None else want.guess if want.is_metered else 0.0
+    mine = Reservation(
+        id=want.worker, task=want.task, kind=want.kind, usd=most(state, want), likely=likely, since=at
+    )
+    return _with(state, mine)
+
+
+def _with(state: State, mine: Reservation) -> State:
+    others = tuple(one for one in state.spend.reserved if one.id != mine.id)
     return state.but(spend=state.spend.but(reserved=(*others, mine)))
+
+
+def is_within(state: State, worker: str, usd: float) -> bool:
+    """Return whether a run of *worker* that has cost *usd* so far may go on as it is."""
+    mine = _reserved_by(state, worker)
+    return mine is None or (usd <= mine.usd and room(state, worker) >= usd)
+
+
+def extended(state: State, worker: str, usd: float) -> tuple[State, str | None]:
+    """Return the board with more set aside for a run that has cost *usd* so far, or why it has to end."""
+    mine = _reserved_by(state, worker)
+    if mine is None:
+        return state, None
+    left = room(state, worker)
+    if left < -_DUST or (usd and usd >= left):
+        cap = state.config.budget.run_usd
+        return state, f"it has cost ${usd:.2f} so far, and of the ${cap:.2f} for everything no more is left"
+    if mine.task is not None and usd and usd >= left_for(state, worker, mine.task):
+        cap = cap_of(state, mine.task)
+        return state, f"it has cost ${usd:.2f} so far, and of the ${cap:.2f} for {mine.task} no more is left"
+    # Twice as much, so that a long run changes the board a few times and not at every word.
+    more = round(min(max(2 * usd, mine.usd), max(left, 0.0)), CENTS)
+    return (_with(state, mine.but(usd=more)) if usd > mine.usd else state), None
+
+
+def _reserved_by(state: State, worker: str) -> Reservation | None:
+    return next((one for one in state.spend.reserved if one.id == worker), None)
 
 
 def unreserved(state: State, worker: str) -> State:
@@ -142,18 +236,21 @@ def settled(state: State, bill: Bill) -> State:
 
 
 def _averaged(kinds: tuple[Average, ...], bill: Bill) -> tuple[Average, ...]:
-    if bill.provenance is Provenance.UNKNOWN:
-        return kinds
     known = next((one for one in kinds if one.kind == bill.kind), Average(kind=bill.kind, runs=0, usd=0))
-    fresh = known.but(runs=known.runs + 1, usd=round(known.usd + bill.usd, CENTS))
+    if bill.provenance is Provenance.UNKNOWN:
+        fresh = known.but(silent=known.silent + 1)
+    else:
+        usd = round(known.usd + bill.usd, CENTS)
+        fresh = known.but(runs=known.runs + 1, usd=usd, most=max(known.most, bill.usd))
     return (*(one for one in kinds if one.kind != bill.kind), fresh)
 
 
 def buried(state: State, living: Collection[str]) -> State:
-    """Return the board with what the dead had set aside counted as spent: their agents did some work."""
+    """Return the board with what runs of the dead probably cost counted as spent: they did some work."""
     for one in state.spend.reserved:
         if one.id not in living:
-            state = settled(state, Bill(one.id, one.task, one.kind, one.usd, Provenance.ESTIMATED))
+            mark = Provenance.ESTIMATED if one.likely else Provenance.UNKNOWN
+            state = settled(state, Bill(one.id, one.task, one.kind, one.likely, mark))
     return state
 
 
@@ -182,13 +279,22 @@ def question(state: State) -> str:
     )
 
 
+def busy(state: State) -> str:
+    """Return why a run waits for others: what is left is set aside for what they may cost."""
+    who = ", ".join(one.id for one in state.spend.reserved if one.usd)
+    left = state.config.budget.run_usd - state.spend.total.usd
+    return f"the ${left:.2f} that are left of the budget are set aside for {who}, who will be through"
+
+
 def command(state: State) -> str:
-    """Return the command that allows more: half as much again, rounded up."""
-    return f"liza answer {BUDGET} {_more(state.config.budget.run_usd)}"
+    """Return the command that allows enough more for work to go on."""
+    return f"liza answer {BUDGET} {_more(state, state.config.budget.run_usd, state.spend.total.usd)}"
 
 
-def _more(cap: float) -> int:
-    return int(cap * 1.5) + 1
+def _more(state: State, cap: float, spent: float) -> int:
+    """Return half as much again as *cap*, or what is spent and the dearest run once more; whole dollars."""
+    dearest = max([FIRST_GUESS, *(one.most for one in state.spend.kinds)])
+    return int(max(cap * 1.5, spent + dearest)) + 1
 
 
 def blocked(state: State, task: str) -> tuple[State, Block]:
@@ -199,7 +305,7 @@ def blocked(state: State, task: str) -> tuple[State, Block]:
     account = (state.accounts.get(task) or Account(id=task)).but(asked=cap)
     block = Block(
         reason=f"it has cost ${spent:.2f} of the ${cap:.2f} that a task may, and the next run would pass it",
-        questions=(f"How much may it cost in all? (`liza answer {task} {_more(cap)}`)",),
+        questions=(f"How much may it cost in all? (`liza answer {task} {_more(state, cap, spent)}`)",),
         only_people=True,
     )
     return state.but(accounts=with_record(state.accounts, account)), block
@@ -213,11 +319,13 @@ def amount(text: str) -> float | None:
 
 def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers what *who*, a task or the budget, asks."""
-    from liza.changes import Change, answer  # noqa: PLC0415 - as above
+    from liza.changes import Change, answer, answer_plan  # noqa: PLC0415 - as above
 
     def make(state: State) -> State:
         if who == BUDGET and state.status_of(who) is None:
             return _raised(state, text)
+        if who in PLAN and state.status_of(who) is None:
+            return answer_plan(text, by=by, at=at)(state)
         if not awaits(state, who):
             return answer(who, text, by=by, at=at)(state)
         cap = _allowed(who, text, spent_on(state, who).usd)

@@ -13,7 +13,7 @@ from liza.errors import UsageError
 from liza.home import HOME as HOME  # noqa: PLC0414 - it is part of a project
 from liza.home import home_from as home_from  # noqa: PLC0414 - as above
 from liza.home import switches_of as switches_of  # noqa: PLC0414 - as above
-from liza.model import Goal, State
+from liza.model import Goal, State, Status
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
@@ -22,6 +22,8 @@ from liza.repo.repository import BRANCHES
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from liza.repo.verify import Known
 
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
@@ -43,6 +45,28 @@ def integration_from(start: Path) -> str:
     there = (root / HOME).is_dir()
     config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
     return BRANCHES + config.integration_branch
+
+
+def known_merges(start: Path, key_file: Path | None = None) -> Known:
+    """Return what the board around *start*, if there is one, and its key tell of merges."""
+    from liza.repo.signing import NAME, known_key  # noqa: PLC0415 - who begins a project verifies nothing
+    from liza.repo.verify import Known  # noqa: PLC0415 - as above
+
+    root = top_level(start)
+    key = known_key(start / key_file if key_file else root / HOME / NAME)
+    if key_file and key is None:
+        raise UsageError(f"{key_file} is no key; give the file `.liza/key` of the board that merged")
+    if not (root / HOME).is_dir():
+        return Known(key)
+    state = FileBoard(home_from(root)).read()
+    return Known(
+        key,
+        has_board=True,
+        base=state.integration.base,
+        merges={task.merge_commit: task.id for task in state.tasks.values() if task.merge_commit},
+        archived=frozenset(name for name, status in state.archived.items() if status is Status.MERGED),
+        yours=frozenset(one.commit for one in state.integration.yours),
+    )
 
 
 def settings_around(start: Path) -> Config:

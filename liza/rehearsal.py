@@ -50,7 +50,7 @@ SLOWER: Final = (
     2  # times longer than the recorded run that a rehearsal may take, for a machine that is busier
 )
 SETTLED: Final = {"agents": "the recorded agents play", "notify": "a rehearsal tells nobody"}
-NOT_PLAYED: Final = frozenset({Ending.CRASHED, Ending.NOT_STARTED})
+NOT_PLAYED: Final = frozenset({Ending.CRASHED, Ending.KILLED, Ending.NOT_STARTED})
 DEFINING: Final = (  # what a task is, as opposed to what became of it
     "id",
     "description",

@@ -40,12 +40,13 @@ class Reported(Record):
 
 
 class Spent(Record):
-    """What runs cost in USD, by where the numbers come from."""
+    """What runs cost in USD, by where the numbers come from; of *unreported* runs nobody knows it."""
 
     runs: Count = 0
     reported: Usd = 0
     priced: Usd = 0
     estimated: Usd = 0
+    unreported: Count = 0
 
     @property
     def usd(self) -> float:
@@ -55,26 +56,35 @@ class Spent(Record):
         """Return the sum with one more run; what nobody knows counts as nothing."""
         more = self.but(runs=self.runs + 1)
         if provenance is Provenance.UNKNOWN:
-            return more
+            return more.but(unreported=self.unreported + 1)
         return more.but(**{provenance.value: round(getattr(self, provenance) + usd, CENTS)})
 
 
 class Reservation(Record):
-    """What a run that is going on will probably cost; its id is its worker's, which runs one at a time."""
+    """The most that a run which is going on may cost; its id is its worker's, which runs one at a time.
+
+    *likely* is what counts as spent where nobody learns what it came to.
+    """
 
     id: Id
     task: Id | None = None
     kind: Line
     usd: Usd
+    likely: Usd = 0
     since: Time
 
 
 class Average(Record):
-    """What runs of one kind (a step by a model) cost so far."""
+    """What runs of one kind (a step by a model) cost so far: in all, and at most.
+
+    *silent* are further runs, which did not report it.
+    """
 
     kind: Line
     runs: Count
     usd: Usd
+    most: Usd = 0
+    silent: Count = 0
 
 
 class Spend(Record):

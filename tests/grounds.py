@@ -10,7 +10,7 @@ import venv
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents import process
-from liza.agents.cage import Visit
+from liza.agents.cage import Doing, Visit
 from liza.agents.protocol import Limits, Stop
 from liza.config import Config, Sandbox
 from liza.gates import running
@@ -134,7 +134,7 @@ class Ground(Desk):
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
         job = running.job(line, cwd, folder, Limits(total=60))
-        with self.guard.caged(job, Visit("t1.gate-coder-1")) as caged:
+        with self.guard.caged(job, Visit("t1.gate-coder-1", doing=Doing.COMMAND)) as caged:
             return running.ran(process.run(caged, Stop()), folder.name)
 
     def tried(self, head: str, line: str, checkout: str, **settings: Any) -> Verdict:  # noqa: ANN401 - settings

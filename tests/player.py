@@ -2,9 +2,9 @@
 
 The script maps `step`, `step task` or `step task iteration` to one act or a list of them, one for each time
 that it is asked; the last is repeated, and the most exact key counts. An act may `note` that it began (a line
-in a file), `write` files, `run` a shell command, `commit`, wait `until` a file is there, `sleep`, `print`
-something raw, `answer` with a block, and `exit` with a code. What is not in the script is done by default:
-every task adds a file of its own name, and every review approves.
+in a file), `write` files, `run` a shell command, `commit`, tell now and then what it has `spent`, wait
+`until` a file is there, `sleep`, `print` something raw, `answer` with a block, and `exit` with a code. What
+is not in the script is done by default: every task adds a file of its own name, and every review approves.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def do(act: Act) -> int:
     if "commit" in act:
         subprocess.run(["git", "add", "--all"], check=True)
         subprocess.run(["git", "commit", "--quiet", "-m", act["commit"]], check=True)
+    spend(act.get("spent", ()))
     while "until" in act and not Path(act["until"]).exists():
         time.sleep(0.01)
     time.sleep(act.get("sleep", 0))
@@ -82,6 +83,13 @@ def do(act: Act) -> int:
     if "answer" in act:
         sys.stdout.write(f"Here you are.\n\n```liza\n{json.dumps(act['answer'])}\n```\n")
     return int(act.get("exit", 0))
+
+
+def spend(sums: list[float]) -> None:
+    for usd in sums:
+        sys.stdout.write(f"{json.dumps({'spent': {'usd': usd}})}\n")
+        sys.stdout.flush()
+        time.sleep(0.2)
 
 
 def main() -> int:

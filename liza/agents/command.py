@@ -12,7 +12,8 @@ from liza.agents import process
 from liza.agents.cage import UNGUARDED, Visit
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
-from liza.agents.protocol import Ending, Reply
+from liza.agents.metering import spent_in, usd_in
+from liza.agents.protocol import AT_ONCE, Ending, Reply, Usage
 from liza.agents.recording import STDOUT, file_brief
 from liza.record import utc_now
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Brief, Stop
 
 MOST_QUOTED: Final = 200  # characters of what a failed agent said last
-AT_ONCE: Final = 1.0  # seconds; whoever ends sooner with an error has not worked
 
 
 class Command:
@@ -57,6 +57,7 @@ class Command:
             feed=brief.prompt.encode(errors="replace"),
             limits=brief.limits,
             secrets=secrets_of(os.environ | environment),
+            meter=lambda out: usd_in(out, None),
         )
         with self._warden.caged(job, Visit.of(brief)) as caged:
             outcome = process.run(caged, stop)
@@ -65,6 +66,7 @@ class Command:
             ending=ending,
             why=why,
             text=outcome.out,
+            usage=spent_in(outcome.out) or Usage(),
             code=outcome.code,
             began=began,
             seconds=outcome.seconds,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from liza.agents.protocol import Ending
+from liza.agents.protocol import Ending, did_nothing
 from liza.answers import reported
 from liza.record import Line, Record
 from liza.spending import CENTS, Provenance, Usage
@@ -90,16 +90,27 @@ def _estimated(usage: Usage, model: str | None, price: ModelPrice, asked: int, s
 
 
 class Priced:
-    """An agent whose every reply says what it cost."""
+    """An agent whose every reply says what it cost; where *guesses*, also if it has to be guessed."""
 
-    def __init__(self, agent: Agent, model: str | None) -> None:
+    def __init__(self, agent: Agent, model: str | None, *, guesses: bool = True) -> None:
         self._agent = agent
         self._model = model
+        self._guesses = guesses
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
         reply = self._agent.run(brief, stop)
-        if reply.ending is Ending.NOT_STARTED:
+        if stop.capped and reply.ending is Ending.STOPPED:
+            reply = reply.but(ending=Ending.CAPPED, why=stop.capped)
+        if did_nothing(reply):
             return reply
         said = reported(reply.text, prompt=brief.prompt)
-        usage = reply.usage if reply.usage != Usage() or said is None else Usage(**said.model_dump())
+        # What stands beside the answer is the last word of a program that also told it on the way.
+        usage = (
+            Usage(**said.model_dump())
+            if said and (said.usd is not None or reply.usage == Usage())
+            else reply.usage
+        )
+        is_told = usage.usd is not None or usage.tokens_in is not None or usage.tokens_out is not None
+        if not is_told and not self._guesses:
+            return reply.but(usage=Usage(model=usage.model or self._model))
         return reply.but(usage=priced(usage, self._model, brief.prompt, reply.text))

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.evidence import Evidence, Stopwatch
 from liza.agents.kernel import leash
+from liza.agents.memory import shared_by, shared_on_machine
 from liza.agents.protocol import Ending, Level, Limits, may_start
 from liza.agents.spool import Spool
 from liza.agents.sweep import MARK, Quarry, ended, reap, send
 from liza.agents.wires import Wires, close_pipes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from liza.agents.protocol import Stop
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agents are to be gone within one
 LOOKS: Final = 4  # looks for signs of life within the shortest limit that needs them
 LONGEST_LOOK: Final = 15.0  # seconds between two looks
+METER_EVERY: Final = 1.0  # seconds between two readings of what a run has cost so far, at least
+METER_SHARE: Final = 50  # times as long as a reading took passes before the next: a transcript gets long
 COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
+WEIGH_EVERY: Final = 0.25  # seconds between two looks at shared memory, which fills by gigabytes a second
+_MB: Final = 1 << 20
 _SIGNALLED: Final = 128
+WHO_KILLS: Final = "by somebody, or by the kernel because memory was short"
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -48,8 +54,11 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     secrets: Sequence[str] = field(default=(), repr=False)
     processes: int | None = None  # that it may have at once
+    shared_mb: int | None = None  # of memory that its processes may share
     is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
     mark: Path | None = None  # the folder that marks its processes, where it is part of another run
+    # Reads what the run has cost so far out of what it printed so far; None where that is not to be known.
+    meter: Callable[[str], float | None] | None = field(default=None, repr=False)
 
     @property
     def marked(self) -> Path:
@@ -57,7 +66,10 @@ class Job:
 
 
 class Outcome(NamedTuple):
-    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code."""
+    """How a job ended; *ending* is DONE where it ended by itself, whatever its exit code.
+
+    KILLED is a SIGKILL that was not ours, which says nothing about the job.
+    """
 
     ending: Ending
     why: str = ""
@@ -88,15 +100,25 @@ def run(job: Job, stop: Stop) -> Outcome:
         except (OSError, ValueError) as error:
             return Outcome(Ending.NOT_STARTED, _why_not(job, error))
         verdict, survivors = _watched(job, leader, stop, watch, (out, err))
+    code = _code(job, leader.returncode)
+    if verdict.ending is Ending.DONE and was_killed(code):
+        verdict = _Verdict(
+            Ending.KILLED, f"it was killed (SIGKILL) after {watch.elapsed():.1f} seconds, {WHO_KILLS}"
+        )
     return Outcome(
         verdict.ending,
         verdict.why,
-        code=_code(job, leader.returncode),
+        code=code,
         out=out.text(),
         err=err.text(),
         seconds=watch.elapsed(),
         survivors=tuple(map(str, survivors)),
     )
+
+
+def was_killed(code: int | None) -> bool:
+    """Return whether *code* means SIGKILL, as the system has it or as a shell tells it."""
+    return code in (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
 
 
 def _code(job: Job, code: int | None) -> int | None:
@@ -178,9 +200,15 @@ class _Running:
         self._next_look = self._look_every
         # Apart from the looks for signs of life, which may walk through a large worktree.
         self._next_count = COUNT_EVERY if job.processes else math.inf
+        self._next_weighing = WEIGH_EVERY if job.shared_mb else math.inf
+        self._shared_before = shared_on_machine() if job.shared_mb else 0
+        self._printed: Spool | None = None
+        self._next_reading = math.inf  # nothing was printed since the last
+        self._no_reading_before = METER_EVERY
 
     def connect(self, out: Spool, err: Spool) -> None:
         self._wires.await_end(self._leader.pid)
+        self._printed = out
         for pipe, spool in ((self._leader.stdout, out), (self._leader.stderr, err)):
             if pipe:
                 self._wires.hear(pipe, spool, self._sign)
@@ -190,6 +218,8 @@ class _Running:
     def _sign(self) -> None:
         self._evidence.sign()
         self._stop.saw_life()
+        if self._job.meter:
+            self._next_reading = self._no_reading_before
 
     def watch(self) -> _Verdict:
         """Wait until the leader ends or has to be ended; return why."""
@@ -207,7 +237,10 @@ class _Running:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
             return None
-        due = min(self._next_look, self._next_count, self._job.limits.total)
+        due = min(
+            *(self._next_look, self._next_count, self._next_weighing, self._next_reading),
+            self._job.limits.total,
+        )
         return max(0.0, due - self._watch.elapsed())
 
     def _tripped(self) -> _Verdict | None:
@@ -215,14 +248,39 @@ class _Running:
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _Verdict(Ending.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
+        if elapsed >= self._next_weighing and (heavy := self._heavy()):
+            return heavy
         if elapsed >= self._next_count and (crowded := self._crowded()):
             return crowded
+        if elapsed >= self._next_reading:
+            self._read_meter()
         if elapsed < self._next_look:
             return None
         if self._evidence.look(give_up=lambda: self._stop.level is not Level.GO):
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
         return self._silent(elapsed)
+
+    def _heavy(self) -> _Verdict | None:
+        """Weigh what its processes share, if there is enough of it on the machine for it to be too much."""
+        self._next_weighing = self._watch.elapsed() + WEIGH_EVERY
+        most, now = (self._job.shared_mb or 0) * _MB, shared_on_machine()
+        self._shared_before = min(self._shared_before, now)
+        if now - self._shared_before <= most:
+            return None
+        if (weight := shared_by(process.pid for process in self._quarry.found())) <= most:
+            return None
+        said = f"its processes shared {weight // _MB} MB of memory, and may share {most // _MB}"
+        return _Verdict(Ending.CRASHED, said)
+
+    def _read_meter(self) -> None:
+        began = self._watch.elapsed()
+        usd = self._job.meter(self._printed.text()) if self._job.meter and self._printed else None
+        if usd is not None:
+            self._stop.costs(usd)
+        took = self._watch.elapsed() - began
+        self._no_reading_before = self._watch.elapsed() + max(METER_EVERY, METER_SHARE * took)
+        self._next_reading = math.inf
 
     def _crowded(self) -> _Verdict | None:
         """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""

@@ -79,8 +79,10 @@ class Ending(StrEnum):
     AUTH = "auth"
     CONTEXT_FULL = "context_full"
     CRASHED = "crashed"
+    KILLED = "killed"
     EMPTY = "empty"
     STOPPED = "stopped"
+    CAPPED = "capped"
     NOT_STARTED = "not_started"
 
 
@@ -94,8 +96,10 @@ MEANING: Final[dict[Ending, str]] = {
     Ending.AUTH: "its provider does not accept the key",
     Ending.CONTEXT_FULL: "its context is full; a fresh one can go on from its notes",
     Ending.CRASHED: "it ended with an error",
+    Ending.KILLED: "somebody killed it, or the kernel did because memory was short",
     Ending.EMPTY: "it ended by itself and said nothing",
     Ending.STOPPED: "Liza was told to stop it",
+    Ending.CAPPED: "it reached what it may cost, and Liza ended it",
     Ending.NOT_STARTED: "there was nothing to run, or it could not be started",
 }
 
@@ -114,6 +118,29 @@ class Reply(Record):
     reset: Time | None = None  # when a rate limit or a quota ends
     session: Session | None = None  # that a later run can go on with
     survivors: tuple[str, ...] = ()  # processes of the run that could not be ended
+
+
+AT_ONCE: Final = 1.0  # seconds; whoever ends sooner with an error has not worked
+STARTING: Final = 30.0  # seconds; the same where it has said nothing at all
+_TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
+
+
+def did_nothing(reply: Reply) -> bool:
+    """Return whether no model can have worked for *reply*, so that it cost nothing."""
+    if reply.usage.usd or reply.usage.tokens_out:
+        return False
+    is_mute = not reply.text.strip()
+    match reply.ending:
+        case Ending.NOT_STARTED:
+            return True
+        case Ending.STOPPED | Ending.CAPPED:
+            return reply.code is None  # it was stopped before it began
+        case Ending.CRASHED:
+            # A negative code is a signal: somebody ended it, which says nothing about what it did.
+            is_own = reply.code is not None and reply.code >= 0
+            return is_own and reply.seconds < (STARTING if is_mute else AT_ONCE)
+        case ending:
+            return ending in _TURNED_DOWN and is_mute
 
 
 class Level(IntEnum):
@@ -135,6 +162,8 @@ class Stop:
         self.level = Level.GO
         self.paused = False
         self.seen = time.monotonic()  # when the run last gave a sign of life
+        self.usd = 0.0  # what the run has cost so far, as far as it tells
+        self.capped: str | None = None  # why the money ended it
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         weakref.finalize(self, os.close, self._bell)
 
@@ -159,6 +188,15 @@ class Stop:
     def saw_life(self) -> None:
         """Note a sign of life; for the run, whose caller keeps a lease for as long as there are any."""
         self.seen = time.monotonic()
+
+    def cap(self, why: str) -> None:
+        """Ask the run to end, because of what it costs."""
+        self.capped = why
+        self.ask()
+
+    def costs(self, usd: float) -> None:
+        """Note what the run has cost so far; for the run, whose caller ends it where that is too much."""
+        self.usd = max(self.usd, usd)
 
     def _ring(self) -> None:
         os.eventfd_write(self._bell, 1)

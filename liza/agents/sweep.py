@@ -26,6 +26,7 @@ PATIENCE: Final = 2.0  # seconds until what does not die by SIGKILL is reported:
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _DEAD: Final = frozenset("ZX")
+STOPPED: Final = "T"  # by a signal; a debugger's are "t"
 
 
 class Process(NamedTuple):

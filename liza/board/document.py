@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 HEADER: Final = (
     "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
 )
+OPTIONAL: Final = frozenset({"integration"})  # what stands in the file only where there is something to say
 SECTIONS: Final = (
     "goal",
     "tasks",
@@ -31,6 +32,7 @@ SECTIONS: Final = (
     "providers",
     "spend",
     "accounts",
+    "integration",
     "config",
     "archived",
 )
@@ -113,4 +115,6 @@ def _plain(section: str, value: Record | Mapping[str, str]) -> bytes:
     raw: emit.Json = (
         value.model_dump(mode="json", exclude_none=True) if isinstance(value, Record) else dict(value)
     )
+    if section in OPTIONAL and isinstance(value, Record) and value == type(value)():
+        return b""
     return emit.section(section, raw).encode()

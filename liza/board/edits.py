@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from liza import events as e
-from liza.board.document import SECTIONS
+from liza.board.document import OPTIONAL, SECTIONS
 from liza.changes import HUMAN, apply, started
 from liza.config import Config
 from liza.errors import InvalidBoard, Refused, Violation
 from liza.lifecycle import TABLE
-from liza.model import KEYED_SECTIONS, VERSION, CircuitBreaker, Goal, Note, Role, Sprint, State, Task
+from liza.model import (
+    KEYED_SECTIONS,
+    VERSION,
+    CircuitBreaker,
+    Goal,
+    Integration,
+    Note,
+    Role,
+    Sprint,
+    State,
+    Task,
+)
 from liza.problems import explained, line_of
 from liza.record import next_id, with_record
 from liza.spending import Spend
@@ -41,6 +52,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "sprint": Sprint,
     "circuit_breaker": CircuitBreaker,
     "spend": Spend,
+    "integration": Integration,
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
@@ -194,7 +206,8 @@ def _section_of(record: Record) -> str:
 
 def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
     """Sort what was parsed into the draft, and give every value the path that people read."""
-    for section, value in parsed.data.items():
+    for section, said in parsed.data.items():
+        value = _as_notes(said) if section == "human_notes" else said
         if section in KEYED_SECTIONS and isinstance(value, list):
             for number, entry in enumerate(value):
                 name = entry.get("id") if isinstance(entry, dict) else None
@@ -204,6 +217,14 @@ def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int,
     for place, line in parsed.lines.items():
         if place:
             draft.lines.setdefault(_path(place, names), line + shift)
+
+
+def _as_notes(value: object) -> object:
+    """Take a bare text for the note that it is."""
+    entries = [value] if isinstance(value, str) else value
+    if not isinstance(entries, list):
+        return value
+    return [{"message": entry} if isinstance(entry, str) else entry for entry in entries]
 
 
 def _path(place: tuple[str | int, ...], names: Mapping[tuple[str | int, ...], str]) -> str:
@@ -228,7 +249,8 @@ def _check_sections(draft: Draft, text: str) -> None:
             "use the Liza that wrote it",
         )
         return
-    if missing := [name for name in ("version", "revision", *SECTIONS) if name not in {*there, *draft.lines}]:
+    needed = ("version", "revision", *(name for name in SECTIONS if name not in OPTIONAL))
+    if missing := [name for name in needed if name not in {*there, *draft.lines}]:
         problem = f"it has no {', '.join(missing)}: the file looks cut off"
         draft.wrong.append(Violation("state.yaml", problem, "put it back", len(text.splitlines())))
     for section in KEYED_SECTIONS:

@@ -94,20 +94,17 @@ def _note(args: Namespace) -> None:
     update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
 
 
-@command("answer", "answer what a BLOCKED task asks, and let it go on; or say what all may cost", AS_JSON,
-         argument("task", metavar="TASK", help="the id of a task, or `budget`"),
+@command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,
+         argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
     from liza.changes import HUMAN
-    from liza.money import BUDGET, reply
+    from liza.money import BUDGET, PLAN, reply
     from liza.record import utc_now
 
     change = reply(args.task, said(args.text, "answer"), by=HUMAN, at=utc_now())
-    done = (
-        "the budget is raised"
-        if args.task == BUDGET
-        else f"{args.task} is IDLE again, with your answer as guidance"
-    )
+    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN, "the planner goes on with it")}
+    done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
     update(args, change, f"Answered; {done}.")
 
 

@@ -47,23 +47,27 @@ def _salvage_restore(args: Namespace) -> None:
     print(f"Restored as the branch {branch}; `git log -p {branch}` shows it.")
 
 
-@command("verify", "recheck with git alone that every merge is what was reviewed; 1 if one is not", AS_JSON,
+@command("verify", "recheck that every merge is Liza's and what was reviewed; 1 if one is not", AS_JSON,
          argument("span", metavar="RANGE", nargs="?",
-                  help="SINCE..UNTIL, or a branch; the integration branch, if not given"))  # fmt: skip
+                  help="SINCE..UNTIL, or a branch; all that the board merged, if not given"),
+         argument("--key", metavar="FILE", type=Path,
+                  help="the key of the board that merged, where this is another machine"))  # fmt: skip
 def _verify(args: Namespace) -> int | None:
-    from liza.project import integration_from
+    from liza.project import integration_from, known_merges
     from liza.repo.repository import Repository
     from liza.repo.verify import checked
 
-    span = args.span or ""
+    known, span = known_merges(args.directory, args.key), args.span or ""
+    if not span and known.base:
+        span = f"{known.base}.."
     if not span or span.endswith(".."):  # what is named needs no board
         span += integration_from(args.directory)
-    merges, findings = checked(Repository.around(args.directory), span)
+    found = checked(Repository.around(args.directory), span, known)
     if args.json:
-        print(json.dumps({"merges": merges, "findings": [finding._asdict() for finding in findings]}))
+        print(json.dumps(found.plain()))
     else:
-        print("\n".join(map(str, findings)) or f"VERIFIED: {merges} merges")
-    return 1 if findings else None
+        print("\n".join(map(str, found.findings)) or str(found))
+    return None if found.is_proven and not found.findings else 1
 
 
 @command("replay", "rehearse a recorded run offline, perhaps under other settings, and compare", AS_JSON,

@@ -113,14 +113,19 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
+    from liza.supervision.background import see_to_end
+
     _throw(args, "ABORT")
+    if told := see_to_end(home_of(args)):
+        print(f"{told}.")
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
+    from liza.record import utc_now
     from liza.supervision.guard import resumed
 
-    taken = resumed(board_of(args), home_of(args))
+    taken = resumed(board_of(args), home_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 

@@ -8,17 +8,31 @@ it is made again. What was touched is seen by the ctime of a file, which cannot 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from liza.beneath import remove
 from liza.errors import LizaError
 from liza.gates.running import Ran, Run
 from liza.repo.pool import Worktrees
 from liza.repo.scratch import refill, scratch
-from liza.repo.worktree import remove
+
+SETUP: Final = "setup"  # names the run of the project's setup
+# Commands that make an environment: the one of the user's checkout is in their way, or would be changed.
+_INSTALLS: Final = re.compile(
+    r"\b(?:npm|pnpm|yarn|bun|poetry|pdm|uv|hatch|bundle|composer|pipenv|conda|mamba|rye|pixi)\s+"
+    r"(?:-\S+\s+)*(?:ci|i|install|add|sync|update|env|create|venv|pip)\b"
+    r"|\bpip[\d.]*\s+(?:-\S+\s+)*install\b|\bvirtualenv\b|-m\s+(?:venv|virtualenv|pip)\b|\byarn\s*(?:$|[;&|])"
+)
+
+
+def installs(line: str) -> bool:
+    """Return whether the setup *line* installs packages, and so makes an environment of its own."""
+    return _INSTALLS.search(line) is not None
 
 
 class Prepared(NamedTuple):
@@ -52,7 +66,7 @@ class Checkout:
         if self._prepared and self._tree == tree and self._is_restored(self._prepared.path):
             return self._prepared
         path = self._filled(commit or tree)
-        setup = self._run(self._setup, path, "setup") if self._setup else None
+        setup = self._run(self._setup, path, SETUP) if self._setup else None
         self._marks = dict(_marks(path))
         self._tree, self._prepared = tree, Prepared(path, setup)
         return self._prepared

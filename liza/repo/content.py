@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.agents.recording import Patch
+from liza.beneath import read_file
 from liza.errors import LizaError
 from liza.record import utc_now
 from liza.repo import salvage
@@ -25,7 +26,7 @@ def snapshot(worktree: Worktree) -> str:
 
 def _snapshot(worktree: Worktree, head: str | None) -> str:
     with worktree.own_index(head) as index:
-        worktree.git("add", "--all", environment=index)
+        worktree.stage_all(index)
         return worktree.git("write-tree", environment=index)
 
 
@@ -51,7 +52,7 @@ def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | No
 def lay(worktree: Worktree, tree: str) -> None:
     """Make the directory the *tree*, without a commit."""
     head = str(worktree.head())
-    worktree.git("read-tree", "--reset", "-u", tree)
+    worktree.lay(tree)
     worktree.git("read-tree", "--reset", head)
 
 
@@ -64,7 +65,7 @@ def put_back(worktree: Worktree, task: str, *, head: str, tree: str, at: datetim
         raise LizaError(f"{task}: its branch moved while it was being put back; nothing more was changed")
     worktree.git("symbolic-ref", "HEAD", ref)
     with worktree.own_index(head) as index:
-        worktree.git("add", "--all", environment=index)
+        worktree.stage_all(index)
         worktree.git("read-tree", "--reset", "-u", tree, environment=index)
     worktree.git("read-tree", "--reset", head)
 
@@ -160,13 +161,20 @@ def _relabelled(diff: bytes, cwd: Path) -> bytes:
     """Return *diff* with the commits in git's conflict marks as *cwd* has them: they are new each time."""
     if not _MARK.search(diff):
         return diff
-    files = (cwd / os.fsdecode(name) for name in _OLD.findall(diff))
-    here = dict(_LABEL.findall(b"\n".join(path.read_bytes() for path in files if path.is_file())))
+    here = dict(_LABEL.findall(b"\n".join(_content(cwd, name) for name in _OLD.findall(diff))))
     for label, commit in here.items():
         diff = re.sub(rb"^([ -]" + label + b")" + _HASH, rb"\g<1>" + commit, diff, flags=re.MULTILINE)
     return diff
 
 
+def _content(cwd: Path, name: bytes) -> bytes:
+    try:
+        return read_file(cwd, os.fsdecode(name), _LARGEST)
+    except OSError:  # it is gone, or no file
+        return b""
+
+
+_LARGEST: Final = 16 << 20  # bytes of a file in which marks are looked for
 _HASH: Final = rb"([0-9a-f]{40,64})$"
 _LABEL: Final = re.compile(rb"^(<{7} |>{7} )" + _HASH, re.MULTILINE)
 _MARK: Final = re.compile(rb"^[ -](?:<{7}|>{7}) " + _HASH, re.MULTILINE)

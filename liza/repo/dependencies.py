@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.agents.cage import DEPENDENCIES
-from liza.repo.worktree import remove
+from liza.beneath import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,9 +38,19 @@ def installed_in(repository: Repository) -> tuple[Path, ...]:
     tracked = repository.ask_checkout("ls-files", "-z", "--", *patterns, *DEPENDENCIES).text.split("\0")
     projects = dict.fromkeys(["", *(os.path.dirname(path) for path in tracked if path)])  # noqa: PTH120 - text
     found = [root / project / name for project in list(projects)[:MOST_PROJECTS] for name in DEPENDENCIES]
-    found += sorted(root.glob(f"build/{STRICT}*"))
     kept = {Path(path).parts[:depth] for path in tracked for depth in range(1, len(Path(path).parts))}
     return tuple(path for path in found if path.is_dir() and path.relative_to(root).parts not in kept)
+
+
+def linked_in(root: Path) -> tuple[Path, ...]:
+    """Return the directories of links to the files of packages, which lead to whatever is at *root*."""
+    found = sorted(root.glob(f"build/{STRICT}*"))
+    # A copy of a file would be the checkout's, whatever is there.
+    return tuple(path for path in found if not any(_is_copy(file) for file in path.rglob("*.py")))
+
+
+def _is_copy(file: Path) -> bool:
+    return file.is_file() and not file.is_symlink()
 
 
 def is_vacant(top: Path, name: Path) -> bool:

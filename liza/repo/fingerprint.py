@@ -1,5 +1,8 @@
 """What agents must not touch, before and after: anything that moved is said in a sentence.
 
+A person works in the same repository. What people do in theirs every day (edit, stage, commit, switch, tag,
+stash, track a branch) may have been either; what only an agent has a reason for is not.
+
 Covered: HEAD, every ref, the index with its flags, the tracked and untracked files of the user's checkout,
 and the files that tell git what to do (configuration, hooks, attributes, excludes, alternates, grafts).
 Not covered: ignored files, the inside of submodules beyond their HEAD, and hooks outside of the repository.
@@ -8,27 +11,34 @@ Not covered: ignored files, the inside of submodules beyond their HEAD, and hook
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from liza.errors import GitFailed
 from liza.repo import status
-from liza.repo.repository import BRANCHES, OWN_PATHS, Repository
+from liza.repo.repository import BRANCHES, OWN_PATHS, TASKS, Repository
 
 READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
 FRESH: Final = 1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
 SHOWN: Final = 20  # paths that are named one by one
-ALWAYS_ALLOWED: Final = ("refs/liza/*",)
+ALWAYS_ALLOWED: Final = ("refs/liza/*", "refs/remotes/*")  # the latter move by every fetch
 ONLY_ADDED: Final = "refs/liza/salvage/"  # what was saved is never moved or deleted, by Liza least of all
+_NOT_FOR_PEOPLE: Final = ("refs/replace/", "refs/liza/", f"{BRANCHES}{TASKS}/")
+# What `git push -u`, `git switch --track` and editors write: it says whence to pull, and runs nothing.
+_BRANCH_SECTION: Final = re.compile(
+    rb"^[ \t]*\[branch \"[^\"\]\n]*\"\][ \t]*\n(?:[ \t]+[^\[\n]*\n?)*", re.MULTILINE
+)
+_OF_BRANCHES: Final = " (its branches)"
 
 
 class Part(StrEnum):
@@ -46,6 +56,8 @@ class Moved(NamedTuple):
 
     part: Part
     sentence: str
+    may_be_yours: bool = False  # people do so every day
+    ref: str = ""
 
     def __str__(self) -> str:
         return self.sentence
@@ -65,12 +77,16 @@ class Fingerprint:
         default="", compare=False
     )  # of the file of the index, where that is old enough to tell
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
 
 def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> Fingerprint:
     """Look at everything now; where the configuration is not as in *since*, at nothing that runs git."""
     configuration = dict(_configuration(repository))
     head = _head(repository)
-    if since and since.configuration != configuration:
+    if since and _programs(since.configuration) != _programs(configuration):
         return Fingerprint(configuration, head, {}, "", {}, looked=False)
     stamp = _stamp(repository)
     known = since.index if since and stamp and stamp == since.stamp else None
@@ -81,20 +97,26 @@ def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> 
         return Fingerprint(configuration, head, refs, index.result(), files.result(), stamp=stamp)
 
 
+def _programs(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of *configuration* that can name programs."""
+    return {name: value for name, value in configuration.items() if not name.endswith(_OF_BRANCHES)}
+
+
 def drift(before: Fingerprint, after: Fingerprint, allowed: Iterable[str] = ()) -> list[Moved]:
     """Return what moved from *before* to *after*; refs that match one of *allowed* may."""
     moved = [
-        Moved(Part.CONFIGURATION, f"{name} was {how}")
+        Moved(Part.CONFIGURATION, f"{name} was {how}", may_be_yours=name.endswith(_OF_BRANCHES))
         for name, how in _changed(before.configuration, after.configuration)
     ]
     if not after.looked:
         return moved
     patterns = (*ALWAYS_ALLOWED, *allowed)
     if before.head != after.head:
-        moved.append(Moved(Part.HEAD, f"your checkout went from {before.head} to {after.head}"))
+        sentence = f"your checkout went from {before.head} to {after.head}"
+        moved.append(Moved(Part.HEAD, sentence, may_be_yours=True))
     moved += _moved_refs(before.refs, after.refs, patterns)
     if before.index != after.index:
-        moved.append(Moved(Part.INDEX, "the index of your checkout was changed"))
+        moved.append(Moved(Part.INDEX, "the index of your checkout was changed", may_be_yours=True))
     return moved + list(_moved_files(before.files, after.files))
 
 
@@ -106,15 +128,17 @@ def _moved_refs(
         if is_lost or not any(fnmatchcase(ref, pattern) for pattern in allowed):
             name = f"the branch {ref.removeprefix(BRANCHES)}" if ref.startswith(BRANCHES) else ref
             was, now = before.get(ref, "nothing")[:12], after.get(ref, "nothing")[:12]
-            yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}")
+            is_plain = not ref.startswith(_NOT_FOR_PEOPLE)
+            yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}", may_be_yours=is_plain, ref=ref)
 
 
 def _moved_files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Moved]:
     paths = sorted(path for path, _ in _changed(before, after))
     for path in paths[:SHOWN]:
-        yield Moved(Part.FILES, f"{path} in your checkout was changed")
+        yield Moved(Part.FILES, f"{path} in your checkout was changed", may_be_yours=True)
     if paths[SHOWN:]:
-        yield Moved(Part.FILES, f"{len(paths) - SHOWN} more files in your checkout were changed")
+        sentence = f"{len(paths) - SHOWN} more files in your checkout were changed"
+        yield Moved(Part.FILES, sentence, may_be_yours=True)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -142,7 +166,12 @@ def _configuration(repository: Repository) -> Iterator[tuple[str, str]]:
     own = ("config.worktree", "info/sparse-checkout")
     paths = [*(common / name for name in shared), *(home / name for name in own), *hooks, *_of_the_user()]
     for path in paths:
-        if os.path.lexists(path):
+        if path == common / "config" and path.is_file():
+            text = path.read_bytes()
+            branches = b"".join(_BRANCH_SECTION.findall(text))
+            yield str(path), f"{path.lstat().st_mode:o} {_sum(_BRANCH_SECTION.sub(b'', text))}"
+            yield f"{path}{_OF_BRANCHES}", _sum(branches)
+        elif os.path.lexists(path):
             yield str(path), f"{path.lstat().st_mode:o} {_digest(path)}"
 
 
@@ -207,7 +236,11 @@ def _digest(path: Path) -> str:
         return str(path.readlink())
     if not path.is_file() or path.stat().st_size > READ_BYTES:
         return _times(path)
-    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    return _sum(path.read_bytes())
+
+
+def _sum(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def _times(path: Path) -> str:

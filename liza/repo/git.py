@@ -5,7 +5,10 @@ runs, nothing is signed, nobody is asked for a password, nothing opens an editor
 left alone, and replaced or grafted objects do not count. What the user's configuration says about content
 stays in force, because a checkout would be wrong without it: line endings, filters (`filter.*`, as of Git
 LFS) and merge drivers (`merge.*`). Those name programs, so whoever can write the configuration can run one;
-`liza.repo.fingerprint` therefore looks at the configuration by itself, before any git runs.
+`liza.repo.fingerprint` therefore looks at the configuration by itself, before any git runs, and
+`liza.repo.filters` sees to it that no agent's directory decides which program a name stands for.
+
+Every call has a limit: what git reads may be an agent's, and a pipe in place of a file never ends.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -49,6 +53,8 @@ _ENVIRONMENT: Final = {
     "SSH_ASKPASS": "true",
 }
 
+LIMIT: Final = 900.0  # seconds; a checkout of gigabytes, fetched by a filter, takes minutes
+QUICK: Final = 60.0  # seconds for what reads a few small files; it takes milliseconds
 MOST_KILLED: Final = 3  # times that a git which somebody killed is started again
 LOCK_PATIENCE: Final = 3.0  # seconds git waits for a lock on a ref; the living hold one for milliseconds
 
@@ -107,33 +113,76 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def ask(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
-    """Run git in *cwd* and return its answer, whatever the exit code is; raise where the disk is full."""
-    answer = _asked(words, cwd, environment, stdin)
+def ask(
+    *words: str,
+    cwd: Path,
+    environment: Mapping[str, str] = NOTHING,
+    settings: Mapping[str, str] = NOTHING,
+    stdin: bytes = b"",
+    limit: float = LIMIT,
+) -> Answer:
+    """Run git in *cwd* and return its answer, whatever the exit code is; raise where the disk is full.
+
+    *settings* are those of this command alone; it may take *limit* seconds.
+    """
+    environment = {**environment, **_configured(settings)}
+    answer = _asked(words, cwd, environment, stdin, limit)
     for _ in range(MOST_KILLED):
         # Killed from outside, it has said nothing about the repository; what it had done fits a second try.
         if answer.code != -signal.SIGKILL:
             break
-        answer = _asked(words, cwd, environment, stdin)
+        answer = _asked(words, cwd, environment, stdin, limit)
     if full := [number for number in FULL if answer.code != 0 and os.strerror(number) in answer.said]:
         raise DiskTrouble(f"run git {words[0]}", OSError(full[0], os.strerror(full[0])))
     return answer
 
 
-def _asked(words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], stdin: bytes) -> Answer:
+def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+    found = {} if not settings else {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
+
+
+def _asked(
+    words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], stdin: bytes, limit: float
+) -> Answer:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["git", *_OPTIONS, *words],
             cwd=cwd,
-            env=_inherited() | _ENVIRONMENT | dict(environment),
-            input=stdin,
-            capture_output=True,
-            check=False,
+            env=_inherited() | _ENVIRONMENT | _MARKS | dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C is for us: a git that is moving a ref ends what it began
         )
     except OSError as error:
         raise _cannot_start(cwd, error) from error
-    return Answer(done.returncode, done.stdout, decoded(done.stderr).strip())
+    with process:
+        try:
+            output, said = process.communicate(stdin, timeout=limit)
+        except BaseException as error:
+            _end(process)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise GitFailed(words[0], f"it was not done after {limit:g} seconds in {cwd}") from error
+            raise
+    return Answer(process.returncode, output, decoded(said).strip())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill git with all that it started: a filter would hold its pipes open."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def mark_processes(name: str, value: str) -> None:
+    """Let every git that this process starts bear the variable *name*, by which it is found and ended."""
+    _MARKS[name] = value
+
+
+_MARKS: Final[dict[str, str]] = {}
 
 
 def git(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from liza.errors import GitFailed
 from liza.repo.git import encoded
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.signing import with_signature
 from liza.repo.trailers import Trailer, one_line, written
 from liza.repo.trivial import Versions, resolution
 
@@ -56,10 +57,11 @@ class Conflict(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What a merge commit tells about itself."""
+    """What a merge commit tells about itself, and the key that vouches for it."""
 
     subject: str
     trailers: Mapping[Trailer, str]
+    key: bytes | None = None
 
 
 class Landed(NamedTuple):
@@ -169,14 +171,22 @@ def _with(repository: Repository, tree: str, stages: Iterable[Stage]) -> str:
 
 
 def seal(
-    repository: Repository, merged: Merged, account: Account, *, onto: str, commit: str, at: datetime
+    repository: Repository,
+    merged: Merged,
+    account: Account,
+    *,
+    onto: str,
+    commit: str,
+    at: datetime,
 ) -> str:
     """Make the merge commit, which nothing refers to yet, and return its hash."""
     facts = {**account.trailers, Trailer.REVIEWED_COMMIT: commit}
     if merged.resolved:
         facts[Trailer.RESOLVED] = json.dumps(merged.resolved)
-    message = written(account.subject, "", facts)
-    return repository.commit_tree(merged.tree, parents=(onto, commit), message=message, at=at)
+    message, parents = written(account.subject, "", facts), (onto, commit)
+    if account.key is not None:
+        message = with_signature(account.key, tree=merged.tree, parents=parents, message=message)
+    return repository.commit_tree(merged.tree, parents=parents, message=message, at=at)
 
 
 def land(repository: Repository, ref: str, sealed: str, *, onto: str, task: str) -> Landed | Overtaken:

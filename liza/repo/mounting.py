@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from liza.beneath import make_directory, remove_empty, write_file
 from liza.repo.dependencies import is_vacant
 from liza.repo.worktree import write
 
@@ -55,19 +56,14 @@ class Points:
         ]
         write(self._record, "\0".join(made))
         for name, is_directory in self._wanted.items():
-            path = self._top / name
-            (path if is_directory else path.parent).mkdir(parents=True, exist_ok=True)
-            if not is_directory:
-                path.touch()
+            if is_directory:
+                make_directory(self._top, str(name))
+            else:
+                write_file(self._top, str(name), b"")
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in reversed(self._record.read_text().split("\0")):
-            path = self._top / name
+        for name in filter(None, reversed(self._record.read_text().split("\0"))):
             with suppress(OSError):  # something is in it, which somebody else put there
-                if path.is_symlink() or not path.is_dir():
-                    if not path.is_symlink() and path.stat().st_size == 0:
-                        path.unlink()
-                elif name:
-                    path.rmdir()
+                remove_empty(self._top, name)
         self._record.unlink()

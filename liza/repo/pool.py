@@ -17,12 +17,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from liza.beneath import directories, remove
 from liza.errors import LizaError, UnfitRepository
 from liza.repo import salvage
 from liza.repo.locks import locked, taken
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.salvage import Saved
-from liza.repo.worktree import KEPT, Worktree, first_line, places, remove
+from liza.repo.worktree import KEPT, Worktree, first_line, places
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +74,28 @@ class Worktrees:
         if found is None or tip is None:
             self._clear(task, at)
             return self._made(task, tip or base, tip)
-        if (found.path / ".git").is_dir():
-            salvage.save(self.repository, task, found, at=at)
-        found.mend()
+        self.secure(found, task, at=at)
         if found.branch() != branch_of(task).removeprefix(BRANCHES):
             # Nothing that is committed there could be handed in; what it has is saved.
             self._clear(task, at)
             return self._made(task, tip, tip)
         return found
+
+    def secure(self, worktree: Worktree, task: str, *, at: datetime) -> None:
+        """Put back what ties *worktree* to git, after every run of *task* in it.
+
+        A repository that an agent put there may name programs, which the next prompt or editor that runs git
+        in the directory would start.
+        """
+        if not worktree.is_there:
+            return
+        if worktree.is_taken_over:
+            try:
+                salvage.save(self.repository, task, worktree, at=at)
+            except LizaError as error:
+                log.warning("%s: its own repository is set aside without a record: %s", task, error)
+                salvage.set_aside(worktree, task)
+        worktree.mend()
 
     def renew(self, task: str, base: str, *, at: datetime) -> Worktree:
         """Return a fresh worktree of *task* at *base*; what was there, and on the branch, is saved first."""
@@ -256,10 +271,15 @@ class Worktrees:
         return moved
 
     def _places(self) -> dict[Path, Path]:
-        """Return where git thinks that the worktrees in our area are, by git's directory for each."""
-        return {
-            admin: path for admin, path in places(self.repository).items() if path.is_relative_to(self.area)
-        }
+        """Return where our worktrees are, by git's directory for each.
+
+        Of one that is ready for a task we know it; what git says of it, its agent may have written.
+        """
+        admins = self.repository.common / "worktrees"
+        known = (Worktree(self.repository, self.area, admins / name) for name in directories(admins))
+        ready = {tree.admin: self.path_of(tree.task) for tree in known if tree.task}
+        found = places(self.repository) | ready
+        return {admin: path for admin, path in found.items() if path.is_relative_to(self.area)}
 
     def registered(self, path: Path) -> Worktree | None:
         """Return the worktree that git has for *path*, whether or not the directory is there."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
-from liza.repo.git import encoded
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.status import Change
 from liza.repo.trailers import Trailer, one_line, shortened, written
@@ -24,6 +23,7 @@ from liza.repo.worktree import Worktree, hashes_in, hashes_of, places
 
 REFS: Final = "refs/liza/salvage/"
 ASIDE: Final = ".salvage"  # below the area of the worktrees
+UNARMED: Final = "dot-git"  # what `.git` is called among what was moved aside
 LARGEST_FILE: Final = 50 << 20  # bytes; one more blob of this size is for ever in the user's repository
 LARGEST_WHOLE: Final = 500 << 20  # bytes of one salvage, for the same reason
 
@@ -141,7 +141,7 @@ def _uncommitted(worktree: Worktree, head: str | None, tree: str) -> tuple[str, 
         if kept or not head:
             _stage(worktree, kept, index)
             tree = worktree.git("write-tree", environment=index)
-    if (worktree.path / ".git").is_dir():
+    if worktree.is_taken_over:
         aside.append(".git")
     return tree, kept, aside
 
@@ -169,21 +169,11 @@ def _sorted_out(root: Path, changes: Iterable[Change]) -> tuple[list[Change], li
     return kept, aside
 
 
-def _stage(worktree: Worktree, changes: Iterable[Change], index: dict[str, str]) -> None:
-    there = [change.path for change in changes if _has_content(worktree.path, change)]
-    gone = [change.path for change in changes if not _has_content(worktree.path, change)]
-    for path in there:
-        _make_readable(worktree.path / path)
-    # By force, because what was deleted may have a link in its place now, behind which git does not look.
-    for how, paths in (("--force-remove", gone), ("--replace", there)):
-        stdin = b"".join(encoded(path) + b"\0" for path in paths)
-        worktree.git("update-index", "--add", how, "-z", "--stdin", environment=index, stdin=stdin)
-
-
-def _has_content(root: Path, change: Change) -> bool:
-    """Say whether there is something that git can store: of a pipe or a socket there is not."""
-    path = root / change.path
-    return not change.is_deletion and (path.is_symlink() or path.is_file())
+def _stage(worktree: Worktree, changes: Sequence[Change], index: dict[str, str]) -> None:
+    for change in changes:
+        if change.has_content(worktree.path):
+            _make_readable(worktree.path / change.path)
+    worktree.stage(changes, index)
 
 
 def _make_readable(path: Path) -> None:
@@ -250,9 +240,13 @@ def _recorded(repository: Repository, task: str, contents: Contents, at: datetim
 
 def _message(task: str, number: int, contents: Contents) -> str:
     place = _aside(task, number)
-    moved = "".join(f"{place}/{one_line(path)}\n" for path in contents.aside)
+    moved = "".join(f"{place}/{one_line(_renamed(path))}\n" for path in contents.aside)
     body = f"Too much for git, and kept on disk:\n{moved}" if moved else ""
     return written(contents.subject, body, {Trailer.TASK: task})
+
+
+def _renamed(path: str) -> str:
+    return UNARMED if path == ".git" else path
 
 
 def _aside(task: str, number: int) -> str:
@@ -261,8 +255,24 @@ def _aside(task: str, number: int) -> str:
 
 def _move_aside(worktree: Worktree, saved: Saved, paths: Iterable[str]) -> None:
     for path in paths:
-        target = worktree.repository.area / _aside(saved.task, saved.number) / path
-        while os.path.lexists(target):
-            target = target.with_name(f"{target.name}~")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (worktree.path / path).rename(target)
+        _move(worktree.path / path, worktree.repository.area / _aside(saved.task, saved.number) / path)
+
+
+def set_aside(worktree: Worktree, task: str) -> None:
+    """Move a repository that stands in place of ours aside, without a record of it."""
+    _move(worktree.path / ".git", worktree.repository.area / ASIDE / task / ".git")
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move *source* to *target*, or beside it; what is moved is no repository any more to who looks there.
+
+    Its configuration may name programs, and git would start them for whoever enters the directory.
+    """
+    if target.name == ".git":
+        target = target.with_name(UNARMED)
+    while os.path.lexists(target):
+        target = target.with_name(f"{target.name}~")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+    if os.path.lexists(target / ".git"):
+        (target / ".git").rename(target / UNARMED)

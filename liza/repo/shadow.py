@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from liza.agents.cage import INSIDE, Access, Mount
+from liza.beneath import directories, plain_files, read_file, remove
 from liza.errors import GitFailed, LizaError
 from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
-from liza.repo.worktree import Worktree, first_line, remove, write
+from liza.repo.worktree import Worktree, first_line, write
 
 GIT: Final = INSIDE / "git"  # where the cage has the git directory
 BORROWED: Final = INSIDE / "objects"  # where it has the real objects
@@ -46,6 +47,10 @@ class Shadow:
     @property
     def _objects(self) -> Path:
         return self.folder / "objects"
+
+    @property
+    def _lifted(self) -> Path:
+        return self.folder / "lifted"
 
     @property
     def _refs(self) -> Path:
@@ -101,6 +106,7 @@ class Shadow:
     def _branch(self, task: str) -> list[Mount]:
         repository = self.worktree.repository
         real, logs = repository.common / "objects", self.folder / "logs"
+        remove(self._lifted)
         for directory in (self._refs, logs, self._objects):
             remove(directory)
             directory.mkdir(parents=True)
@@ -127,7 +133,7 @@ class Shadow:
         was, now = first_line(self.folder / "tip"), _ref_in(self._refs / self.task)
         if now and now != was:
             self._moved(self.task, was, now)
-        for directory in (self._refs, self._objects, self.folder / "logs"):
+        for directory in (self._refs, self._objects, self._lifted, self.folder / "logs"):
             remove(directory)
 
     def _moved(self, task: str, was: str, now: str) -> None:
@@ -140,12 +146,12 @@ class Shadow:
 
     def _import(self) -> None:
         """Copy every object that was made; one whose content is not what its name says gets another name."""
-        repository, objects = self.worktree.repository, self._objects
-        remove(objects / "info")
-        names = sorted(_loose_in(objects))
+        repository = self.worktree.repository
+        self._lift()
+        names = sorted(self._loose())
         real = str(repository.common / "objects")
         if names:
-            lent = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": real}
+            lent = {"GIT_OBJECT_DIRECTORY": str(self._lifted), "GIT_ALTERNATE_OBJECT_DIRECTORIES": real}
             words = ("pack-objects", "--stdout", "-q", "--window=0")
             packed = repository.ask(
                 *words, stdin="".join(f"{name}\n" for name in names).encode(), environment=lent
@@ -153,9 +159,22 @@ class Shadow:
             if packed.code != 0:
                 raise GitFailed(words[0], packed.said)
             repository.git("unpack-objects", "-q", stdin=packed.output)
-        for pack in sorted((objects / "pack").glob("*.pack")):
-            if pack.is_file() and not pack.is_symlink():
-                repository.git("index-pack", "--stdin", "--fix-thin", stdin=pack.read_bytes())
+        for name in plain_files(self._objects, "pack"):
+            if name.endswith(".pack"):
+                pack = read_file(self._objects, f"pack/{name}")
+                repository.git("index-pack", "--stdin", "--fix-thin", stdin=pack)
+
+    def _lift(self) -> None:
+        """Bring the loose objects to a store that no agent has touched: git itself would follow any link."""
+        self._lifted.mkdir(exist_ok=True)  # what a crash left there was brought over in the same way
+        for prefix in filter(_PREFIX.fullmatch, directories(self._objects)):
+            for name in filter(_LOOSE.fullmatch, plain_files(self._objects, prefix)):
+                (self._lifted / prefix).mkdir(exist_ok=True)
+                (self._objects / prefix / name).rename(self._lifted / prefix / name)
+
+    def _loose(self) -> Iterator[str]:
+        for prefix in directories(self._lifted):
+            yield from (prefix + name for name in plain_files(self._lifted, prefix))
 
 
 def left_by_a_crash(shadows: Path, worktree: Worktree, task: str) -> None:
@@ -178,14 +197,6 @@ def _ref_in(path: Path) -> str:
     """Return the hash that a ref file has; nothing where somebody put something else there."""
     text = "" if path.is_symlink() else first_line(path)
     return text if HASH.fullmatch(text) else ""
-
-
-def _loose_in(objects: Path) -> Iterator[str]:
-    for prefix in objects.iterdir():
-        if _PREFIX.fullmatch(prefix.name) and prefix.is_dir() and not prefix.is_symlink():
-            for path in prefix.iterdir():
-                if _LOOSE.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-                    yield prefix.name + path.name
 
 
 def _literally(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.repo.git import decoded
@@ -39,6 +40,11 @@ class Change(NamedTuple):
     @property
     def is_deletion(self) -> bool:
         return not self.is_untracked and self.line[3] == "D"
+
+    def has_content(self, root: Path) -> bool:
+        """Tell whether below *root* is something that git can store: of a pipe or a socket it cannot."""
+        path = root / self.path
+        return not self.is_deletion and (path.is_symlink() or path.is_file() or path.is_dir())
 
 
 def changes(output: bytes) -> Iterator[Change]:

@@ -25,6 +25,7 @@ class Trailer(StrEnum):
     AGENT = "Liza-Agent"
     COST = "Liza-Cost"
     RESOLVED = "Liza-Resolved"
+    SIGNATURE = "Liza-Signature"
 
 
 def one_line(text: str) -> str:

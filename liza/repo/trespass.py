@@ -1,38 +1,88 @@
-"""Whether somebody was in a worktree that nobody works in: without a cage, only a look afterwards can tell.
+"""Whether somebody was in a worktree that nobody works in: without a sandbox, only a later look can tell.
 
-The ctime of a file is what no program can set back. A directory has one as well, so that what was deleted
-or renamed is seen too.
+What was seen is remembered and compared with what is seen later; no clock is asked, since clocks step back.
+The ctime of a file is what no program can set. After each run only what leads git into a worktree is looked
+at, one file each; the whole of a worktree is compared once, when its task is taken again.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from liza.repo.pool import Worktrees
+from liza.repo.worktree import write
 
-GRAIN: Final = 0.02  # seconds by which the time of a file may lie behind the clock
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from liza.repo.pool import Worktrees
+    from liza.repo.worktree import Worktree
+
+REST: Final = "rest"  # beside what else is kept of a worktree: what it was when its task was let go
 
 
-def trespasses(worktrees: Worktrees, tasks: Iterable[str], *, since: float) -> list[str]:
-    """Return what was touched after the moment *since* in the worktrees of *tasks*, as sentences."""
-    found = ((task, _touched(worktrees.path_of(task), since - GRAIN)) for task in sorted(tasks))
-    return [f"{path} in the worktree of {task} was touched" for task, path in found if path]
+def links_of(worktrees: Worktrees) -> dict[str, str]:
+    """Return by what the `.git` of each task's worktree is known."""
+    area = worktrees.area
+    if not area.is_dir():
+        return {}
+    return {
+        entry.name: _mark(os.path.join(entry.path, ".git"))  # noqa: PTH118 - one call for each of hundreds
+        for entry in os.scandir(area)
+        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+    }
 
 
-def _touched(root: Path, since: float) -> str | None:
-    """Return the first path below *root* that changed after *since*."""
-    waiting = [str(root)]
+def leave_at_rest(worktree: Worktree) -> None:
+    """Remember what *worktree* is, for whoever takes its task again."""
+    write(worktree.kept / REST, json.dumps(dict(_folders(worktree.path))))
+
+
+def touched_at_rest(worktree: Worktree) -> str | None:
+    """Return the first directory in which anything changed since the worktree was left, and forget that."""
+    path = worktree.kept / REST
+    try:
+        before = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    path.unlink(missing_ok=True)
+    now = dict(_folders(worktree.path))
+    return next(
+        (name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)), None
+    )
+
+
+def _folders(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each directory below *root* with a digest of what its entries are."""
+    waiting = [""]
     while waiting:
+        inside = waiting.pop()
+        digest = blake2b(digest_size=16)
         try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.stat(follow_symlinks=False).st_ctime > since:
-                        return os.path.relpath(entry.path, root)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+            with os.scandir(root / inside) as entries:
+                for entry in sorted(entries, key=lambda one: one.name):
+                    name = os.path.join(inside, entry.name)  # noqa: PTH118 - a string is wanted
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    # The time of a directory says no more than its names do.
+                    digest.update(os.fsencode(f"{entry.name}\0{'' if is_directory else _facts(entry)}\0"))
+                    if is_directory:
+                        waiting.append(name)
         except OSError:
-            continue  # it is gone, with its task
-    return None
+            digest.update(b"unreadable")
+        yield inside or ".", digest.hexdigest()
+
+
+def _facts(entry: os.DirEntry[str]) -> str:
+    facts = entry.stat(follow_symlinks=False)
+    return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {facts.st_ctime_ns}"
+
+
+def _mark(path: str) -> str:
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return "absent"
+    return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {facts.st_ctime_ns}"

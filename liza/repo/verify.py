@@ -1,9 +1,13 @@
-"""Rechecking merged history with git alone: no board, no journal, no word of an agent's."""
+"""Rechecking merged history: what each merge must be is computed anew from git, and no agent's word counts.
+
+Trailers alone prove nothing, since anybody can write them. A merge is proven by the key of the board that
+made it, or by the board itself; where neither is at hand, history can only be found consistent.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -11,6 +15,7 @@ from liza.errors import NotThere
 from liza.repo import trailers
 from liza.repo.merging import Conflict, merge
 from liza.repo.repository import Repository
+from liza.repo.signing import is_signed, label_of, signed_with
 from liza.repo.trailers import Trailer
 
 REQUIRED: Final = (Trailer.TASK, Trailer.REVIEWED_COMMIT, Trailer.VERDICT, Trailer.APPROVED_BY)
@@ -26,6 +31,9 @@ class Problem(StrEnum):
     OTHER_TREE = "other tree"
     MERGED_TWICE = "merged twice"
     REWRITTEN = "rewritten"
+    NOT_OF_THE_BOARD = "not of the board"
+    NOT_SIGNED = "not signed"
+    FORGED = "forged"
 
 
 class Finding(NamedTuple):
@@ -46,6 +54,32 @@ class Link(NamedTuple):
     tree: str
     parents: tuple[str, ...]
     trailers: dict[str, str]
+    message: str = ""
+
+    def is_signed_with(self, key: bytes) -> bool:
+        return is_signed(key, tree=self.tree, parents=self.parents, message=self.message)
+
+
+class Known(NamedTuple):
+    """What is known of merges beside what they say themselves."""
+
+    key: bytes | None = None
+    has_board: bool = False
+    base: str | None = None  # where the board found the branch; what came before is not its own
+    merges: Mapping[str, str] = {}  # commit: task
+    archived: frozenset[str] = frozenset()  # tasks that were merged and have left the board
+    yours: frozenset[str] = frozenset()  # commits that people made, and that the board took as theirs
+
+    @property
+    def can_prove(self) -> bool:
+        return self.has_board or self.key is not None
+
+    def names(self, link: Link) -> bool:
+        """Return whether the board was told of the merge *link*."""
+        if link.commit in self.merges:
+            return True
+        is_archived = link.trailers.get(Trailer.TASK) in self.archived
+        return is_archived and self.key is not None and link.is_signed_with(self.key)
 
 
 class Checked(NamedTuple):
@@ -53,9 +87,30 @@ class Checked(NamedTuple):
 
     merges: int
     findings: list[Finding]
+    yours: int = 0
+    is_proven: bool = True
+
+    def plain(self) -> dict[str, object]:
+        """Return it as JSON values; what goes without saying is not said."""
+        return {
+            "merges": self.merges,
+            "findings": [finding._asdict() for finding in self.findings],
+            **({"yours": self.yours} if self.yours else {}),
+            **({} if self.is_proven else {"proven": False}),
+        }
+
+    def __str__(self) -> str:
+        """Say what came of it where nothing was found."""
+        if not self.is_proven:
+            return (
+                f"NOT PROVEN: {self.merges} merges are what their trailers say, but who made them can only "
+                "be checked with the `.liza/key` of the board that merged them: `liza verify --key FILE`"
+            )
+        people = f", and {self.yours} commits of people" if self.yours else ""
+        return f"VERIFIED: {self.merges} merges{people}"
 
 
-def checked(repository: Repository, span: str) -> Checked:
+def checked(repository: Repository, span: str, known: Known = Known()) -> Checked:  # noqa: B008 - it is a value
     """Check *span* as git writes one: `SINCE..UNTIL`, or a name alone from its first merge on."""
     since, _, until = span.rpartition("..")
     named = {name: repository.commit_at(name) for name in (since, until) if name}
@@ -63,17 +118,58 @@ def checked(repository: Repository, span: str) -> Checked:
         hint = "name commits or branches of this repository; `liza run` makes the integration branch"
         raise NotThere("commit", missing[0], hint)
     start = named.get(since)
-    merges = [link for link in links(repository, until, start) if len(link.parents) == _PARENTS_OF_A_MERGE]
-    return Checked(len(merges), verify(repository, until, since=start))
+    chain = list(links(repository, until, start))
+    yours = sum(link.commit in known.yours for link in chain)
+    merges = [
+        link for link in chain if len(link.parents) == _PARENTS_OF_A_MERGE and link.commit not in known.yours
+    ]
+    findings = verify(repository, until, since=start, known=known)
+    return Checked(len(merges), findings, yours, known.can_prove or not merges)
 
 
-def verify(repository: Repository, ref: str, *, since: str | None = None) -> list[Finding]:
+def verify(
+    repository: Repository,
+    ref: str,
+    *,
+    since: str | None = None,
+    known: Known = Known(),  # noqa: B008 - it is a value
+) -> list[Finding]:
     """Return all that is wrong with what was merged into *ref* after the commit *since*."""
     if since is not None and not repository.contains(ref, since):
         sentence = f"{ref} does not contain it any more: its history was rewritten"
         return [Finding(since, Problem.REWRITTEN, sentence)]
-    chain = list(links(repository, ref, since))
-    return [*_repeated(chain), *(finding for link in chain for finding in _wrong(repository, link))]
+    chain = [link for link in links(repository, ref, since) if link.commit not in known.yours]
+    return [
+        *_repeated(chain),
+        *(finding for link in chain for finding in _wrong(repository, link)),
+        *_unproven(repository, chain, known),
+    ]
+
+
+def _unproven(repository: Repository, chain: Iterable[Link], known: Known) -> Iterator[Finding]:
+    if not known.can_prove:
+        return
+    # What is no merge has its finding, and what is older than the board is none of its own.
+    older = set(repository.git("rev-list", "--first-parent", known.base).split()) if known.base else set()
+    for link in chain:
+        if len(link.parents) == _PARENTS_OF_A_MERGE and link.commit not in older:
+            yield from _doubted(link, known)
+
+
+def _doubted(link: Link, known: Known) -> Iterator[Finding]:
+    label, is_named = signed_with(link.message), known.names(link)
+    if known.has_board and not is_named:
+        sentence = "no task of the board was merged by it, whatever its trailers say"
+        yield Finding(link.commit, Problem.NOT_OF_THE_BOARD, sentence)
+    elif known.key is None or (is_named and label != label_of(known.key)):
+        return  # the board vouches for what was merged before there was this key
+    elif label is None:
+        yield Finding(link.commit, Problem.NOT_SIGNED, "it is not signed, so its trailers prove nothing")
+    elif label != label_of(known.key):
+        sentence = f"it was signed with the key {label}, and the key here is {label_of(known.key)}"
+        yield Finding(link.commit, Problem.NOT_SIGNED, sentence)
+    elif not link.is_signed_with(known.key):
+        yield Finding(link.commit, Problem.FORGED, "its signature is of another commit")
 
 
 def links(repository: Repository, ref: str, since: str | None) -> Iterator[Link]:
@@ -84,7 +180,7 @@ def links(repository: Repository, ref: str, since: str | None) -> Iterator[Link]
     output = repository.git(*words).split("\0")
     rows = zip(*(output[start::5] for start in range(4)), strict=False)
     found = [
-        Link(commit, tree, tuple(parents.split()), trailers.read(said))
+        Link(commit, tree, tuple(parents.split()), trailers.read(said), said)
         for commit, tree, parents, said in rows
     ]
     begun = since is not None

@@ -10,34 +10,31 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.errors import DiskTrouble, GitFailed
+from liza.beneath import make_writable, read_file, remove, remove_special, write_file
+from liza.errors import GitFailed
 from liza.repo import status
-from liza.repo.git import NOTHING, Answer, ask, decoded
+from liza.repo.filters import tame
+from liza.repo.git import NOTHING, QUICK, Answer, ask, decoded, encoded
 from liza.repo.repository import BRANCHES, Repository
 
+NOWHERE: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
 
 # A task's worktree is whole, even where the user's own checkout is sparse.
-_WHOLE: Final = {
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "core.sparseCheckout",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "index.sparse",
-    "GIT_CONFIG_VALUE_1": "false",
-}
+_WHOLE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 _ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
 _LONGEST_LINE: Final = 8192  # bytes; longer than any path
 _LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
 _EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+_HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -73,8 +70,10 @@ class Worktree:
     @property
     def task(self) -> str | None:
         """The task that the worktree is ready for; empty while it is for none, None where nobody knows."""
-        marker = self.kept / "task"
-        return marker.read_text() if marker.exists() else None
+        try:
+            return (self.kept / "task").read_text()
+        except FileNotFoundError:
+            return None
 
     def mark(self, task: str) -> None:
         """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
@@ -86,16 +85,24 @@ class Worktree:
 
     def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
         """Run git here, and nowhere else, whatever the files in the worktree say."""
-        pins = {"GIT_WORK_TREE": str(self.path)}
-        return ask(*words, cwd=self.path, environment={**self._pinned(), **pins, **environment}, stdin=stdin)
+        pins = {**self._pinned(), "GIT_WORK_TREE": str(self.path), **environment}
+        settings = {**_WHOLE, **tame(self.repository)}
+        return ask(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
+
+    def _ask_git_directory(self, *words: str) -> Answer:
+        return ask(*words, cwd=self.admin, environment=self._pinned(), limit=QUICK)
 
     def _pinned(self) -> dict[str, str]:
-        # Before every command: the one can name programs, the other lead to another repository.
+        # Before every command: a link or a pipe in place of a file leads elsewhere, or nowhere.
+        _remove_all_but_files(self.admin)
+        # The one can name programs, the other lead to another repository.
         remove(self.admin / "config.worktree")
         pointer, place = self.admin / "commondir", os.path.relpath(self.repository.common, self.admin)
         if first_line(pointer) != place:
             write(pointer, f"{place}\n")
-        return {"GIT_DIR": str(self.admin), "GIT_COMMON_DIR": str(self.repository.common), **_WHOLE}
+        if not _HEAD.fullmatch(first_line(self.admin / "HEAD")):
+            write(self.admin / "HEAD", f"ref: {NOWHERE}\n")  # without a HEAD git knows no repository here
+        return {"GIT_DIR": str(self.admin), "GIT_COMMON_DIR": str(self.repository.common)}
 
     def git(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
         answer = self.ask(*words, environment=environment, stdin=stdin)
@@ -105,13 +112,13 @@ class Worktree:
 
     def head(self) -> str | None:
         words = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        answer = ask(*words, cwd=self.admin, environment=self._pinned())
+        answer = self._ask_git_directory(*words)
         return answer.text if answer.code == 0 else None
 
     def spot(self) -> Spot | None:
         """Return where HEAD is, in one look; None where it names no commit."""
         words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD")
-        answer = ask(*words, cwd=self.admin, environment=self._pinned())
+        answer = self._ask_git_directory(*words)
         if answer.code != 0:
             return None
         head, tree, name = answer.text.splitlines()
@@ -119,12 +126,13 @@ class Worktree:
 
     def branch(self) -> str | None:
         """Return the name of the branch that is checked out; None where HEAD is detached or broken."""
-        answer = ask("symbolic-ref", "--quiet", "HEAD", cwd=self.admin, environment=self._pinned())
+        answer = self._ask_git_directory("symbolic-ref", "--quiet", "HEAD")
         return answer.text.removeprefix(BRANCHES) if answer.code == 0 else None
 
     @contextmanager
     def own_index(self, at: str | None) -> Iterator[dict[str, str]]:
         """Give an index that no agent has touched, with the tree of *at*; the real one is left alone."""
+        remove_special(self.path)
         with TemporaryDirectory(prefix="liza-") as directory:
             index = Path(directory) / "index"
             if self.kept_index.exists():
@@ -147,19 +155,25 @@ class Worktree:
         # The index has been read from a commit, so what is staged against another HEAD says nothing.
         return [change for change in status.changes(answer.output) if change.is_on_disk]
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Tell whether a repository of somebody else's stands where ours was."""
+        link = self.path / ".git"
+        return link.is_dir() and not link.is_symlink()
+
     def mend(self) -> None:
         """Put back what ties the directory to git, and clear what a killed or hostile agent left there."""
-        link = self.path / ".git"
-        if link.is_dir() and not link.is_symlink():
-            remove(link)
-        write(link, f"gitdir: {self.admin}\n")
+        if first_line(self.path / ".git") != f"gitdir: {self.admin}":
+            write(self.path / ".git", f"gitdir: {self.admin}\n")
+        self._pinned()
         self.claim()
         for lock in self.admin.glob("*.lock"):
             remove(lock)
 
     def claim(self) -> None:
         """Tell git where the directory is."""
-        write(self.admin / "gitdir", f"{self.path / '.git'}\n")
+        if first_line(self.admin / "gitdir") != str(self.path / ".git"):
+            write(self.admin / "gitdir", f"{self.path / '.git'}\n")
 
     def strip(self, at: str) -> None:
         """Leave nothing of git's own state here but a HEAD detached at *at*."""
@@ -169,7 +183,7 @@ class Worktree:
         self.mend()
         write(self.admin / "HEAD", f"{at}\n")
         # Git goes on with a reflog that is there, even where the user has switched reflogs off.
-        write(self.admin / "logs" / "HEAD", "")
+        write_file(self.admin, "logs/HEAD", b"")
 
     def point(self, ref: str) -> None:
         """Let HEAD be the branch *ref*, as `git symbolic-ref` does."""
@@ -196,8 +210,32 @@ class Worktree:
         return f"{at} {facts.st_size} {facts.st_mtime_ns}"
 
     def _filled(self, at: str) -> None:
-        self.git("read-tree", "--reset", "-u", at)
+        self.lay(at)
         self.git("clean", "-ffdxq")
+
+    def lay(self, tree: str) -> None:
+        """Make the tracked files and the index those of *tree*."""
+        remove_special(self.path)
+        self.git("read-tree", "--reset", "-u", tree)
+
+    def stage_all(self, environment: Mapping[str, str]) -> None:
+        """Put all that the directory is, but for what is ignored, into the index in *environment*.
+
+        As `git add --all` does; but that one starts git in every repository inside this one, where the
+        configuration is an agent's and may name programs.
+        """
+        self.stage(self.changes(environment), environment)
+
+    def stage(self, changes: Sequence[status.Change], environment: Mapping[str, str]) -> None:
+        """Put *changes* into the index in *environment*."""
+        gone = [change.path for change in changes if not change.has_content(self.path)]
+        there = [change.path.removesuffix("/") for change in changes if change.has_content(self.path)]
+        # By force, because what was deleted may have a link in its place now, behind which git does not look.
+        for how, paths in (("--force-remove", gone), ("--replace", there)):
+            stdin = b"".join(encoded(path) + b"\0" for path in paths)
+            if paths:
+                words = ("update-index", "--add", how, "-z", "--stdin")
+                self.git(*words, environment=environment, stdin=stdin)
 
     def reset(self, at: str) -> None:
         """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
@@ -211,6 +249,16 @@ class Worktree:
             path.unlink() if mode is None else path.chmod(mode)
 
 
+def _remove_all_but_files(directory: Path) -> None:
+    """Remove what is neither a file nor a directory below a worktree's own directory of git's."""
+    remove_special(directory)
+    for parent, names, files in os.walk(directory):
+        for name in (*names, *files):
+            path = Path(parent) / name
+            if path.is_symlink():
+                path.unlink()
+
+
 def places(repository: Repository) -> dict[Path, Path]:
     """Return where git thinks that every linked worktree is, by git's directory for each."""
     links = (repository.common / "worktrees").glob("*/gitdir")
@@ -219,8 +267,8 @@ def places(repository: Repository) -> dict[Path, Path]:
 
 def first_line(path: Path) -> str:
     """Return what a small file of git's says; nothing where it is none, or went while we looked."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us
+    try:  # a pipe must not hold us, and a link must not lead us elsewhere
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return ""
     with suppress(OSError), os.fdopen(descriptor, "rb") as file:
@@ -243,36 +291,16 @@ def hashes_of(path: Path) -> list[str]:
 
 def write(path: Path, text: str) -> None:
     """Put *text* at *path* in one step, whatever is there, without following a link."""
-    if path.is_dir() and not path.is_symlink():
-        remove(path)
-    fresh = path.with_name(f"{path.name}.liza-{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh.unlink(missing_ok=True)
-    fresh.write_text(text)
-    fresh.replace(path)
+    write_file(path.parent, path.name, encoded(text))
 
 
 def copy(source: Path, target: Path) -> None:
     """Put a copy of an index at *target* in one step, with its time, by which git knows what to trust."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f"{target.name}.liza-{os.getpid()}")
-    shutil.copy2(source, fresh)
-    fresh.replace(target)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link or a whole directory, also a read-only one; links are never followed."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    with suppress(OSError):
-        shutil.rmtree(path)
-        return
-    try:
-        make_writable(path)
-        shutil.rmtree(path)
-    except OSError as error:
-        raise DiskTrouble(f"remove {path}", error) from error
+    facts = source.lstat()
+    content = read_file(source.parent, source.name, facts.st_size)
+    write_file(target.parent, target.name, content, modified=facts.st_mtime_ns)
 
 
 def _unusual(directory: Path, usual: int) -> Iterator[tuple[Path, int | None]]:
@@ -297,13 +325,3 @@ def _unusual_file(entry: os.DirEntry[str], usual: int) -> Iterator[tuple[Path, i
         yield Path(entry.path), None
     elif stat.S_IMODE(mode) != wanted:
         yield Path(entry.path), wanted
-
-
-def make_writable(directory: Path) -> None:
-    """Let us list, enter and change every directory below *directory*; links are never followed."""
-    directory.chmod(directory.stat().st_mode | stat.S_IRWXU)
-    for parent, names, _ in os.walk(directory):
-        for name in names:
-            path = Path(parent) / name
-            if not path.is_symlink():
-                path.chmod(path.stat().st_mode | stat.S_IRWXU)

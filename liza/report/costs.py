@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.agents.protocol import Ending
+from liza.agents.protocol import Ending, Reply, did_nothing
 from liza.agents.recording import BRIEF, REPLY
 from liza.model import Status
 from liza.money import FIRST_GUESS
@@ -43,7 +43,15 @@ _DECIDED: Final = {
     "complete": "complete",
 }
 _CRASHED: Final = frozenset(
-    {Ending.CRASHED, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.EMPTY, Ending.NOT_STARTED}
+    {
+        Ending.CRASHED,
+        Ending.KILLED,
+        Ending.TIMEOUT,
+        Ending.SILENT,
+        Ending.SLOW_START,
+        Ending.EMPTY,
+        Ending.NOT_STARTED,
+    }
 )
 _TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
 
@@ -58,6 +66,7 @@ class Paid(NamedTuple):
     usd: float
     provenance: Provenance
     tokens: int
+    has_worked: bool = True
 
 
 class Sum(NamedTuple):
@@ -65,9 +74,11 @@ class Sum(NamedTuple):
     tokens: int
     usd: float
     marks: dict[str, float]
+    unreported: int = 0  # runs that worked, and of which nobody knows what they cost
 
     def __str__(self) -> str:
         parts = [f"${usd:.2f} {mark}" for mark, usd in self.marks.items() if usd]
+        parts += [f"{self.unreported} not reported"] if self.unreported else []
         return (
             f"{self.runs:>6} runs {self.tokens:>12,} tokens  ${self.usd:>8.2f}  {', '.join(parts)}".rstrip()
         )
@@ -116,7 +127,8 @@ def _paid(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime,
     path = folder / REPLY
     if not path.exists():
         guess = _guess(state, brief["step"])
-        return Paid(task or PLANNING, brief["role"], "unknown", "lost", guess, Provenance.ESTIMATED, 0)
+        mark = Provenance.ESTIMATED if guess else Provenance.UNKNOWN
+        return Paid(task or PLANNING, brief["role"], "unknown", "lost", guess, mark, 0)
     reply = json.loads(path.read_bytes())
     usage = reply.get("usage") or {}
     return Paid(
@@ -127,13 +139,16 @@ def _paid(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime,
         usage.get("usd") or 0.0,
         Provenance(usage.get("provenance", Provenance.UNKNOWN)),
         (usage.get("tokens_in") or 0) + (usage.get("tokens_out") or 0),
+        not did_nothing(Reply.model_validate(reply)),
     )
 
 
 def _guess(state: State, step: str) -> float:
     alike = [one for one in state.spend.kinds if one.kind.partition(" ")[0] == step]
     runs = sum(one.runs for one in alike)
-    return sum(one.usd for one in alike) / runs if runs else FIRST_GUESS
+    if runs:
+        return sum(one.usd for one in alike) / runs
+    return 0.0 if any(one.silent for one in state.spend.kinds) else FIRST_GUESS
 
 
 def _outcome(
@@ -159,7 +174,8 @@ def summed(runs: Iterable[Paid]) -> Sum:
     for run in runs:
         if run.provenance in MARKS:
             marks[run.provenance] = round(marks[run.provenance] + run.usd, CENTS)
-    return Sum(len(runs), sum(run.tokens for run in runs), round(sum(marks.values()), CENTS), marks)
+    silent = sum(run.has_worked and run.provenance is Provenance.UNKNOWN for run in runs)
+    return Sum(len(runs), sum(run.tokens for run in runs), round(sum(marks.values()), CENTS), marks, silent)
 
 
 def grouped(runs: Iterable[Paid], way: str) -> dict[str, Sum]:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza import life
+from liza import life, limits, money
 from liza.errors import NotThere
 from liza.lifecycle import TERMINAL
 from liza.model import MEANING, AgentStatus, Role, Status
+from liza.money import Cap
 from liza.project import switches_of
+from liza.replies import Step
 from liza.report.progress import ago
 from liza.report.show import SAID_LINES
 from liza.roles import coder, outlook, planner, reviewer
+from liza.roles.admission import closed
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
-from liza.roles.preconditions import Setting, hindered
+from liza.roles.preconditions import NOBODY, Setting, hindered
 from liza.roles.staff import names
 from liza.space import shortage
+from liza.work.hiring import Asker, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,15 +93,56 @@ def _of_task(task: Task, setting: Setting, now: datetime) -> Explanation:
     if found is None:
         conditions, role, verb = _TAKERS[task.status](task)
         place, lacking = _nearest(task, setting.state, conditions, role, verb, now)
-        halted = hindered(setting)
         # What only concerns the workers comes last: while all stand still, nobody is busy.
-        found = lacking if place < len(conditions) - 1 or halted is None else halted[1]
+        found = lacking if place < len(conditions) - 1 else _halted(setting)
+        if found is None and place == len(conditions):
+            found = _closed(setting, lacking.who, role, _STEPS[role], task.id, now)
+        found = found or _unmanned(setting) or lacking
     told = _explanation(task.id, task.status, found, since(task))
     seen = task.rejection_output if task.status in _SENT_BACK else None
     return told._replace(said=seen.last_lines(SAID_LINES), run=seen.run) if seen else told
 
 
 _SENT_BACK: Final = frozenset({Status.REJECTED, Status.BLOCKED})
+
+
+def _halted(setting: Setting) -> Hindrance | None:
+    """Return what stops everybody, apart from that no supervisor runs: that is told after all else."""
+    found = hindered(setting)
+    return found[1] if found and found[0] is not NOBODY else None
+
+
+def _unmanned(setting: Setting) -> Hindrance | None:
+    found = hindered(setting)
+    return found[1] if found and found[0] is NOBODY else None
+
+
+# What each role begins with when it takes a task; a merge costs nothing.
+_STEPS: Final[dict[Role, tuple[Step, ...]]] = {
+    Role.CODER: (Step.CHECKPOINT, Step.IMPLEMENT),
+    Role.REVIEWER: (Step.REVIEW,),
+}
+
+
+def _closed(
+    setting: Setting, worker: str, role: Role, steps: tuple[Step, ...], task: str | None, now: datetime
+) -> Hindrance | None:
+    """Return why money or a provider keeps *worker* from what it would begin: what admits runs decides."""
+    state = setting.state
+    if task is not None and state.task(task).status is Status.APPROVED:
+        return None
+    run = run_of(state, Asker(role, worker, now), steps[0], task, *steps[1:])
+    shut = closed(state, run, now)
+    if shut is None:
+        return None
+    if shut.cap is Cap.RUN:
+        return Hindrance(shut.why, "you", money.command(state))
+    if shut.cap is Cap.TASK:
+        return Hindrance(f"{shut.why}; {worker} takes it up only to ask you", "you", f"liza task show {task}")
+    until = f" (until {shut.until:%H:%M:%SZ})" if shut.until else ""
+    refused = any(one.id in run.providers for one in limits.refusing(state))
+    who = "you" if refused else "the provider; work goes on by itself"
+    return Hindrance(f"{shut.why}{until}", who, limits.RESUME if refused else "liza status")
 
 
 def _settled(task: Task, state: State) -> Hindrance | None:
@@ -196,32 +241,71 @@ def _of_worker(name: str, role: Role, setting: Setting, now: datetime) -> Explan
     if task := held_by(state, name):
         work = Hindrance(f"it works on {task.id}", name, f"liza task show {task.id}")
         return _explanation(name, "at work", work, since(task))
-    if halted := hindered(setting):
-        return _explanation(name, "waiting", halted[1], began)
-    found = _next_for(name, role, state, now)
+    found = _halted(setting) or _next_for(name, role, setting, now)
     return _explanation(name, "waiting", found, began)
 
 
-def _next_for(name: str, role: Role, state: State, now: datetime) -> Hindrance:
+def _next_for(name: str, role: Role, setting: Setting, now: datetime) -> Hindrance:
+    work = _work_for(name, role, setting.state, now)
+    if work is not None:
+        shut = _closed(setting, name, role, work.steps, work.task, now)
+        return shut or _unmanned(setting) or Hindrance(work.says, name, work.command)
+    if unmanned := _unmanned(setting):
+        return unmanned
     if role is Role.PLANNER:
-        wake = planner.wake(state)
-        what = f"it plans next: {wake.why}" if wake else "nothing on the board is new to it"
-        return Hindrance(what, name if wake else "you", "liza status" if wake else 'liza note "…"')
-    task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
-    if task is not None:
-        return Hindrance(f"it takes {task.id} next", name, f"liza task show {task.id}")
+        return Hindrance("nothing on the board is new to it", "you", 'liza note "…"')
     return Hindrance(
         "no task is for it now", "whoever works on the tasks that others wait for", "liza status"
     )
 
 
+class _Work(NamedTuple):
+    """What a worker would begin now."""
+
+    steps: tuple[Step, ...]
+    task: str | None
+    says: str
+    command: str
+
+
+def _work_for(name: str, role: Role, state: State, now: datetime) -> _Work | None:
+    if role is Role.PLANNER:
+        wake = planner.wake(state)
+        return _Work((wake.step,), wake.task, f"it plans next: {wake.why}", "liza status") if wake else None
+    task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
+    if task is None:
+        return None
+    return _Work(_STEPS[role], task.id, f"it takes {task.id} next", f"liza task show {task.id}")
+
+
+def _asked(waits: tuple[outlook.Wait, ...], *, is_running: bool) -> Hindrance:
+    more = f", and {len(waits) - 1} more (`liza status`)" if len(waits) > 1 else ""
+    then = waits[0].then if is_running or waits[0].then.endswith("liza run") else f"{waits[0].then}; liza run"
+    return Hindrance(f"{waits[0].what}{more}", "you", then)
+
+
+def _closed_to_all(setting: Setting, now: datetime) -> Hindrance | None:
+    """Return the money or the provider that everybody with something to do waits for."""
+    state, found = setting.state, list[Hindrance]()
+    for name, role in names(state.config.workers).items():
+        work = _work_for(name, role, state, now)
+        if work is not None:
+            shut = _closed(setting, name, role, work.steps, work.task, now)
+            if shut is None:
+                return None
+            found.append(shut)
+    return found[0] if found and not any(task.lease for task in state.tasks.values()) else None
+
+
 def _of_run(setting: Setting, now: datetime) -> Explanation:
     state = setting.state
-    if halted := hindered(setting):
-        return _explanation(RUN, "not going on", halted[1])
+    if halted := _halted(setting):
+        return _explanation(RUN, "not going on", halted)
+    unmanned = _unmanned(setting)
     if waits := outlook.only_people(state, now):
-        more = f", and {len(waits) - 1} more" if len(waits) > 1 else ""
-        return _explanation(RUN, "waiting for you", Hindrance(f"{waits[0].what}{more}", "you", waits[0].then))
+        return _explanation(RUN, "waiting for you", _asked(waits, is_running=unmanned is None))
+    if halted := _closed_to_all(setting, now) or unmanned:
+        return _explanation(RUN, "not going on", halted)
     held = [f"{task.lease.holder} on {task.id}" for task in state.tasks.values() if task.lease]
     what = f"{', '.join(held)}" if held else "somebody takes the next task at once"
     return _explanation(RUN, "going on", Hindrance(what, "the workers", "liza watch"))

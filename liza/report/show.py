@@ -23,6 +23,7 @@ SAID_LINES: Final = 5  # of a red gate's output
 _BECAUSE: Final = "      because "
 SHOWN_NOTES: Final = 5
 SHOWN_ANOMALIES: Final = 5
+SHOWN_DISCOVERIES: Final = 5
 
 
 def as_json(state: State) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def status(
         *_breaker_lines(state),
         *_note_lines(state),
         *_anomaly_lines(state),
+        *_discovery_lines(state),
         *_handover_lines(state, counts[Status.MERGED]),
     ]
     return "\n".join(lines) + "\n"
@@ -72,14 +74,17 @@ def money_lines(state: State) -> Iterator[str]:
     total = state.spend.total
     if total.runs:
         parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
-        marks = ", ".join(f"${usd:.2f} {name}" for name, usd in parts.items() if usd)
+        told = [f"${usd:.2f} {name}" for name, usd in parts.items() if usd]
+        if total.unreported:
+            told.append(f"{total.unreported} of {total.runs} runs did not report what they cost")
+        marks = ", ".join(told)
         cap = state.config.budget.run_usd
         yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
     if money.is_closed(state):
         yield f"Budget    paused: {money.question(state)}"
         yield f"      then    {money.command(state)}"
     for provider in limits.closed(state):
-        yield f"Provider  {limits.told(provider)}"
+        yield f"Provider  {limits.told_with_stand_in(state, provider)}"
 
 
 def _plan_lines(state: State) -> Iterator[str]:
@@ -131,7 +136,8 @@ def _breaker_lines(state: State) -> Iterator[str]:
 def _note_lines(state: State) -> Iterator[str]:
     unread = [note for note in state.human_notes.values() if note.processed is None]
     if state.human_notes:
-        yield f"Notes     {len(unread)} of {len(state.human_notes)} not read yet"
+        told = f"{len(unread)} of them not read yet" if unread else "all read"
+        yield f"Notes     {len(state.human_notes)}, {told}"
     for note in unread[-SHOWN_NOTES:]:
         yield f"  {note.id:<14} {'for ' + note.about if note.about else '':<18} {_first_line(note.message)}"
 
@@ -144,6 +150,15 @@ def _anomaly_lines(state: State) -> Iterator[str]:
         facts = anomaly.details.plain().items()
         details = ", ".join(f"{key} {_first_line(str(value))}" for key, value in facts)
         yield f"  {anomaly.id:<14} {anomaly.type:<18} {anomaly.task_id or '-':<12} {details}"
+
+
+def _discovery_lines(state: State) -> Iterator[str]:
+    found = [item for item in state.discovered.values() if item.became_task is None]
+    if found:
+        yield f"Found     {len(found)} beside the tasks, left for later (`liza task add`, or `liza note`)"
+    for item in found[-SHOWN_DISCOVERIES:]:
+        by, about = item.discovered_by, item.task_id or "-"
+        yield f"  {item.id:<14} {by:<18} {about:<12} {_first_line(item.description)}"
 
 
 def _first_line(text: str, most: int = WIDTH) -> str:

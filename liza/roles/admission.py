@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import limits, money
-from liza.agents.protocol import MEANING, Ending
+from liza.agents.protocol import MEANING, Ending, did_nothing
 from liza.limits import Turned
 from liza.model import AgentStatus
 from liza.money import Bill, Cap
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.agents.protocol import Reply
+    from liza.config import AgentChoice
     from liza.model import State
     from liza.money import Want
+    from liza.spending import Usage
 
 
 class Run(NamedTuple):
@@ -27,6 +29,7 @@ class Run(NamedTuple):
     want: Want
     provider: str
     providers: tuple[str, ...]
+    choice: AgentChoice | None = None  # who is to run
 
 
 class Closed(NamedTuple):
@@ -50,7 +53,7 @@ TURNED_DOWN: Final[dict[Ending, ProviderState]] = {
     Ending.AUTH: ProviderState.REFUSED,
 }
 # After these nobody knows whether the provider would have taken the run.
-UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED})
+UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED, Ending.KILLED})
 
 
 def closed(state: State, run: Run, now: datetime) -> Closed | None:
@@ -63,6 +66,8 @@ def closed(state: State, run: Run, now: datetime) -> Closed | None:
         return None
     if cap is Cap.RUN:
         return Closed(money.question(state), cap=cap)
+    if cap is Cap.BUSY:
+        return Closed(money.busy(state), cap=cap)
     return Closed(f"{run.want.task} may not cost more", cap=cap)
 
 
@@ -91,13 +96,10 @@ def _shown(state: State, worker: str, status: AgentStatus, now: datetime) -> Sta
 def ended(state: State, end: Ended, *, at: datetime, chance: float) -> State:
     """Return the board with a run paid for and its provider's word heeded; *chance* is between 0 and 1."""
     reply, run = end.reply, end.run
-    usage = reply.usage
-    if reply.ending is Ending.NOT_STARTED:
+    if did_nothing(reply):
         state = money.unreserved(state, run.want.worker)
     else:
-        provenance = usage.provenance if usage.usd is not None else Provenance.UNKNOWN
-        bill = Bill(run.want.worker, run.want.task, run.want.kind, usage.usd or 0.0, provenance)
-        state = money.settled(state, bill)
+        state = money.settled(state, _bill(state, run.want, reply.usage))
     worse = TURNED_DOWN.get(reply.ending)
     if worse is not None:
         how = Turned(worse, reply.why or MEANING[reply.ending], reply.reset)
@@ -105,6 +107,17 @@ def ended(state: State, end: Ended, *, at: datetime, chance: float) -> State:
     if reply.ending in UNTRIED:
         return limits.unprobed(state, {run.want.worker})
     return limits.answered(state, run.provider, run.want.worker, at=at)
+
+
+def _bill(state: State, want: Want, usage: Usage) -> Bill:
+    """Return what a run cost; one that is silent about it where its like was not counts as they do."""
+    if usage.usd is not None:
+        return Bill(want.worker, want.task, want.kind, usage.usd, usage.provenance)
+    if not want.guess:  # a recording costs what it says
+        return Bill(want.worker, want.task, want.kind, 0.0, Provenance.REPORTED)
+    usual = money.average(state, want.kind)
+    mark = Provenance.UNKNOWN if usual is None else Provenance.ESTIMATED
+    return Bill(want.worker, want.task, want.kind, usual or 0.0, mark)
 
 
 def left(state: State, worker: str) -> State:

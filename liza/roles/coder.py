@@ -54,8 +54,11 @@ def pick(state: State, me: str) -> Task | None:
     """Return the task that coder *me* takes next: its own rejected ones, failed merges, then what is new."""
     if is_at_work(state, me):
         return None
-    free = [task for task in state.tasks.values() if allows(CONDITIONS, Look(state, task, me, task.created))]
-    return min(free, key=lambda task: _rank(task, me), default=None)
+    looks = (Look(state, task, me, task.created) for task in state.tasks.values())
+    free = [look for look in looks if allows(_OF_THE_TASK, look)]
+    first = min(free, key=lambda look: _rank(look.task, me), default=None)
+    # Asked of the first alone: it counts all tasks, and new ones come last.
+    return first.task if first and allows(_OF_THE_QUEUE, first) else None
 
 
 def _others(look: Look) -> frozenset[str]:
@@ -116,7 +119,29 @@ def _is_my_failure(look: Look) -> Hindrance:
     )
 
 
-CONDITIONS: Final = (
+def unmerged(state: State) -> int:
+    """Return how many tasks wait for reviewers; what waits for people holds up no coder."""
+    return sum(
+        task.status is Status.READY_FOR_REVIEW or (task.status is Status.APPROVED and not task.is_tainted)
+        for task in state.tasks.values()
+    )
+
+
+def _is_not_too_far_ahead(look: Look) -> bool:
+    # What was rejected, or did not merge, is finished first: only new work makes the queue longer.
+    return look.task.status is not Status.IDLE or unmerged(look.state) < look.state.config.limits.max_unmerged
+
+
+def _is_too_far_ahead(look: Look) -> Hindrance:
+    waiting, most = unmerged(look.state), look.state.config.limits.max_unmerged
+    return Hindrance(
+        f"{waiting} tasks wait for review or merge, and with {most} no new one begins (limits.max_unmerged)",
+        "the reviewers",
+        "liza status",
+    )
+
+
+_OF_THE_TASK: Final = (
     Condition(_is_open, _not_for_coders),
     Condition(lambda look: not waits_for(look.state, look.task), _waits),
     Condition(_may_merge, _merges_no_more),
@@ -125,6 +150,8 @@ CONDITIONS: Final = (
     Condition(_is_not_my_failure, _is_my_failure),
     FREE,
 )
+_OF_THE_QUEUE: Final = (Condition(_is_not_too_far_ahead, _is_too_far_ahead),)
+CONDITIONS: Final = (*_OF_THE_TASK, *_OF_THE_QUEUE)
 
 _ORDER: Final = {Status.REJECTED: 0, Status.INTEGRATION_FAILED: 1, Status.IDLE: 2}
 
@@ -159,12 +186,14 @@ _WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
     Ending.SILENT: e.Fail,
     Ending.SLOW_START: e.Fail,
     Ending.CRASHED: e.Fail,
+    Ending.KILLED: e.Release,
     Ending.EMPTY: e.Fail,
     Ending.RATE_LIMITED: e.Release,
     Ending.QUOTA: e.Release,
     Ending.AUTH: e.Release,
     Ending.CONTEXT_FULL: e.Release,
     Ending.STOPPED: e.Release,
+    Ending.CAPPED: e.Release,
 }
 
 
@@ -173,6 +202,8 @@ def without_answer(reply: Reply, why: str) -> e.Event:
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is Ending.NOT_STARTED:
         return e.Block(reason=reason, questions=(NOT_STARTED,), only_people=True)
+    if reply.ending is Ending.KILLED:
+        return e.Release(reason=reason, killed=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
 

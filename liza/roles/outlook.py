@@ -77,7 +77,7 @@ def _finds_work(state: State, now: datetime) -> bool:
 
 def _planner_finds(state: State, waiting: frozenset[str]) -> bool:
     thinks = planner.wake(state) and not waiting.issuperset(able(state, Role.PLANNER))
-    return bool(thinks or planner.stuck(state) or planner.read_in_passing(state))
+    return bool(thinks or planner.stuck(state))
 
 
 def _held_up(state: State) -> frozenset[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
-from liza.changes import add_task, apply
+from liza.changes import HUMAN, SUPERVISOR, add_task, apply
+from liza.closing import close, is_of_agents, open_ones
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.model import GoalStatus, Status, Task, Urgency
 from liza.money import awaits
+from liza.reasons import words
 from liza.record import with_records
 from liza.replies import Replan, Step
 from liza.roles.coder import MOST_FAILED_INTEGRATIONS, is_given_up
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from liza.replies import Plan, Planned
 
 MOST_QUESTIONS: Final = 3
+MOST_SHOWN: Final = 30  # anomalies, or discoveries, that one prompt carries
 # The limits that a task meets outside of its workflow's rules.
 GIVEN_UP: Final = "failed_coders"
 NEVER_MERGES: Final = "failed_merges"
@@ -38,14 +41,24 @@ class Wake(NamedTuple):
     task: str | None = None
     notes: tuple[str, ...] = ()
     discoveries: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
 
 
 def wake(state: State) -> Wake | None:
     """Return what the planner's agent should think about now, or None while it would change nothing."""
+    woken = _woken(state)
+    if woken is None:
+        return None
+    seen = [one.id for one in open_ones(state) if is_of_agents(one)][-MOST_SHOWN:]
+    found = [item.id for item in state.discovered.values() if item.considered is None][-MOST_SHOWN:]
+    return woken._replace(anomalies=tuple(seen), discoveries=tuple(found))
+
+
+def _woken(state: State) -> Wake | None:
     if state.goal.status is not GoalStatus.IN_PROGRESS:
         return None
-    general = [note for note in _unread(state) if note.about is None]
-    if not state.tasks and not state.archived:
+    general = [note for note in _unread(state) if _is_general(state, note)]
+    if is_unplanned(state):
         return _first_plan(state, general)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED and _may_be_answered(state, task) and _is_news(state, task):
@@ -67,7 +80,17 @@ def _more_work(state: State, general: list[Note]) -> Wake | None:
     why = " and ".join(
         [*(["urgent work was discovered"] if found else []), *(["people say something"] if general else [])]
     )
-    return Wake(Step.PLAN, why, notes=_ids(general), discoveries=tuple(item.id for item in found))
+    return Wake(Step.PLAN, why, notes=_ids(general))
+
+
+def is_unplanned(state: State) -> bool:
+    """Return whether there is no plan for the goal yet."""
+    return not state.tasks and not state.archived
+
+
+def _is_general(state: State, note: Note) -> bool:
+    """Return whether *note* is for the planner: no prompt of a finished task will ever show it."""
+    return note.about is None or state.status_of(note.about) in TERMINAL
 
 
 def _unread(state: State) -> list[Note]:
@@ -138,15 +161,6 @@ def _last_failure(task: Task) -> str:
     return next((str(fact["reason"]) for fact in facts), "no reason is known")
 
 
-def read_in_passing(state: State) -> tuple[str, ...]:
-    """Return the notes about tasks that are on their way: every prompt of such a task shows them already."""
-    return tuple(
-        note.id
-        for note in _unread(state)
-        if note.about is not None and state.status_of(note.about) is not Status.BLOCKED
-    )
-
-
 def is_complete(state: State) -> bool:
     """Tell whether the goal is reached: all tasks finished, something done, nobody with anything to add."""
     statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
@@ -163,16 +177,18 @@ def completed(state: State, at: datetime) -> State:
     """Return the board with its goal COMPLETE, where it is."""
     if not is_complete(state):
         return state
+    left = [one.id for one in open_ones(state)]
+    state = close(state, left, by=SUPERVISOR.id, at=at)
     return state.but(goal=state.goal.but(status=GoalStatus.COMPLETE, completed=at))
 
 
 def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
+    is_first = is_unplanned(state)
     state = _with_tasks(state, plan.tasks, by, at)
-    first = plan.tasks[0].id if plan.tasks else None
-    questions = plan.questions if not state.tasks and not state.archived else ()
+    questions = plan.questions if is_first else ()
     state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS]))
-    return marked(state, wake, by=by, at=at, became=first)
+    return marked(state, wake, by=by, at=at, became=plan.tasks)
 
 
 def _with_tasks(state: State, tasks: tuple[Planned, ...], by: Actor, at: datetime) -> State:
@@ -202,9 +218,29 @@ def replanned(state: State, wake: Wake, answer: Replan, *, by: Actor, at: dateti
     name = str(wake.task)
     if state.task(name).status is not Status.BLOCKED:
         return state  # somebody answered meanwhile
+    if answer.questions and (note := _plain_answer(state, wake)):
+        state = apply(e.Retry(guidance=note.message), to=name, by=HUMAN, at=at)(state)
+        return marked(state, wake, by=by, at=at)
     state = _with_tasks(state, answer.tasks, by, at)
     state = apply(_verdict(answer), to=name, by=by, at=at)(state)
-    return marked(state, wake, by=by, at=at)
+    return marked(state, wake, by=by, at=at, became=answer.tasks)
+
+
+def _plain_answer(state: State, wake: Wake) -> Note | None:
+    """Return what people said after the only question on the board was put to them: that is its answer.
+
+    The planner may make something better of it than guidance; what it may not do is ask the same again.
+    """
+    task = state.task(str(wake.task))
+    others = [
+        one
+        for one in state.tasks.values()
+        if one.id != task.id and one.status in {Status.BLOCKED, Status.AWAITING_APPROVAL}
+    ]
+    if task.asked is None or others or state.goal.questions or is_retriable(task):
+        return None
+    notes = [state.human_notes[name] for name in wake.notes]
+    return next((note for note in reversed(notes) if note.timestamp > task.asked), None)
 
 
 def _verdict(answer: Replan) -> e.Event:
@@ -222,18 +258,21 @@ def without_answer(state: State, wake: Wake, why: str, *, by: Actor, at: datetim
     """Return the board after the planner's agent gave no usable answer twice: people are asked instead."""
     question = f"The planner gave no usable answer ({why}). What should be done?"
     if wake.task is None:
-        if not state.tasks and not state.archived:
+        if is_unplanned(state):
             state = state.but(goal=state.goal.but(questions=(question,)))
         return marked(state, wake, by=by, at=at)
     task = state.task(wake.task)
     if task.status is not Status.BLOCKED:
         return state
+    if note := _plain_answer(state, wake):
+        state = apply(e.Retry(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
+        return marked(state, wake, by=by, at=at)
     deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
     return marked(deferred, wake, by=by, at=at)
 
 
-def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: str | None = None) -> State:
-    """Return the board with the notes and discoveries of *wake* marked as looked at."""
+def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: tuple[Planned, ...] = ()) -> State:
+    """Return the board with what *wake* showed marked as looked at; *became* is what was planned."""
     others = any(
         task.status is Status.BLOCKED and task.id != wake.task and _is_news(state, task)
         for task in state.tasks.values()
@@ -244,8 +283,18 @@ def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: str | N
         by=by,
         at=at,
     )
-    items = {name: state.discovered[name].but(considered=at, became_task=became) for name in wake.discoveries}
+    state = close(state, wake.anomalies, by=by.id, at=at)
+    found = [state.discovered[name] for name in wake.discoveries]
+    items = {item.id: item.but(considered=at, became_task=_grown_from(item, became)) for item in found}
     return state.but(discovered=with_records(state.discovered, items)) if items else state
+
+
+def _grown_from(item: Discovery, tasks: tuple[Planned, ...]) -> str | None:
+    """Return which of *tasks* takes up what was found: the one that speaks of most of it."""
+    wanted = words(item.description)
+    shares = {task.id: len(wanted & words(task.description)) for task in tasks}
+    best = max(shares, key=lambda name: shares[name], default=None)
+    return best if best and shares[best] * 2 >= len(wanted) else None
 
 
 def read(state: State, notes: tuple[str, ...], *, by: Actor, at: datetime) -> State:

@@ -59,10 +59,11 @@ def _nobody(_: Setting) -> Hindrance:
     return Hindrance("nobody works, because no supervisor runs", "you", "liza run")
 
 
+NOBODY: Final = Precondition(lambda setting: setting.is_running, _nobody)  # all others come before it
 PRECONDITIONS: Final = (
     Precondition(lambda setting: setting.state.goal.status is GoalStatus.IN_PROGRESS, _closed, ends=True),
     Precondition(lambda setting: setting.switch is not Switch.ABORT, _switched, ends=True),
     Precondition(lambda setting: setting.switch is Switch.NORMAL, _switched),
     Precondition(lambda setting: setting.shortage is None, _cramped),
-    Precondition(lambda setting: setting.is_running, _nobody),
+    NOBODY,
 )

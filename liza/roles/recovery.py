@@ -167,13 +167,18 @@ def _is_fresh(name: str, facts: Facts) -> bool:
     return bool(facts.living) and task is not None and facts.now - task.history[-1].at < SOON
 
 
-def reclaimed(living: Collection[str], *, at: datetime) -> Change:
-    """Return the change that takes back every task whose holder is dead or silent."""
+def reclaimed(living: Collection[str], *, at: datetime, killed: bool = False) -> Change:
+    """Return the change that takes back every task whose holder is dead or silent.
+
+    Nothing follows for a task from the death of a holder that was *killed*.
+    """
 
     def make(state: State) -> State:
         for task in state.tasks.values():
             if reason := why_dead(task, living, at):
-                state = apply(Reclaim(reason=reason), to=task.id, by=SUPERVISOR, at=at)(state)
+                is_dead = task.lease is not None and task.lease.holder not in living
+                reclaim = Reclaim(reason=reason, killed=killed and is_dead)
+                state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
         return buried(state, living)
 
     return Change(SUPERVISOR.id, "reclaim", make)

@@ -75,6 +75,42 @@ def _forced(look: Look) -> Hindrance:
     )
 
 
+def merging(state: State, now: datetime) -> Task | None:
+    """Return the task that is being merged: its lease is the place at the head of the queue.
+
+    One at a time: of two merges that are tested beside each other, the second to land is tested for nothing.
+    """
+    tasks = (task for task in state.tasks.values() if task.status is Status.APPROVED)
+    return next((task for task in tasks if task.lease and task.lease.is_live(now)), None)
+
+
+def is_next_to_merge(state: State, task: Task, now: datetime) -> bool:
+    """Return whether the approved *task* is first in the queue of merges, and nobody else merges."""
+    queue = [one for one in state.tasks.values() if one.status is Status.APPROVED and one.id != task.id]
+    is_held = any(one.lease and one.lease.is_live(now) for one in queue)
+    waiting = (one for one in queue if not one.is_tainted)  # that waits for a person
+    return not is_held and all(approved_at(one) >= approved_at(task) for one in waiting)
+
+
+def approved_at(task: Task) -> datetime:
+    """Return since when *task* waits to be merged."""
+    return _since(task, _APPROVED)
+
+
+def _is_merge_free(look: Look) -> bool:
+    other = merging(look.state, look.now)
+    return other is None or other is look.task
+
+
+def _waits_for_merge(look: Look) -> Hindrance:
+    other = merging(look.state, look.now)
+    holder = other.lease.holder if other and other.lease else "nobody"
+    name = other.id if other else "another task"
+    return Hindrance(
+        f"{holder} merges {name}, and merges come one after the other", holder, f"liza explain {name}"
+    )
+
+
 _NOT_OWN: Final = Condition(lambda look: look.me not in look.task.authors, _own_work)
 _NOT_HELD: Final = Condition(lambda look: not _is_held(look), _held)
 TO_REVIEW: Final = (
@@ -87,6 +123,7 @@ TO_MERGE: Final = (
     Condition(lambda look: look.task.status is Status.APPROVED, _not_for_reviewers),
     Condition(lambda look: not look.task.is_tainted, _forced),
     _NOT_HELD,
+    Condition(_is_merge_free, _waits_for_merge),
     _NOT_OWN,
     FREE,
 )

@@ -6,11 +6,14 @@ import os
 import select
 import signal
 import sys
+import time
 import traceback
 from typing import TYPE_CHECKING, Final
 
 from liza import life
+from liza.agents.sweep import STOPPED, ended, send, swept
 from liza.errors import InvalidBoard, LizaError, UsageError
+from liza.supervision.rescue import RUNS, await_end, orphaned, recovered, supervising
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 LOG: Final = "supervisor.log"
 PATIENCE: Final = 30.0  # seconds `liza stop` waits: more than a supervisor gives its workers
+DEAF: Final = 15.0  # seconds after ABORT in which a run that hears of it has ended
+TICK: Final = 0.2  # seconds between two looks for who was stopped
 
 
 def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
@@ -77,6 +82,32 @@ def _redirect(log: Path) -> None:
     os.close(out)
 
 
+def see_to_end(home: Path, patience: float = DEAF) -> str:
+    """See to it that the run of *home*, which was told to end, does; return what had to be done for it.
+
+    Whoever was stopped hears nothing: it is woken, again and again, and killed after *patience* seconds.
+    """
+    deadline = time.monotonic() + patience
+    while running := [process for process in supervising(home) if process.pid != os.getpid()]:
+        for process in [*running, *orphaned(home)]:
+            if process.state == STOPPED:
+                send(process, signal.SIGCONT)
+        if time.monotonic() > deadline:
+            return _kill_run(home)
+        await_end(running, TICK)
+    return ""
+
+
+def _kill_run(home: Path) -> str:
+    killed = supervising(home)
+    left = ended(lambda: [*supervising(home), *orphaned(home)])
+    survivors = [*map(str, left), *swept(home / RUNS).survivors]
+    if survivors:
+        raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
+    recovered(home, dry_run=False)
+    return f"{', '.join(map(str, killed))} did not hear, and was killed; what it held was given back"
+
+
 def stop(home: Path) -> str:
     """End the supervisor of *home* as SIGTERM does, wait for it, and return who it was."""
     path = home / life.SUPERVISOR
@@ -93,6 +124,7 @@ def stop(home: Path) -> str:
         # The descriptor was opened first: who holds the lock now is whom it names.
         if life.holder(path) == who:
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # who is stopped hears it only then
         if not select.select([descriptor], [], [], PATIENCE)[0]:
             raise LizaError(f"{who} was asked to end and has not yet; a second `liza stop` ends it at once")
     finally:

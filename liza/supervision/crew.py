@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza import life
+from liza.agents.sweep import STOPPED, seen, send
 from liza.errors import DiskTrouble
 from liza.roles.staff import PARENT, Post
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Collection, Iterator, Sequence
 
+LOOK: Final = 0.5  # seconds between two looks for workers that somebody stopped
+PATIENCE: Final = 2.0  # seconds that a worker may be stopped
 LONGEST_LOG: Final = 1 << 20  # bytes of a worker's log that a new process writes on after
 INFO: Final = "Z INFO "  # what stands in a line of a worker's log that tells of no trouble
 _LAST: Final = 4096  # bytes of a log that are looked at for its last line
@@ -29,6 +34,7 @@ class Crew:
         self._command = command
         self._cwd = cwd
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.stopped: set[str] = set()  # workers that were killed because somebody had stopped them
 
     @property
     def names(self) -> frozenset[str]:
@@ -76,8 +82,23 @@ class Crew:
             process = self._running[name]  # not reaped yet, so that its pid is nobody else's
             with suppress(ProcessLookupError):
                 process.send_signal(number)
+                process.send_signal(signal.SIGCONT)  # whoever is stopped hears it only then
                 if number is signal.SIGKILL:
                     os.killpg(process.pid, number)
+
+    def end_stopped(self, is_over: threading.Event) -> None:
+        """Kill every worker that somebody stopped, until *is_over*; for a thread of its own.
+
+        It holds its task, and perhaps the lock of the board, which nobody else can take before it is gone.
+        """
+        since: dict[int, float] = {}
+        while not is_over.wait(LOOK):
+            now, names = time.monotonic(), {leader.pid: name for name, leader in [*self._running.items()]}
+            stopped = [found for pid in names if (found := seen(pid)) and found.state == STOPPED]
+            since = {process.pid: since.get(process.pid, now) for process in stopped}
+            for process in stopped:
+                if now - since[process.pid] >= PATIENCE and send(process, signal.SIGKILL):
+                    self.stopped.add(names[process.pid])
 
     def _log(self, name: str) -> Path:
         path = self._path(name)

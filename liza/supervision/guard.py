@@ -9,16 +9,21 @@ from __future__ import annotations
 from operator import is_not
 from typing import TYPE_CHECKING, Final
 
-from liza.breaker import RULES, TOLD, open_trips, resolved, sentence, tripped, trips
-from liza.changes import HUMAN, SUPERVISOR, Change
+from liza.board.rejected import alert
+from liza.breaker import BY_NAME, RULES, TOLD, open_trips, resolved, sentence, tripped, trips
+from liza.changes import HUMAN, SUPERVISOR, Change, apply
 from liza.errors import Refused, UsageError
+from liza.events import Retry
 from liza.home import take_back, throw
-from liza.model import Remedy
+from liza.model import Remedy, Status
 from liza.project import switches_of
+from liza.repo.repository import Repository
 from liza.report.trips import file_name, report, resolving
 from liza.supervision import papers
 from liza.switches import BREAKER, Switch
+from liza.work.caging import is_caged
 from liza.work.flows import workflow_of
+from liza.work.lookout import DRIFTED, Lookout
 from liza.workflows.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from liza.model import CircuitBreaker, State, Trip
     from liza.workflows.document import Workflow
 
+DRIFT: Final = "checkout_drift"
 REPORTS: Final = "report"
 SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
 
@@ -95,6 +101,18 @@ class Guard:
         return False
 
 
+def forgiven(state: State, now: datetime) -> State:
+    """Return the board after a person looked at what agents had moved: no such trip is open any more."""
+    state = tripped(state, now, [BY_NAME[DRIFT]])
+    for trip in [one for one in open_trips(state) if one.rule == DRIFT]:
+        state = resolved(state, trip.id, "a person looked at it and resumed", now)
+        for name in trip.tasks:
+            task = state.tasks.get(name)
+            if task and task.status is Status.BLOCKED and DRIFTED in str(task.blocked_reason):
+                state = apply(Retry(), to=name, by=HUMAN, at=now)(state)
+    return state
+
+
 def held(state: State) -> dict[Switch, Trip]:
     """Return the switches that open trips hold, each with the first that does."""
     return {SWITCHES[trip.action]: trip for trip in reversed(open_trips(state)) if trip.action in SWITCHES}
@@ -118,13 +136,20 @@ def resolution(board: Board, home: Path, name: str, reason: str, now: datetime) 
     return f"Resolved {name}; the breaker is OK and the agents go on."
 
 
-def resumed(board: Board, home: Path) -> list[str]:
-    """Take back the switches and return their names; raise if a trip is open, which keeps its own."""
+def resumed(board: Board, home: Path, now: datetime) -> list[str]:
+    """Take back the switches and return their names; raise if a trip is open, which keeps its own.
+
+    What agents moved that is a person's is for people to look at, and whoever resumes has: such trips are
+    resolved, the tasks that they blocked go on, and what is on the integration branch is taken as it is.
+    """
     said = switches_of(home)
     mine = [name for name in said if not said[name].startswith(BREAKER)]
     for name in mine:  # first, because it must be possible whatever the board is like
         take_back(home, Switch[name])
-    state = board.read()
+    state = board.update(Change(HUMAN.id, "resume", lambda latest: forgiven(latest, now)))
+    if not is_caged(state.config.sandbox):
+        for sentence in Lookout(home, board, Repository.around(home.parent), HUMAN.id).accept():
+            alert(home, now, sentence)
     if found := open_trips(state):
         first = f"{found[0].id} ({found[0].rule})"
         raise Refused(f"{first} is open and stops the agents; `{resolving(found[0])}` resolves it")

@@ -72,13 +72,21 @@ class Scene:
         survivors = _killed([action.process for action in todo if isinstance(action, KillLeftover)])
         for merge in (action for action in todo if isinstance(action, FinishMerge)):
             self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
-        if any(isinstance(action, ReclaimTask) for action in todo):
-            self.board.update(recovery.reclaimed(facts.living, at=facts.now))
+        if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
+            self.secure(lost, at=facts.now)
+            self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):
             self.prune(prune.task, facts)
         return survivors
+
+    def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
+        """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
+        worktrees = Worktrees(self.repository)
+        for task in tasks:
+            if found := worktrees.of(task):
+                worktrees.secure(found, task, at=at)
 
     def prune(self, task: str, facts: Facts) -> None:
         worktrees, into = Worktrees(self.repository), BRANCHES + facts.state.config.integration_branch
@@ -127,6 +135,26 @@ def orphaned(home: Path, living: Collection[str] = ()) -> list[Process]:
     if not held:
         return []
     return [process for process in table().values() if held & _open_files(process.pid)]
+
+
+def supervising(home: Path) -> list[Process]:
+    """Return the process that holds the lock of the supervisor; what the file says could be anybody's."""
+    path = home / life.SUPERVISOR
+    if not life.is_held(path):
+        return []
+    return [process for process in table().values() if _has_locked(process.pid, path)]
+
+
+def _has_locked(pid: int, path: Path) -> bool:
+    """Tell whether *pid* has *path* open and locked; who looks whether it is locked only has it open."""
+    folder = Path("/proc") / str(pid)
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as below
+                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
+                    return True
+    return False
 
 
 def _open_files(pid: int) -> set[str]:

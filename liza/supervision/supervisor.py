@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza import life, limits
 from liza.agents.kernel import adopt_orphans
-from liza.agents.sweep import swept
+from liza.agents.sweep import MARK, swept
 from liza.bell import Bell
+from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change
@@ -30,6 +31,7 @@ from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
 from liza.project import TEAM_FILE, switches_of
 from liza.record import utc_now
+from liza.repo.git import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.report.progress import outcome
@@ -45,8 +47,10 @@ from liza.supervision.papers import write
 from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
-from liza.work.caging import required, tidied, uncaged, warning
+from liza.work import trunk
+from liza.work.caging import is_caged, kept, required, tidied, uncaged, warning
 from liza.work.flows import workflow_of
+from liza.work.lookout import Lookout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -59,6 +63,7 @@ LOOK: Final = 0.5  # seconds between two looks at switches and leases while noth
 LULL: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
 CHECKPOINTS: Final = "checkpoints"
+SINCE: Final = "it came while no run was going on"
 
 
 class Ending(Enum):
@@ -91,6 +96,7 @@ def supervise(
     # Heard from before the lock is: who sees that it is held may send one.
     with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
         board = FileBoard(home)
+        mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
         board.absorb()
         applied = apply_team_file(board, home.parent)
         state, repository = board.read(), Repository.around(home.parent)
@@ -139,6 +145,8 @@ class Supervisor:
         self._warn()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
         self._courier.start()
+        is_over = threading.Event()
+        threading.Thread(target=self._crew.end_stopped, args=(is_over,), name="stopped", daemon=True).start()
         try:
             ending = self._watched()
             self._dismiss(PATIENCE[ending] * self._grace)
@@ -149,12 +157,21 @@ class Supervisor:
             self._dismiss(0.0)
             raise
         finally:
+            is_over.set()
             self._courier.close()
         return EXIT_CODES[ending]
 
     def _warn(self) -> None:
-        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
+
+        Where they are caged, the board says that they always are: a trial that fails another time must not
+        let them go free.
+        """
         sandbox, at = self._board.read().config.sandbox, self._clock()
+        if (always := kept(sandbox)) is not sandbox:
+            self._board.update(
+                Change(SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox(state, always.mode))
+            )
         free = warning(sandbox)
         if free is None:
             return
@@ -236,13 +253,18 @@ class Supervisor:
     def _bury(self, name: str, code: int) -> None:
         """Clear up after a worker whose process ended, before anybody else may take what it held."""
         self._sweep(lambda run: is_of(run, name))
+        if name in self._crew.stopped:
+            self._alert(f"{name} was stopped by somebody (SIGSTOP), so it was ended and is replaced")
+            self._crew.stopped.discard(name)
         if code == InvalidBoard.exit_code:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
             _check(self._scene.home)
         code = 0 if name in self._spared else code
         post = staff.vacated(self._posts[name], code, time.monotonic())
         now = self._clock()
-        reclaim = recovery.reclaimed(self._crew.names, at=now)
+        tasks = self._board.read().tasks.values()
+        self._scene.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
+        reclaim = recovery.reclaimed(self._crew.names, at=now, killed=code == staff.KILLED)
         if staff.is_crash(code):
             why = f"{len(post.crashes)} crashes in five minutes; the last one {staff.told(code)}"
             crash = staff.crashed(post, why, at=now)
@@ -275,25 +297,27 @@ class Supervisor:
         living = self._crew.names
         if holders - living:
             living |= life.living(self._scene.home)
-        if any(recovery.why_dead(task, living, now) for task in state.tasks.values()):
+        if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
+            self._scene.secure(dead, at=now)
             return self._board.update(recovery.reclaimed(living, at=now))
         return state
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
         path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if path.name not in switches or not _is_written(path):
             return
         try:
             thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except FileNotFoundError:
             return  # taken back at this moment
+        said = switches_of(self._scene.home).get(path.name, "")
         summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
         if not summary.exists():
-            write(summary, checkpoint(state, self._clock(), switches[path.name]))
+            write(summary, checkpoint(state, self._clock(), said))
             self._view.say(f"the summary of this checkpoint is in {summary}")
         hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, switches[path.name])]))
+        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -361,12 +385,29 @@ class Supervisor:
         if survivors := self._scene.perform(actions, facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         tidied(self._scene.home, self._scene.repository)
+        self._look_around()
         self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
         state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
         self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
+
+    def _look_around(self) -> None:
+        """Take what people did since the last run as theirs, before anybody else can be taken for them."""
+        scene, state = self._scene, self._board.read()
+        head = scene.repository.commit_at(BRANCHES + state.config.integration_branch)
+        if head is None:
+            return
+        if is_caged(state.config.sandbox):
+            state = trunk.note_base(self._board, head, by=SUPERVISOR.id)
+            if found := trunk.strangers(scene.repository, scene.home, state, head):
+                at = self._clock()
+                self._alert(trunk.take_as_yours(self._board, found, SINCE, by=SUPERVISOR.id, at=at))
+            return
+        seen = Lookout(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
+        for sentence in (*seen.told, *seen.strange):
+            self._alert(sentence)
 
     def _dismiss(self, patience: float) -> None:
         """End every worker: by itself within *patience*, then by SIGTERM, then by SIGKILL."""
@@ -455,6 +496,18 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _with_sandbox(state: State, mode: SandboxMode) -> State:
+    return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
+
+
+def _is_written(switch: Path) -> bool:
+    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
+    try:
+        return has_no_writer(switch)
+    except OSError:  # a link, or taken back at this moment
+        return True
 
 
 def _check(home: Path) -> None:

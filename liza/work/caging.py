@@ -21,25 +21,31 @@ from liza.agents.cage import (
     Access,
     Bounds,
     Cage,
+    Doing,
     Mount,
     Privacy,
+    cached_in,
     environment_in,
     is_below,
     obstacle,
     surrounding,
     surveyed,
+    tried,
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
+from liza.beneath import remove
 from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
-from liza.repo.dependencies import installed_in
+from liza.repo.dependencies import installed_in, lend, linked_in, take_back
+from liza.repo.editable import Redirection
 from liza.repo.mounting import Points
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.repo.shadow import Shadow
-from liza.repo.worktree import remove, write
+from liza.repo.worktree import write
+from liza.work.homes import GateHome, environment_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,13 +74,21 @@ def is_caged(sandbox: Sandbox) -> bool:
 
 def required(sandbox: Sandbox) -> None:
     """Refuse to go on where a cage is asked for that cannot be had."""
-    why = obstacle()
-    if why is None or sandbox.mode is SandboxMode.OFF:
+    if sandbox.mode is SandboxMode.OFF or (trial := tried()).why is None:
         return
+    why = trial.why
     if sandbox.mode is SandboxMode.REQUIRE:
         raise NoCage("sandbox.mode is `require`", why)
+    if trial.is_passing:  # the machine has not said no
+        raise NoCage("it is not clear whether there is a sandbox; try again", why)
     if sandbox.network is not Network.FULL:
         raise NoCage(f"sandbox.network is `{sandbox.network}`, which only a cage can keep", why)
+
+
+def kept(sandbox: Sandbox) -> Sandbox:
+    """Return the settings of a board whose agents are caged now: from here on they are, or do not run."""
+    is_open = sandbox.mode is SandboxMode.AUTO and is_caged(sandbox)
+    return sandbox.but(mode=SandboxMode.REQUIRE) if is_open else sandbox
 
 
 def warning(sandbox: Sandbox) -> str | None:
@@ -118,11 +132,12 @@ class Guard:
         """Give *job* in a cage, or as it is where there is none; then take over what it committed."""
         job = replace(job, processes=self.sandbox.processes)
         required(self.sandbox)
-        if not is_caged(self.sandbox):
-            yield job
-            return
         own = self.home / CAGES / visit.name
         with ExitStack() as stack:
+            home = self._home(visit, own, stack)
+            if not is_caged(self.sandbox):
+                yield self._free(job, visit, own, home)
+                return
             site = self._site(job, visit, own)
             # Removed last, when the run is over: whatever looks at the worktree then finds the work alone.
             stack.enter_context(site.points)
@@ -134,7 +149,44 @@ class Guard:
                 argv=cage.around(site.argv),
                 environment=_configured(environment, settings),
                 is_caged=True,
+                shared_mb=self.sandbox.memory_mb,
             )
+
+    def _home(self, visit: Visit, own: Path, stack: ExitStack) -> GateHome | None:
+        """Return the home that a gate's command has for itself; None where an agent keeps its own."""
+        if visit.doing is Doing.AGENT:
+            return None
+        home = GateHome(own)
+        home.begin(inherits=visit.inherits)
+        stack.callback(home.keep if visit.doing is Doing.SETUP else home.end)
+        if not is_caged(self.sandbox):
+            home.furnish(Path.home())
+            stack.callback(home.clear_settings)
+        return home
+
+    def _free(self, job: Job, visit: Visit, own: Path, home: GateHome | None) -> Job:
+        """Return *job* so that, without a cage, it finds the tree that it runs in and not the checkout."""
+        root, top = self.repository.root.resolve(), job.cwd.resolve()
+        environment = dict(job.environment)
+        if home is not None:
+            environment = environment_of(home.path, environment)
+        if not job.cwd.is_relative_to(self.repository.area):
+            return replace(job, environment=environment)
+        if home is not None:
+            environment |= cached_in(environment, home.path)
+        installed = installed_in(self.repository)
+        names = [path.relative_to(root) for path in installed]
+        if visit.borrows:
+            lend(root, top, names)
+        else:
+            take_back(top, names)
+        remove(own / "links")
+        led = Redirection(root, top, installed, own / "links")
+        if home is None:
+            return replace(job, environment=led.environment(environment))
+        *words, line = job.argv
+        led.require_seen(environment, line)
+        return replace(job, argv=(*words, led.line(line)), environment=led.environment(environment, line))
 
     def _site(self, job: Job, visit: Visit, own: Path) -> _Site:
         """Decide what the cage has of the checkout: paths in it that the tree does not have are mounted."""
@@ -145,6 +197,7 @@ class Guard:
         home = Path(environment.get("HOME") or Path.home())
         show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
         show += [*(home / name for name in visit.shows), *installed, *_interpreters(installed)]
+        show += linked_in(root)
         around = surveyed(argv, environment, checkout=root, show=show)
         write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
         opened = [

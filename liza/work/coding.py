@@ -22,6 +22,7 @@ from liza.repo.merging import merge
 from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
+from liza.repo.trespass import leave_at_rest, touched_at_rest
 from liza.roles import coder
 from liza.roles.admission import admitted, closed
 from liza.verdicts import Feedback
@@ -30,7 +31,7 @@ from liza.work import course, known
 from liza.work.caging import CAGES
 from liza.work.flows import asks_checkpoint
 from liza.work.ruling import ruled
-from liza.work.turn import Next, begun, held_by
+from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows.position import Worked
 
 if TYPE_CHECKING:
@@ -64,9 +65,8 @@ def turn(place: Place) -> Next:
     task = coder.pick(state, place.name)
     if task is None or not place.may_begin(state, _first_run(place, state, task)):
         return Next.WAIT
-    head = place.repository.commit_at(place.integration(state))
+    head = _base(place, state)
     if head is None:
-        place.orders.pause(GONE.format(name=state.config.integration_branch))
         return Next.WAIT
     claimed = claimed_by(place, head)
     if claimed is None:
@@ -74,19 +74,34 @@ def turn(place: Place) -> Next:
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
     run = _first_run(place, claimed.state, claimed.task)
     with begun(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
-        try:
-            return _work(turn, claimed)
-        except Refused as error:  # somebody else decides about the task now, so nothing more is written
-            log.warning("%s", turn.keeper.lost or error)
-        except (DiskTrouble, InvalidBoard):
-            raise
-        except UnfitRepository as error:
-            question = "Can you put the repository right, so that this can go on?"
-            block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
-            _given_up(turn, block)
-        except LizaError as error:  # the agent left a worktree that git cannot work with
-            _given_up(turn, e.Fail(reason=printable(str(error))))
-        return Next.WORK
+        return _worked(turn, claimed)
+
+
+def _base(place: Place, state: State) -> str | None:
+    """Return what new work begins at; None where people have to put the integration branch right first."""
+    head = place.repository.commit_at(place.integration(state))
+    if head is None:
+        place.orders.pause(GONE.format(name=state.config.integration_branch))
+        return None
+    return head if place.is_known(head) else None
+
+
+def _worked(turn: Turn, claimed: Claimed) -> Next:
+    try:
+        return _work(turn, claimed)
+    except Refused as error:  # somebody else decides about the task now, so nothing more is written
+        log.warning("%s", turn.keeper.lost or error)
+    except Strayed as found:
+        turn.drifted(found.moved, "tests")
+    except (DiskTrouble, InvalidBoard):
+        raise
+    except UnfitRepository as error:
+        question = "Can you put the repository right, so that this can go on?"
+        block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
+        _given_up(turn, block)
+    except LizaError as error:  # the agent left a worktree that git cannot work with
+        _given_up(turn, e.Fail(reason=printable(str(error))))
+    return Next.WORK
 
 
 def _first_run(place: Place, state: State, task: Task) -> Run:
@@ -151,6 +166,9 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
     base = str(task.base_commit)
     if found := trees.registered(trees.path_of(task.id)):
         left_by_a_crash(place.home / CAGES, found, task.id)
+        if where := touched_at_rest(found):
+            told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
+            place.tell([f"{told}; its coder finds it so, unless you put it back"])
     tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,)
     is_current = tip is None or place.repository.contains(tip, base)
@@ -255,12 +273,19 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         tree = after and after.tree
         head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
+    _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):
         event = _through_gates(turn, task, event.commit, asked)
     elif isinstance(event, e.FindNothing):
         event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
+
+
+def _leave(turn: Turn, worktree: Worktree) -> None:
+    """Remember what *worktree* is, where others could get into it before its task is taken again."""
+    if turn.lookout and worktree.is_there:
+        leave_at_rest(worktree)
 
 
 def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
@@ -319,6 +344,7 @@ def _without_answer(turn: Turn, worktree: Worktree, asked: Asked) -> Next:
         commit_all(worktree, f"Work in progress on {name}", at=at)
     elif worktree.is_there:
         salvage.save(turn.place.repository, name, worktree, at=at)
+    _leave(turn, worktree)
 
     def more(state: State) -> State:
         note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))

@@ -6,23 +6,25 @@ what was said before where it still holds, and asks the gates anew where it does
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
-from liza.agents.cage import Visit
-from liza.agents.protocol import Level, Limits
+from liza.agents.cage import Doing, Visit
+from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
+from liza.gates.checkout import SETUP, installs
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
-from liza.work.turn import RUNS, SLACK
+from liza.work.turn import AFTER_A_KILL, RUNS, SLACK, Strayed
 from liza.workflows import engine
 from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from liza.gates.running import Ran, Run
@@ -103,8 +105,19 @@ def said(asked: Asked) -> Said:
     return Said(text=asked.reply.text, answers=(summary,) if summary else ())
 
 
-def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Case:  # noqa: B008
-    """Return what gates look at; the commands that they run keep the lease and obey switches."""
+@contextmanager
+def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Iterator[Case]:  # noqa: B008
+    """Give what gates look at; their commands keep the lease, obey switches, and are looked after.
+
+    What agents wrote runs in gates, so whatever it moved counts as if an agent had: it raises `Strayed`.
+    """
+    with _case(turn, task, base, head, said) as case:
+        yield case
+    if moved := turn.look():
+        raise Strayed(moved)
+
+
+def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
     return Case(
         task=task,
         repository=turn.place.repository,
@@ -119,12 +132,18 @@ def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -
 
 def _runner(turn: Turn) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
+    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
+        nonlocal was_set_up
         folder = turn.place.home / RUNS / turn.place.run_id(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here. The gates of a task share a home: what one installs, the next finds.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}")
+        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
+        visit = Visit(f"{turn.task}.gate-{turn.place.name}", doing=Doing.COMMAND, inherits=was_set_up)
+        if name == SETUP:
+            was_set_up = True
+            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
+        turn.begin_run()
         with (
             turn.keeper.expecting_life(limits.total + SLACK),
             turn.place.warden(turn.state).caged(job, visit) as caged,
@@ -134,7 +153,16 @@ def _runner(turn: Turn) -> Run:
             raise Halted
         return running.ran(outcome, folder.name)
 
-    return run
+    def run_unkilled(line: str, cwd: Path, name: str) -> Ran:
+        """Run, and run again what somebody killed: that says nothing about the work."""
+        ran = run(line, cwd, name)
+        for pause in AFTER_A_KILL:
+            if ran.ending is not Ending.KILLED or not rest(turn.stop, pause):
+                break
+            ran = run(line, cwd, name)
+        return ran
+
+    return run_unkilled
 
 
 def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents import found as programs
 from liza.agents.cage import UNGUARDED
 from liza.agents.clis.table import CLIS
 from liza.agents.found import provider
-from liza.agents.protocol import Ending, Reply
+from liza.agents.protocol import STARTING, Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
+from liza.limits import is_worth_another
 from liza.model import Role
+from liza.money import FIRST_GUESS, Want, kind_of
 from liza.record import utc_now
 from liza.replies import Step
+from liza.roles.admission import Run
 from liza.routing import Who, chain, routed
 
 if TYPE_CHECKING:
@@ -28,11 +33,12 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent, Brief, Stop
     from liza.agents.replay import Apply
     from liza.config import Agents
+    from liza.model import State
 
-# Seconds. Whoever ends with an error sooner, without a word from its model, did not get as far as working.
-STARTING: Final = 30.0
-_UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
+_SHUT_OUT: Final = {Ending.NOT_STARTED, Ending.AUTH, Ending.QUOTA}
+FALLBACK: Final = "FALLBACK"
 
+COMMAND: Final = "command"
 LITELLM: Final = "litellm"
 REPLAY: Final = "replay"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
@@ -95,9 +101,22 @@ def _different(agents: Agents, found: Hire, other: str | None, available: Sequen
     return found._replace(warning=warning)
 
 
-def failed_to_start(reply: Reply) -> bool:
-    """Tell whether *reply* is about getting an agent to work at all, and so another one may do better."""
-    if reply.ending in _UNSTARTED:
+def stand_in(agents: Agents, own: AgentChoice) -> AgentChoice | None:
+    """Return who stands in for *own*: `agents.fallback`, and for each field that it leaves out, *own*'s.
+
+    What is meant for one backend is not inherited by another, and never who sells the model.
+    """
+    if agents.fallback is None:
+        return None
+    named = agents.fallback.but(backend=backend_of(agents.fallback))
+    rest = own.but(backend=backend_of(own), provider=None)
+    fields = routed({FALLBACK: named}, rest, [FALLBACK]).fields
+    return AgentChoice.model_validate(fields)
+
+
+def calls_for_another(reply: Reply) -> bool:
+    """Return whether another agent may do better: this one could not work at all, or may do so no more."""
+    if reply.ending in _SHUT_OUT:
         return True
     # A negative code is a signal: somebody ended it, which says nothing about it.
     ended_itself = reply.code is not None and reply.code >= 0
@@ -115,8 +134,58 @@ def provider_of(choice: AgentChoice) -> str:
     return backend
 
 
+class Asker(NamedTuple):
+    """A worker that is about to begin a run."""
+
+    role: Role
+    name: str
+    now: datetime
+
+
+def playing(state: State, who: Asker, step: Step) -> AgentChoice:
+    """Return who plays *step* now: as the settings say, or who stands in while its provider is shut."""
+    agents = state.config.agents
+    own = chosen(agents, who.role, step, available=programs.available())
+    other = stand_in(agents, own)
+    if other is None or not is_worth_another(state, provider_of(own), who.name, who.now):
+        return own
+    return own if is_worth_another(state, provider_of(other), who.name, who.now) else other
+
+
+def run_of(
+    state: State,
+    who: Asker,
+    step: Step,
+    task: str | None,
+    *later: Step,
+    instead: AgentChoice | None = None,
+) -> Run:
+    """Return the run of *step* that *who* would begin; *later* are steps that follow in the same turn.
+
+    *instead* is who plays the step, where that is settled.
+    """
+    first = step, instead or playing(state, who, step)
+    others = [(one, playing(state, who, one)) for one in later]
+    backend = backend_of(first[1]) or ""
+    want = Want(
+        who.name,
+        task,
+        _kind(*first),
+        # What is only played back costs nothing that is not in the recording.
+        guess=0.0 if backend == REPLAY else FIRST_GUESS,
+        later=tuple(_kind(*other) for other in others),
+        is_metered=backend != COMMAND,
+    )
+    needed = dict.fromkeys(provider_of(choice) for _, choice in (first, *others))
+    return Run(want, provider_of(first[1]), tuple(needed), first[1])
+
+
+def _kind(step: Step, choice: AgentChoice) -> str:
+    return kind_of(step, choice.model or backend_of(choice) or "")
+
+
 def backend_of(choice: AgentChoice) -> str | None:
-    return choice.backend or ("command" if choice.command else None)
+    return choice.backend or (COMMAND if choice.command else None)
 
 
 class Nobody:
@@ -198,7 +267,7 @@ def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agen
 
 
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {
-    "command": _command,
+    COMMAND: _command,
     REPLAY: _replay,
     LITELLM: _litellm,
     **{name: partial(_cli, name) for name in CLIS},

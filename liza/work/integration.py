@@ -17,6 +17,7 @@ from liza.errors import LizaError, UnfitRepository
 from liza.model import IntegrationFailure
 from liza.record import printable
 from liza.repo.merging import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
+from liza.repo.signing import key_of
 from liza.repo.trailers import Trailer
 from liza.repo.verify import Link, links
 from liza.roles import reviewer
@@ -55,6 +56,9 @@ def _tried(turn: Turn, task: Task) -> bool:
         raise UnfitRepository(
             f"{task.id}: the integration branch {ref} is gone; put it back, then `liza resume`"
         )
+    if not turn.place.is_known(head):
+        turn.record(e.Release(reason=f"{ref} has commits that no merge of the board made"))
+        return True
     commit = str(task.review_commit)
     merged = merge(repository, head, commit)
     if isinstance(merged, Conflict):
@@ -88,7 +92,8 @@ def _merged_by_another(turn: Turn, task: Task) -> Link | None:
 def _landed(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     commit = str(task.review_commit)
-    account = Account(f"Merge {task.id}: {task.description.splitlines()[0]}", _trailers(task))
+    subject, key = f"Merge {task.id}: {task.description.splitlines()[0]}", key_of(turn.place.home)
+    account = Account(subject, _trailers(task), key)
     sealed = seal(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
     if not _is_green(turn, task, sealed, head):
         return True

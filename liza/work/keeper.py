@@ -1,4 +1,4 @@
-"""A thread beside a turn: it renews the lease while there is reason to, and passes switches on."""
+"""A thread beside a turn: it renews the lease while there is reason to, ends dear runs, heeds switches."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from liza.model import Actor
     from liza.work.orders import Orders
 
+COUNT: Final = 0.5  # seconds between two looks at the money while an agent runs
 LOOK: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
 SHARE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
 
@@ -38,12 +39,23 @@ class Held(NamedTuple):
 
 
 class Keeper:
-    """Keeps one turn going; a lost lease ends whatever *stop* reaches, at once."""
+    """Keeps one turn going; a lost lease ends whatever *stop* reaches, at once.
+
+    *too_dear* gets what the run has cost so far and returns why it has to end, or None.
+    """
 
     def __init__(
-        self, board: Board, orders: Orders, stop: Stop, held: Held | None, clock: Callable[[], datetime]
+        self,
+        board: Board,
+        orders: Orders,
+        stop: Stop,
+        held: Held | None,
+        clock: Callable[[], datetime],
+        too_dear: Callable[[float], str | None] = lambda _: None,
     ) -> None:
         self.lost: str | None = None
+        self._too_dear = too_dear
+        self._count = time.monotonic() + COUNT
         self._board = board
         self._orders = orders
         self._stop = stop
@@ -77,6 +89,18 @@ class Keeper:
             pass_on(self._orders.switch(), self._stop)
             if self._held and self.lost is None and time.monotonic() >= self._due and self._is_alive():
                 self._renew(self._held)
+            if self._patience is not None and self._stop.capped is None and time.monotonic() >= self._count:
+                self._mind_money()
+
+    def _mind_money(self) -> None:
+        self._count = time.monotonic() + COUNT
+        try:
+            why = self._too_dear(self._stop.usd)
+        except LizaError as error:  # as with the lease; the run's own end tells what it cost
+            log.warning("what the run costs could not be compared with its cap: %s", error)
+            return
+        if why:
+            self._stop.cap(why)
 
     def _is_alive(self) -> bool:
         if self._patience is None or self._stop.paused:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from liza.breaker import told
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from liza.model import Checkpoint, Handoff, Note, State, Task
+    from liza.model import Checkpoint, Discovery, Handoff, Note, State, Task
     from liza.roles.planner import Wake
     from liza.verdicts import Evidence
 
+SHOWN_DISCOVERIES: Final = 30
 LONGEST: Final = 20_000  # characters of one text; a diff can be of any size, and a context cannot
 _TOLD: Final = frozenset({"fail", "fail_integration", "block", "release", "reclaim"})
 
@@ -21,7 +24,9 @@ def for_plan(state: State, wake: Wake) -> Known:
     return {
         "goal": state.goal.description,
         "spec": state.goal.spec_ref or "",
-        "notes": _lines([*_notes(state, wake), *_discoveries(state, wake)]),
+        "notes": _lines(_notes(state, wake)),
+        "reported": _reported(state, wake),
+        "found": _found(state, wake),
         "tasks": _tasks(state),
     }
 
@@ -33,6 +38,8 @@ def for_replan(state: State, wake: Wake) -> Known:
         "blocked": _lines([task.blocked_reason or "", *task.questions]),
         "history": _lines(_past(task)),
         "notes": _lines(_notes(state, wake)),
+        "reported": _reported(state, wake),
+        "found": _found(state, wake),
         "tasks": _tasks(state),
     }
 
@@ -51,7 +58,7 @@ def for_implement(state: State, task: Task) -> Known:
     return {**for_checkpoint(state, task), "checkpoint": _checkpoint(task.checkpoint)}
 
 
-def for_review(task: Task, *, diff: str, log: str, checks: str) -> Known:
+def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) -> Known:
     return {
         **_what(task),
         "iteration": str(task.iteration),
@@ -60,6 +67,7 @@ def for_review(task: Task, *, diff: str, log: str, checks: str) -> Known:
         "checkpoint": _checkpoint(task.checkpoint),
         "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST],
         "checks": checks[:LONGEST],
+        "notes": _lines(f"- {message}" for message in _said_of(state, task)),
         "feedback": _feedback(task),
         "diff": diff if len(diff) <= LONGEST else f"{diff[:LONGEST]}\n(cut; `git diff` shows the rest)",
     }
@@ -85,13 +93,16 @@ def _lines(lines: Iterable[str]) -> str:
 
 def _guidance(state: State, task: Task) -> list[str]:
     """Return all that helps a coder: the planner's words, people's, what failed before, and the hand-over."""
-    said = [note.message for note in state.human_notes.values() if note.about == task.id]
     return [
         *([task.guidance] if task.guidance else []),
-        *(f"People say: {message}" for message in said if message != task.guidance),
+        *(f"People say: {message}" for message in _said_of(state, task) if message != task.guidance),
         *_past(task),
         *_handoff(state.handoff.get(task.id)),
     ]
+
+
+def _said_of(state: State, task: Task) -> list[str]:
+    return [note.message for note in state.human_notes.values() if note.about == task.id]
 
 
 def _past(task: Task) -> list[str]:
@@ -152,8 +163,27 @@ def _notes(state: State, wake: Wake) -> list[str]:
     return [f"- {f'({note.about}) ' if note.about else ''}{note.message}" for note in notes]
 
 
-def _discoveries(state: State, wake: Wake) -> list[str]:
-    return [f"- An agent found, as urgent: {state.discovered[name].description}" for name in wake.discoveries]
+def _reported(state: State, wake: Wake) -> str:
+    """Return the anomalies that nobody dealt with; those of the task that is asked about come first."""
+    found = sorted(
+        (state.anomalies[name] for name in wake.anomalies), key=lambda one: one.task_id != wake.task
+    )
+    return _lines(f"- {told(one)}" for one in found)
+
+
+def _found(state: State, wake: Wake) -> str:
+    """Return what agents found beside their tasks: what is new, then what became of the rest."""
+    new = [state.discovered[name] for name in wake.discoveries]
+    old = [item for item in state.discovered.values() if item.considered is not None][-SHOWN_DISCOVERIES:]
+    return _lines(f"- {item.description} ({_fate(state, item)})" for item in (*new, *old))
+
+
+def _fate(state: State, item: Discovery) -> str:
+    if item.considered is None:
+        return f"{item.urgency}, new, by {item.discovered_by}"
+    if item.became_task is None:
+        return "looked at before; no task came of it"
+    return f"became {item.became_task}, which is {state.status_of(item.became_task)}"
 
 
 def _tasks(state: State) -> str:

@@ -49,13 +49,12 @@ def turn(place: Place) -> Next:
 
 
 def _tidied(place: Place) -> bool:
-    """Do what takes no thought: block stuck tasks, mark what was read in passing, see that all is done."""
+    """Do what takes no thought: block stuck tasks, see that all is done."""
 
     def make(state: State) -> State:
         at, by = place.clock(), place.actor()
         for task, block in planner.stuck(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
-        state = planner.read(state, planner.read_in_passing(state), by=by, at=at)
         return planner.completed(state, at)
 
     before = place.board.read()

@@ -24,7 +24,7 @@ from liza.verdicts import Outcome
 from liza.work import course, known
 from liza.work.course import Judged
 from liza.work.integration import integrate, unfit
-from liza.work.turn import Next, begun, held_by
+from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows import engine
 from liza.workflows.document import GateKind
 from liza.workflows.position import Judge, Wait
@@ -40,7 +40,10 @@ AGAIN: Final = frozenset(
     {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
 )
 GIVEN_BACK: Final = frozenset(
-    {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+    {
+        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
+        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
+    }
 )
 
 QUESTION: Final = "May this be merged as it is?"
@@ -68,6 +71,8 @@ def turn(place: Place) -> Next:
             return _judged(turn, task)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
             log.warning("%s", turn.keeper.lost or error)
+        except Strayed as strayed:
+            turn.drifted(strayed.moved, "tests")
         except (GitFailed, UnfitRepository) as error:
             _given_back(turn, error)
         return Next.WORK
@@ -133,7 +138,8 @@ def _judged(turn: Turn, task: Task) -> Next:
         after = _reviewed(turn, task)
         if after is not None:
             return after
-        if turn.current().status is not Status.APPROVED:
+        latest = turn.current()
+        if latest.status is not Status.APPROVED or latest.lease is None:
             return Next.WORK
     integrate(turn)
     return Next.WORK
@@ -164,8 +170,22 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                 return Next.WORK
             case _:
                 break
-    turn.record(reviewer.concluded(task, found), more=lambda state: turn.with_anomalies(state, said))
+    _conclude(turn, reviewer.concluded(task, found), said)
     return None
+
+
+def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:
+    """Record a verdict; a task that is approved while others are merged waits in the queue, unheld."""
+    at, by = turn.place.clock(), turn.by
+
+    def more(state: State) -> State:
+        state = turn.with_anomalies(state, said)
+        task = state.task(str(turn.task))
+        if task.status is not Status.APPROVED or reviewer.is_next_to_merge(state, task, at):
+            return state
+        return apply(e.Release(reason="others are merged first"), to=task.id, by=by, at=at)(state)
+
+    turn.record(event, more=more)
 
 
 def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
@@ -200,7 +220,7 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
-    facts = known.for_review(task, diff=diff, log=said, checks=report(found))
+    facts = known.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
     with scratch(place.worktrees, commit) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
@@ -211,7 +231,7 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
         turn.drifted(asked.moved)
         return Next.WORK
     if ending in GIVEN_BACK:
-        turn.record(e.Release(reason=asked.why))
+        turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
     else:
         turn.record(reviewer.no_verdict(asked.why))
     return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK

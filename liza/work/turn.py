@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import secrets
-import signal
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import prompting
-from liza.agents.found import available
 from liza.agents.masking import mask
 from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop, rest
@@ -28,21 +26,33 @@ from liza.config import AgentChoice
 from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
-from liza.limits import news
+from liza.limits import RESUME, news
 from liza.model import Actor, Lease, Refusal, Role, State, Task
-from liza.money import FIRST_GUESS, Cap, Want, command, is_closed, kind_of, question, warned, warning
+from liza.money import Cap, command, extended, is_closed, is_within, kind_of, question, warned, warning, worst
 from liza.record import printable, utc_now, with_record
 from liza.replies import Step, Value
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
+from liza.roles.planner import read
+from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import REPLAY, backend_of, chosen, failed_to_start, hired, provider_of
+from liza.work.hiring import (
+    COMMAND,
+    REPLAY,
+    Asker,
+    backend_of,
+    calls_for_another,
+    hired,
+    playing,
+    run_of,
+    stand_in,
+)
 from liza.work.keeper import Held, Keeper
-from liza.work.lookout import Lookout
+from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
 
 if TYPE_CHECKING:
@@ -53,7 +63,9 @@ if TYPE_CHECKING:
     from liza.events import Event
     from liza.replies import AgentAnomaly
     from liza.repo.content import Content
+    from liza.repo.worktree import Worktree
     from liza.verdicts import Verdict
+    from liza.work.lookout import Seen
     from liza.work.orders import Orders
     from liza.workflows.document import Workflow
 
@@ -65,7 +77,8 @@ SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent fi
 MOMENT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-MOST_KILLED: Final = 3  # times in a row that an agent may be killed by others before it counts as its failure
+AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
+CAGED: Final = "no agent in a sandbox can reach the branch"
 ANSWER: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
 # How a session ends that cannot be gone on with.
@@ -117,30 +130,50 @@ class Place:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step) -> AgentChoice:
-        return chosen(state.config.agents, self.role, step, available=available())
+        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        return playing(state, self._who, step)
 
-    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
-        """Return the agent of *step*, or that of *instead*."""
-        choice = instead or self.choice(state, step)
+    @property
+    def _who(self) -> Asker:
+        return Asker(self.role, self.name, self.clock())
+
+    def agent(self, state: State, choice: AgentChoice) -> Agent:
+        """Return the agent that *choice* names."""
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
-        paid = agent if backend_of(choice) == REPLAY else Priced(agent, choice.model)
+        backend = backend_of(choice)
+        # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
+        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
         return Recorder(paid, self.trees)
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
         return Guard(self.home, self.repository, state.config.sandbox)
 
-    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+    def wanted(
+        self,
+        state: State,
+        step: Step,
+        task: str | None,
+        *later: Step,
+        instead: AgentChoice | None = None,
+    ) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        choice = self.choice(state, step)
-        backend = backend_of(choice) or ""
-        # What is only played back costs nothing that is not in the recording.
-        guess = 0.0 if backend == REPLAY else FIRST_GUESS
-        want = Want(self.name, task, kind_of(step, choice.model or backend), guess)
-        others = (self.choice(state, other) for other in later)
-        provider = provider_of(choice)
-        return Run(want, provider, tuple(dict.fromkeys([provider, *map(provider_of, others)])))
+        return run_of(state, self._who, step, task, *later, instead=instead)
+
+    def too_dear(self, usd: float) -> str | None:
+        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
+        if is_within(self.board.read(), self.name, usd):
+            return None
+        found: list[str | None] = []
+
+        def make(state: State) -> State:
+            state, why = extended(state, self.name, usd)
+            found.append(why)
+            return state
+
+        self.board.update(Change(self.name, "set more money aside", make))
+        return found[-1]
 
     def may_begin(self, state: State, run: Run) -> bool:
         """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
@@ -170,6 +203,57 @@ class Place:
     def is_parked(self) -> bool:
         return self.parked is not None and self.clock() < self.parked
 
+    @property
+    def lookout(self) -> Lookout:
+        return Lookout(self.home, self.board, self.repository, self.name, None, self.clock)
+
+    def is_known(self, head: str) -> bool:
+        """Tell whether work may build on *head*; strangers below it are a person's, or people are asked."""
+        state = trunk.note_base(self.board, head, by=self.name)
+        if not (found := trunk.strangers(self.repository, self.home, state, head)):
+            return True
+        if is_caged(state.config.sandbox):
+            self.tell([trunk.take_as_yours(self.board, found, CAGED, by=self.name, at=self.clock())])
+            return True
+        if stops := self.heed(self.lookout.look()):
+            self.accuse("somebody", stops)
+        if not trunk.strangers(self.repository, self.home, self.board.read(), head):
+            return True
+        sentence = stranger_sentence(state, trunk.told(found))
+        self.orders.pause(f"{sentence}; if it is yours, `{RESUME}` takes it, else put the branch back first")
+        return False
+
+    def heed(self, seen: Seen) -> tuple[str, ...]:
+        """Tell people what they may have done themselves; return what only this worker can have done."""
+        stops = tuple(mask().text(printable(one)) for one in seen.stops)
+        names = " or ".join(f"the agent of {name}" for name in sorted(seen.suspects))
+        for one in map(mask().text, map(printable, seen.told)):
+            is_ours = one.startswith(trunk.TAKEN)
+            self.tell(
+                [one if is_ours else f"{one} while {names} ran without a sandbox: look, unless it was you"]
+            )
+        if not stops or seen.suspects == {self.name}:
+            return stops
+        # Whose it was nobody can tell: everybody stops, and nobody's work is thrown away for it.
+        self.accuse(names or "somebody", stops)
+        return ()
+
+    def accuse(self, who: str, moved: tuple[str, ...]) -> None:
+        """Let everybody stop, because *who* moved what is not for agents to move."""
+        details, at = self.stop_for(who, moved), self.clock()
+        change = Change(
+            self.name, "log", lambda state: with_anomaly(state, details, about=None, by=self.name, at=at)
+        )
+        self.board.update(change)
+
+    def stop_for(self, who: str, moved: tuple[str, ...]) -> CheckoutDrift:
+        """Throw PAUSE, tell people why, and return what the board should say."""
+        named = moved[:MOST_MOVED]
+        sentence = f"{who} {DRIFTED}{'; '.join(named)}"
+        self.orders.pause(f"{sentence}; look at it, put back what is wrong, then `{RESUME}`")
+        self.tell([sentence])
+        return CheckoutDrift(moved=named)
+
     def tell(self, sentences: Iterable[str]) -> None:
         """Tell people something that they may have to act on."""
         for sentence in sentences:
@@ -184,6 +268,14 @@ class Place:
     def lease(self, state: State, token: str) -> Lease:
         seconds = state.config.limits.lease_seconds
         return Lease(holder=self.name, token=token, expires=self.clock() + timedelta(seconds=seconds))
+
+
+class Strayed(Exception):
+    """What ran for a gate moved what is not its own."""
+
+    def __init__(self, moved: tuple[str, ...]) -> None:
+        super().__init__("; ".join(moved))
+        self.moved = moved
 
 
 class Asked(NamedTuple):
@@ -224,13 +316,18 @@ class Turn:
     task: str | None = None
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
+    last: AgentChoice | None = None  # who ran last
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
+    delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
     proof: Callable[[Asked], Value | None] | None = None  # what work says whose answer cannot be read
 
     @cached_property
-    def lookout(self) -> Lookout:
-        return Lookout(self.place.board, self.place.repository)
+    def lookout(self) -> Lookout | None:
+        """Who looks at what runs of this turn move; in a sandbox they reach nothing to look at."""
+        if is_caged(self.state.config.sandbox):
+            return None
+        return replace(self.place.lookout, task=self.task)
 
     @property
     def by(self) -> Actor:
@@ -246,7 +343,8 @@ class Turn:
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
         def both(state: State) -> State:
-            return make(_accounted(state, self.ended, told, at=at, chance=chance))
+            heard = read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
+            return make(_accounted(heard, self.ended, told, at=at, chance=chance))
 
         state = self.place.board.update(Change(self.place.name, what, both))
         self.ended.clear()
@@ -254,22 +352,31 @@ class Turn:
         return state
 
     def settle(self) -> None:
-        """Leave nothing set aside, and no run that the board does not know of."""
+        """Leave nothing set aside, and no run that nobody looked after or that the board does not know of."""
+        if moved := self.look():
+            self.place.accuse(f"{self.place.name}'s agent", moved)
         state, name = self.place.board.read(), self.place.name
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
 
-    def _admit(self, run: Run) -> str | None:
-        """Set the money for *run* aside, unless that was done; return why it may not begin."""
-        if self.admitted is not None:
-            self.admitted = None
-            return None
+    def _admit(self, question: Question) -> Run | str:
+        """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
+        run, self.admitted = self.admitted, None
+        if run is not None and question.instead is None:
+            return run
+        run = self._wanted(question)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
+            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
+                left = MOMENT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
-        return None
+        return run
+
+    def _now(self) -> State:
+        """Return the board as this turn knows it, with what the providers say by now."""
+        return self.state.but(providers=self.place.board.read().providers)
 
     def _shut(self, run: Run) -> Closed | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
@@ -288,7 +395,7 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
-        run = self.place.wanted(self.state, then, self.task) if then else None
+        run = self.place.wanted(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
@@ -397,53 +504,92 @@ class Turn:
 
     def _unkilled(self, question: Question) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        for _ in range(MOST_KILLED):
-            asked = self._started(question)
-            if asked.reply.code != -signal.SIGKILL or asked.reply.ending is not Ending.CRASHED:
+        asked = self._started(question)
+        for pause in AFTER_A_KILL:
+            if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
                 return asked
-            log.warning("%s: the agent was killed, and is started again", self.task or question.step)
-        return self._once(question)
+            log.warning("%s: the agent is started again, because %s", self.task or question.step, asked.why)
+            asked = self._started(question)
+        if asked.reply.ending is Ending.KILLED and not asked.moved:
+            times = len(AFTER_A_KILL) + 1
+            self.place.tell(
+                [f"{self.task or question.step}: the agent was killed {times} times in a row; {asked.why}"]
+            )
+        return asked
 
     def _started(self, question: Question) -> Asked:
-        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
         asked = self._once(question)
-        instead = self.state.config.agents.fallback
-        if instead is None or asked.moved or question.session or not failed_to_start(asked.reply):
+        own = self.last
+        instead = stand_in(self.state.config.agents, own) if own else None
+        if instead in {None, own} or asked.moved or question.session or not calls_for_another(asked.reply):
             return asked
         log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
-        return self._once(question._replace(instead=instead))
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        return self._once(question._replace(prompt=told, instead=instead))
 
     def _once(self, question: Question) -> Asked:
-        brief, run = self._brief(question), self._wanted(question)
-        if why := self._admit(run):
+        brief = self._brief(question)
+        self.last = None
+        run = self._admit(question)
+        if isinstance(run, str):
             return Asked(
-                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
-        self.lookout.begin()
-        with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-            reply = self._run(brief, question.instead)
-        self.ended.append(Ended(run, reply))
-        caged = is_caged(self.state.config.sandbox)
-        moved = self.lookout.moved(self.task, self.place.integration(self.state), is_caged=caged)
-        if moved:
-            sentences = tuple(mask().text(printable(one)) for one in moved)
-            return Asked(reply, brief.run, None, "it changed what is not its own", sentences)
-        return _read(reply, brief.run, question)
+        self.begin_run()
+        worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
+        try:
+            with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
+                reply = self._run(brief, run)
+        finally:
+            self._secure(worktree)
+        self._pay(Ended(run, reply), question.step)
+        if reply.ending is Ending.DONE and self.task:
+            self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
+        if moved := self.look():
+            return Asked(reply, brief.run, None, "it changed what is not its own", moved)
+        return _read(reply, brief.run, question._replace(instead=self.last))
 
     def _wanted(self, question: Question) -> Run:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.wanted(self.state, question.step, self.task)
+        run = self.place.wanted(self._now(), question.step, self.task, instead=question.instead)
         if not question.only_answer:
             return run
         kind = kind_of(ANSWER, run.want.kind.partition(" ")[2])
         return run._replace(want=run.want._replace(kind=kind))
 
-    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
+    def begin_run(self) -> None:
+        """Have whoever looks know that an agent, or what agents wrote, is about to run."""
+        if self.lookout:
+            self.place.heed(self.lookout.begin())
+
+    def look(self) -> tuple[str, ...]:
+        """Return what only the run of this turn that just ended can have done to what is not its own."""
+        return self.place.heed(self.lookout.end()) if self.lookout else ()
+
+    def _secure(self, worktree: Worktree | None) -> None:
+        """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
+        if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
+            self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
+
+    def _pay(self, end: Ended, step: Step) -> None:
+        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
+        self.ended.append(end)
+        if (
+            step is not Step.CHECKPOINT
+            and not end.run.want.is_metered
+            and worst(self.state, end.run.want.kind) is None
+        ):
+            self.settle()
+
+    def _run(self, brief: Brief, run: Run) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
+            self.last = run.choice or self.place.choice(self.state, brief.step)
+            return self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
@@ -468,20 +614,17 @@ class Turn:
             facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
         )
 
-    def drifted(self, moved: tuple[str, ...]) -> None:
+    def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
-        at, by, named = self.place.clock(), self.place.name, moved[:MOST_MOVED]
-        sentence = f"{self.place.name}'s agent moved what is yours: {'; '.join(named)}"
-        self.place.orders.pause(f"{sentence}; look at it, then `liza resume`")
-        log.warning("%s", sentence)
-        asked = "Is what moved as you want it, and may the task go on?"
-        events = [Block(reason=sentence, questions=(asked,), only_people=True)]
-
-        def more(state: State) -> State:
-            details = CheckoutDrift(moved=named)
-            return with_anomaly(state, details, about=self.task, by=by, at=at)
-
-        self.record(*(events if self.task else ()), more=more)
+        name, at = f"{self.place.name}'s {who}", self.place.clock()
+        if self.task is None:
+            self.place.accuse(name, moved)
+            return
+        details = self.place.stop_for(name, moved)
+        question = "Is what moved as you want it, and may the task go on? `liza resume` says yes."
+        reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
+        block = Block(reason=reason, questions=(question,), only_people=True)
+        self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
 
 
 def _read(reply: Reply, run: str, question: Question) -> Asked:
@@ -529,7 +672,9 @@ def begun(
     held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
         stack.enter_context(place.orders.reaching(stop))
-        keeper = stack.enter_context(Keeper(place.board, place.orders, stop, held, place.clock))
+        keeper = stack.enter_context(
+            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+        )
         turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
         try:
             yield turn

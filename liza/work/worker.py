@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Final
 from liza import life
 from liza.agents.kernel import adopt_orphans, die_with
 from liza.agents.masking import mask
+from liza.agents.sweep import MARK, STOPPED, seen, send
 from liza.board.file import FileBoard
 from liza.changes import Change, apply
-from liza.errors import FULL, DiskTrouble, UsageError
+from liza.errors import FULL, DiskTrouble, NoCage, UsageError
 from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
+from liza.repo.git import mark_processes
 from liza.repo.repository import Repository
 from liza.roles.admission import mourned
 from liza.roles.preconditions import Setting, hindered
@@ -28,8 +30,9 @@ from liza.roles.staff import AGAIN, PARENT
 from liza.space import shortage
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
+from liza.work.caging import required
 from liza.work.orders import Orders
-from liza.work.turn import Next, Place
+from liza.work.turn import RUNS, Next, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +65,7 @@ def main(home: Path, role: Role, name: str) -> int:
     die_with(int(os.environ.get(PARENT) or os.getppid()))
     adopt_orphans()
     (home / life.WORKERS).mkdir(exist_ok=True)
+    mark_processes(MARK, str((home / RUNS).resolve() / f"{name}.git"))
     board = FileBoard(home)
     place = Place(home, board, Repository.around(home.parent), role, name, orders)
     with life.held(home / life.WORKERS / f"{name}.lock", at=place.clock()):
@@ -69,6 +73,14 @@ def main(home: Path, role: Role, name: str) -> int:
             return serve(place)
         finally:
             board.close()
+            _wake_supervisor(orders)
+
+
+def _wake_supervisor(orders: Orders) -> None:
+    """Let a supervisor that somebody stopped hear of ABORT."""
+    parent = seen(os.getppid())
+    if parent and parent.state == STOPPED and orders.switch() is Switch.ABORT:
+        send(parent, signal.SIGCONT)
 
 
 def _mask_words() -> None:
@@ -127,10 +139,11 @@ def _round(place: Place) -> int | None:
 
 
 def _unfit(place: Place, state: State) -> str | None:
-    """Return why the workflow cannot be run; a person may have edited its file since the run began."""
+    """Return why nothing can be run: a person may have edited the workflow, or the sandbox does not work."""
     try:
         place.workflow(state)
-    except UsageError as error:
+        required(state.config.sandbox)
+    except (UsageError, NoCage) as error:
         return f"{error}; mend it, then `liza resume`"
     return None
 

@@ -17,7 +17,7 @@ from liza.board.rejected import ALERTS
 from liza.board.verdict import of_path
 from liza.config import SandboxMode
 from liza.errors import LizaError
-from liza.project import TEAM_FILE, switches_of
+from liza.project import TEAM_FILE, known_merges, switches_of
 from liza.replies import ANOMALIES
 from liza.repo.git import git
 from liza.repo.repository import Repository
@@ -127,7 +127,7 @@ def _red(yard: Yard) -> str:
 
 def _doubts(yard: Yard, base: str) -> Iterator[str]:
     try:
-        _, findings = checked(Repository.around(yard.root), f"{base}..{REF}")
+        findings = checked(Repository.around(yard.root), f"{base}..{REF}", known_merges(yard.root)).findings
     except LizaError as error:
         yield str(error)
         return

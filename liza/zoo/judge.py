@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from liza.work.lookout import DRIFTED
 from liza.zoo.cases import PREVENTED, Case, End
 
 IDLE: Final = 3  # the exit code of a run that waits for people
@@ -56,6 +57,8 @@ class Facts:
     seconds: float = 0.0
     alerts: str = ""  # what people were told
 
+
+TOLD: Final = "ran without a sandbox: look"  # how an alert ends that names what a person may have done
 
 Question = Callable[[Case, Facts], "Iterator[str]"]
 
@@ -113,8 +116,9 @@ def is_untouched(facts: Facts) -> bool:
 
 
 def _outside(_case: Case, facts: Facts) -> Iterator[str]:
-    # Without a sandbox nothing can keep an agent from writing: then it has to be seen, and everybody stopped.
-    if facts.moved and (facts.is_sandboxed or "checkout_drift" not in facts.board.caught):
+    # Without a sandbox nothing can keep an agent from writing: then it has to be seen, and people told.
+    is_seen = "checkout_drift" in facts.board.caught or DRIFTED in facts.alerts or TOLD in facts.alerts
+    if facts.moved and (facts.is_sandboxed or not is_seen):
         yield f"what is the user's has changed: {'; '.join(facts.moved[:5])}"
     # A switch is obeyed, whoever threw it, and stops everybody: no harm, but it is not for agents.
     if facts.thrown and facts.is_sandboxed:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.office import Office, dear
+import liza.supervision.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
+from liza import money
+from liza.roles.outlook import asks
+from tests.office import STEPS, Office, dear
 from tests.shell import Shell
 
 if TYPE_CHECKING:
@@ -44,14 +47,14 @@ def office(tmp_path: Path) -> Office:
 
 class TestCost:
     def test_every_run_is_counted_by_what_became_of_it(self, office: Office) -> None:
-        """Money for a rejected round is not money for the merge, and a crash costs, too."""
+        """Money for a rejected round is not money for the merge, and who dies at once costs nothing."""
         found = json.loads(Shell(office.user.directory).ok("cost", "--json"))
 
         outcomes = {
             name: (one["runs"], one["marks"]["reported"]) for name, one in found["by_outcome"].items()
         }
         assert outcomes == {"rejected": (3, 1.1), "merged": (3, 1.25), "crashed": (1, 0.0)}
-        assert found["by_outcome"]["crashed"]["marks"]["estimated"] > 0
+        assert (found["by_outcome"]["crashed"]["usd"], found["total"]["unreported"]) == (0, 0)
         assert found["by_task"]["t1"]["usd"] == 2.35
         assert found["by_role"]["reviewer"]["usd"] == 0.6
         assert found["by_model"]["big"]["runs"] == 1
@@ -59,12 +62,11 @@ class TestCost:
         assert found["usd_per_merged_task"] == found["total"]["usd"]
 
     def test_it_is_read_by_people(self, office: Office) -> None:
-        """Each sum says how much of it is a guess."""
+        """Each sum says where it comes from."""
         said = Shell(office.user.directory).ok("cost")
 
         assert "1 merged, $2." in said
         assert "reported" in said
-        assert "estimated" in said
 
     def test_a_run_that_never_ended_is_counted_as_lost(self, office: Office) -> None:
         """Its agent worked before its worker died."""
@@ -87,11 +89,18 @@ class TestTheBound:
 
         said = Shell(office.user.directory).ok("run", "--plan-bound")
 
-        assert "implement      8 runs of $0.25 = $2.00" in said
-        assert "Without caps: 2 tasks, $13.00" in said
-        assert "With $3.00 a task (budget.task_usd): $6.00" in said
+        assert "implement      8 runs; what one costs is not known yet" in said
+        assert "With $3.00 a task (budget.task_usd): $6.00 for 2 tasks" in said
         assert "at most $8.00 more" in said
+        assert "can pass a cap by that run" in said
         assert not (office.home / "runs").exists()
+
+    def test_it_counts_with_the_dearest_run_so_far(self, office: Office) -> None:
+        """An average is no bound."""
+        said = Shell(office.user.directory).ok("run", "--plan-bound")
+
+        assert "implement     20 runs of at most $0.50 = $10.00" in said
+        assert "With $20.00 in all (budget.run_usd): at most $17.65 more" in said
 
     def test_without_a_plan_only_the_caps_bound_it(self, tmp_path: Path) -> None:
         """How many tasks there will be is not known before there is one."""
@@ -101,3 +110,30 @@ class TestTheBound:
 
         assert "is not known" in said
         assert "at most $20.00 more" in said
+
+
+def test_dear_surprises_pass_the_cap_once_at_most(tmp_path: Path) -> None:
+    """Runs that report $30 where $0.04 was usual, with four coders that would all begin one at once.
+
+    Nobody can end a run that tells its cost only when it is over; but no second one begins beside it.
+    """
+    script = dear(0.04)
+    for step in STEPS:
+        script[step]["answer"]["usage"] = {"usd": 30 if step == "implement" else 0.04}
+    office = Office(
+        tmp_path, {**script, "implement": {**script["implement"], "write": {"a": "a"}}}, workers={"coder": 4}
+    )
+    for number in range(4):
+        office.task(f"t{number}")
+    shell = Shell(office.user.directory)
+
+    done = shell("run", "--until-idle")
+
+    spend = office.state.spend
+    assert done.code == 3, done
+    assert [one.runs for one in spend.kinds if one.kind == "implement command"] == [1]
+    assert spend.total.usd < 20 + 30
+    assert spend.reserved == ()
+    proposed = asks(office.state)[0].then.split()[1:]
+    shell.ok(*proposed)
+    assert not money.is_closed(office.state)

@@ -11,10 +11,12 @@ import pytest
 from liza import events as e
 from liza import life
 from liza.board.file import FileBoard
+from liza.config import Config
 from liza.model import Status
-from liza.record import utc_now
+from liza.record import keyed, utc_now
 from liza.roles import coder, reviewer
 from liza.roles.conditions import Look, allows
+from liza.spending import Provider, ProviderState
 from tests import stories as s
 from tests.shell import Shell
 
@@ -126,12 +128,34 @@ class TestOthers:
     def test_the_run_says_what_only_people_can_do(self, tmp_path: Path) -> None:
         asked = s.walked(s.new_task(), s.block(), (e.Defer(questions=("Which colour?",)), s.PLANNER))
         shell = shell_of(tmp_path, asked)
-        assert explained(shell, "run")["command"] == "liza run"
+        found = explained(shell, "run")  # the question stands, whether or not somebody supervises
+        assert found["command"] == 'liza answer t1 "…"; liza run'
+        assert "Which colour?" in found["what"]
         with life.held(shell.home / life.SUPERVISOR, at=utc_now()):
             found = explained(shell, "run")
         assert found["status"] == "waiting for you"
         assert "Which colour?" in found["what"]
         assert found["command"] == 'liza answer t1 "…"'
+
+    def test_money_and_providers_are_asked_as_workers_ask_them(self, tmp_path: Path) -> None:
+        """Also where no run goes on: what admits a run says why it would not begin."""
+        config = Config.model_validate(
+            {"agents": {"default": {"command": ["true"]}}, "budget": {"run_usd": 0.1}}
+        )
+        shell = shell_of(tmp_path, s.new_task(), config=config)
+        for subject in ("t1", "coder-1"):
+            found = explained(shell, subject)
+            assert "the budget is reached" in found["what"]
+            assert found["command"].startswith("liza answer budget ")
+
+    def test_a_provider_that_is_closed_is_told(self, tmp_path: Path) -> None:
+        config = Config.model_validate({"agents": {"default": {"command": ["true"]}}})
+        refused = Provider(id="command", state=ProviderState.REFUSED, since=s.NOW, why="no such key")
+        shell = shell_of(tmp_path, s.new_task(), config=config, providers=keyed([refused]))
+        for subject in ("t1", "coder-1", "run"):
+            found = explained(shell, subject)
+            assert "no such key" in found["what"], subject
+            assert "liza resume" in found["command"]
 
     def test_an_unknown_name_is_one_sentence(self, tmp_path: Path) -> None:
         done = shell_of(tmp_path, s.new_task())("explain", "t7")

@@ -107,10 +107,15 @@ class TestVerify:
         }
 
     def test_no_board_is_needed(self, ran: Shell, tmp_path: Path) -> None:
-        """Design 5: with git alone; so also in somebody else's clone."""
+        """In somebody else's clone history is found consistent, and with the board's key it is proven."""
         git(tmp_path, "clone", "-q", str(ran.directory), "clone")
         clone = Shell(tmp_path / "clone")
-        assert clone.ok("verify", "origin/liza/integration") == "VERIFIED: 3 merges\n"
+        done = clone("verify", "origin/liza/integration")
+        assert done.code == 1
+        assert done.out.startswith("NOT PROVEN: 3 merges are what their trailers say, but who made them can")
+        assert len(done.out.splitlines()) == 1
+        key = str(ran.directory / ".liza" / "key")
+        assert clone.ok("verify", "origin/liza/integration", "--key", key) == "VERIFIED: 3 merges\n"
 
     def test_what_nobody_reviewed_is_found(self, moved: Shell) -> None:
         tip = git(moved.directory, "rev-parse", "liza/integration")

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 REJECTS: Final = {
     "answer": {"verdict": "reject", "reason": "the name lies", "feedback": [{"message": "rename it"}]}
 }
+UNSURE: Final = {
+    "answer": {
+        "status": "blocked",
+        "summary": "-",
+        "blocked_reason": "the name is not said",
+        "blocked_questions": ["How shall it be called?"],
+        "anomalies": [{"type": "spec_ambiguity", "spec_ref": "goal", "question": "greet or hello"}],
+        "discovered": [{"description": "the cellar door squeaks"}],
+    }
+}
 UNBLOCKS: Final = {"answer": {"unblock": {"guidance": "try it once more"}}}
 
 
@@ -55,3 +65,76 @@ class TestUnblock:
         # A person's answer is a fresh start, and the planner may help once more after it.
         daemon.shell.ok("answer", "t1", "It is called greet")
         assert (daemon.state.task("t1").unblocks, daemon.state.task("t1").fresh_starts) == (0, 0)
+
+
+def planned(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a task may have
+    done = [f"{name}.txt is there"]
+    return {
+        "id": name,
+        "description": f"do {name}",
+        "done_when": done,
+        "scope": {"in": [f"{name}.txt"]},
+        **fields,
+    }
+
+
+class TestTalking:
+    """What people say reaches whom it is for, and what was asked is closed once it is answered."""
+
+    def test_questions_notes_and_answers(self, tmp_path: Path) -> None:
+        daemon = Daemon(tmp_path)
+        begun, go = str(daemon.yard / "begun"), daemon.yard / "go"
+        done = {"status": "done", "summary": "Add it"}
+        plan = {"tasks": [planned("t1"), planned("t2", depends_on=["t1"])]}
+        script: dict[str, Any] = {
+            "plan": [{"answer": {"questions": ["In which language?"]}}, {"answer": plan}],
+            "implement t1": {"note": begun, "until": str(go), "write": {"t1.txt": "x"}, "answer": done},
+            "implement t2": [UNSURE, {"write": {"t2.txt": "x"}, "answer": done}],
+            "replan": {"answer": {"questions": ["What now with either?"]}},
+        }
+        daemon.script(script)
+
+        assert daemon.run() == 3  # nobody but people can go on: the planner asks
+        self.answer_the_plan(daemon)
+        with daemon.running() as run:
+            daemon.noted("begun")
+            daemon.shell.ok("note", "Mind the accents", "--for", "t1")
+            go.write_text("")
+            daemon.until(lambda state: "t2" in state.tasks and state.tasks["t2"].asked is not None)
+            self.both_questions_are_shown(daemon)
+            # That answers the one open question, though the planner asks the same again.
+            daemon.shell.ok("note", "Call it salut")
+            assert run.wait(60) == 0
+        self.all_is_delivered(daemon)
+
+    def answer_the_plan(self, daemon: Daemon) -> None:
+        status = daemon.shell.ok("status")
+        assert "asks    In which language?" in status
+        assert 'then    liza answer plan "…"' in status
+        assert "In which language?" in daemon.shell.ok("explain")
+        assert "In which language?" in (daemon.home / "alerts.log").read_text()
+        daemon.shell.ok("answer", "plan", "In French")
+        assert daemon.state.anomalies["anomaly-1"].processed_by == "human"
+        assert "the plan asks nothing" in daemon.shell("answer", "plan", "again").err
+
+    def both_questions_are_shown(self, daemon: Daemon) -> None:
+        status = daemon.shell.ok("status")
+        assert "asks    How shall it be called?" in status
+        assert "planner What now with either?" in status
+        for words in (("explain", "t2"), ("explain",)):
+            told = daemon.shell.ok(*words)
+            assert "How shall it be called?" in told
+            assert "What now with either?" in told
+
+    def all_is_delivered(self, daemon: Daemon) -> None:
+        note = next(one for one in daemon.state.human_notes.values() if one.about == "t1")
+        assert note.processed_by == "reviewer-1"
+        assert "Mind the accents" in daemon.prompts("review")[0]
+        assert "Mind the accents" not in daemon.prompts("implement")[0]
+        first = daemon.prompts("replan")[0]
+        assert "greet or hello" in first
+        assert "the cellar door squeaks (deferred, new, by coder-1)" in first
+        assert "Call it salut" in daemon.prompts("implement")[-1]
+        assert [one.id for one in daemon.state.anomalies.values() if one.processed is None] == []
+        alerts = (daemon.home / "alerts.log").read_text()
+        assert "How shall it be called?; What now with either?" in alerts

@@ -330,7 +330,10 @@ def _victims(project: Project, run: subprocess.Popen[bytes]) -> dict[int, str]:
     everyone = table()
     workers = [pid for pid, it in everyone.items() if it.parent == run.pid and it.name != "git"]
     area = str(project.shell.home / "runs")
-    agents = [pid for pid in everyone if (mark_of(pid) or "").startswith(area)]
+    # An agent whose git is killed fails by itself: that tells nothing about who kills agents.
+    agents = [
+        pid for pid, it in everyone.items() if it.name != "git" and (mark_of(pid) or "").startswith(area)
+    ]
     # One that has no worker yet is left alone, or it never gets anywhere.
     found = {run.pid: "supervisor", **dict.fromkeys(workers, "worker"), **dict.fromkeys(agents, "agent")}
     return found if workers else {}

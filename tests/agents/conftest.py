@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -62,12 +63,11 @@ def _counted(run: Run) -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [
-        one for kind in terminalreporter.stats.values() for one in kind if hasattr(one, "user_properties")
-    ]
-    rows = [
-        value for one in reports if one.when == "call" for name, value in one.user_properties if name == ROW
-    ]
+    # Of all that is counted there, such as collectors and warnings, only tests have properties and a phase.
+    everything = chain.from_iterable(terminalreporter.stats.values())
+    reports = [one for one in everything if isinstance(one, pytest.TestReport) and one.when == "call"]
+    found = [value for one in reports for name, value in one.user_properties if name == ROW]
+    rows = [tuple(map(str, value)) for value in found if isinstance(value, tuple | list)]
     if not rows:
         return
     lines = [HEAD, *rows]

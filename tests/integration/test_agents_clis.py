@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,7 @@ class Desk:
         limits: Limits | None = None,
         choice: AgentChoice | None = None,
         run: str = "coder-1.7",
+        stop: Stop | None = None,
         **environment: str,
     ) -> Reply:
         program = self.programs / name
@@ -58,7 +61,7 @@ class Desk:
             run=run, role=Role.CODER, step=step, prompt="Greet the world.\n", cwd=self.cwd,
             folder=self.runs / run, limits=limits or Limits(total=20), session=session,
         )  # fmt: skip
-        return agent.run(brief, Stop())
+        return agent.run(brief, stop or Stop())
 
     def noted(self, name: str) -> str:
         return (self.cwd / name).read_text()
@@ -67,6 +70,29 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
+
+
+def test_what_it_has_cost_is_known_while_it_runs(desk: Desk) -> None:
+    """So that it can be ended at a cap: the program itself tells only at the very end."""
+    usage = {"input_tokens": 900_000, "cache_read_input_tokens": 100_000, "output_tokens": 100_000}
+    message = {"id": "m1", "model": "claude-opus-4-8", "content": [], "usage": usage}
+    said, stop = json.dumps({"type": "assistant", "message": message}), Stop()
+    ender = threading.Thread(target=_end_when_dear, args=(stop,))
+    ender.start()
+
+    reply = desk.run(f"echo '{said}'; exec sleep 20", stop=stop)
+
+    ender.join()
+    assert reply.ending is Ending.STOPPED
+    assert stop.usd > 1
+    assert (reply.usage.tokens_in, reply.usage.model) == (1_000_000, "claude-opus-4-8")
+
+
+def _end_when_dear(stop: Stop) -> None:
+    deadline = time.monotonic() + 15
+    while stop.usd < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.ask()
 
 
 class TestWhatAProgramIsGiven:

@@ -192,7 +192,8 @@ class TestFailures:
             ("echo no key >&2", Ending.EMPTY, "printed nothing; it said: no key"),
             ("echo x; echo broken >&2; exit 3", Ending.CRASHED, "seconds) with exit code 3; it said: broken"),
             ("exit 1", Ending.CRASHED, "'./agent' ended at once (0."),
-            ("kill -KILL $$", Ending.CRASHED, "by SIGKILL and said nothing else"),
+            ("kill -KILL $$", Ending.KILLED, "it was killed (SIGKILL) after 0."),
+            ("sh -c 'kill -KILL $$'; exit $?", Ending.KILLED, "or by the kernel because memory was short"),
         ],
     )
     def test_an_agent_that_fails_is_quoted(

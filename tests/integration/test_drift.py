@@ -1,29 +1,58 @@
-"""Without a cage: what an agent does outside of its worktree is seen, stops everybody, and is told."""
+"""Without a sandbox: what agents and tests do outside of a worktree is seen; people may work in theirs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import subprocess
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from liza.anomalies import CheckoutDrift
 from liza.model import Status
+from liza.project import known_merges
+from liza.record import utc_now
+from liza.repo.verify import Problem, checked
+from liza.supervision.guard import resumed
+from liza.work.coding import claimed_by
+from tests.caged import require_cage
 from tests.office import Office
 from tests.repos import NOW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-DEEDS: Final = {
+    from liza.board.file import FileBoard
+    from liza.model import State
+    from liza.repo.verify import Checked
+    from liza.work.turn import Place
+
+DONE: Final = {"status": "done", "summary": "x"}
+REJECT: Final = {"answer": {"verdict": "reject", "reason": "no", "feedback": [{"message": "no"}]}}
+UNSEEN: Final = "git commit -q --allow-empty -m unseen; git update-ref refs/heads/liza/integration HEAD"
+
+# What only a misbehaving agent has a reason for.
+MISDEEDS: Final = {
     "configure git": ("git config user.name mallory", "config was changed"),
     "plant a hook": (
         "mkdir ../../.git/hooks; echo x > ../../.git/hooks/pre-push",
         "pre-push was added",
     ),
     "plant attributes": ("echo '* filter=x' > ../../.git/info/attributes", "attributes was added"),
-    "move the integration branch": (
-        "git commit -q --allow-empty -m x; git update-ref refs/heads/liza/integration HEAD",
+    "hide a filter behind a branch": (
+        'printf \'[branch "x"][filter "y"]\\n\\tclean = evil\\n\' >> ../../.git/config',
+        "config was changed",
+    ),
+    "move the integration branch": (UNSEEN, "the branch liza/integration was changed"),
+    "set the integration branch back": (
+        "git update-ref refs/heads/liza/integration $(git commit-tree -m x HEAD^{tree})",
         "the branch liza/integration was changed",
+    ),
+    "delete the integration branch": (
+        "git update-ref -d refs/heads/liza/integration",
+        "the branch liza/integration was removed",
     ),
     "move another task's branch": (
         "git commit -q --allow-empty -m x; git update-ref refs/heads/task/t2 HEAD",
@@ -33,26 +62,36 @@ DEEDS: Final = {
         "git update-ref -d refs/heads/task/t2",
         "the branch task/t2 was removed",
     ),
-    "make a branch": ("git branch mine", "the branch mine was added"),
-    "make a tag": ("git tag mine", "refs/tags/mine was added"),
-    "write to another task's worktree": ("echo x > ../t2/a.txt", "a.txt in the worktree of t2 was touched"),
-    "delete from another task's worktree": ("rm ../t2/src/b.py", "in the worktree of t2 was touched"),
+    "replace an object": (
+        "git replace HEAD $(git commit-tree -m x HEAD^{tree})",
+        "refs/replace/",
+    ),
+    "put a repository into another task's worktree": (
+        "rm ../t2/.git; git init -q ../t2",
+        ".git in the worktree of t2 was touched",
+    ),
     "delete what was saved": (
         "git update-ref -d refs/liza/salvage/t3/1",
         "refs/liza/salvage/t3/1 was removed",
     ),
-    "commit in the checkout": (
-        "git -C ../.. commit -q --allow-empty -m x",
-        "the branch main was changed",
-    ),
+    "take the memory away": ("rm ../../.liza/sight.json", "sight.json was removed"),
+}
+# What people do in their own repository, whoever did it now.
+EVERYDAY: Final = {
+    "make a branch": ("git branch mine", "the branch mine was added"),
+    "make a tag": ("git tag mine", "refs/tags/mine was added"),
+    "commit in the checkout": ("git -C ../.. commit -q --allow-empty -m x", "the branch main was changed"),
     "change the checkout": ("echo x > ../../a.txt", "a.txt in your checkout was changed"),
+    "stage": ("cd ../..; echo x > new; git add new", "the index of your checkout was changed"),
+    "switch": ("git -C ../.. switch -q -c other", "your checkout went from main to other"),
+    "track": ("git config branch.main.remote origin", "config (its branches) was changed"),
 }
 
 
-@pytest.mark.parametrize(("deed", "seen"), DEEDS.values(), ids=DEEDS)
-def test_what_an_agent_moves_outside_is_seen(tmp_path: Path, deed: str, seen: str) -> None:
-    """The task is blocked, everybody pauses, and the anomaly names what moved."""
-    office = Office(tmp_path, {"implement t1": {"run": deed, "answer": {"status": "done", "summary": "x"}}})
+@pytest.mark.parametrize(("deed", "seen"), MISDEEDS.values(), ids=MISDEEDS)
+def test_what_only_an_agent_does_stops_everybody(tmp_path: Path, deed: str, seen: str) -> None:
+    """The task is blocked, everybody pauses, the anomaly names what moved, and people are told."""
+    office = Office(tmp_path, {"implement t1": {"run": deed, "answer": DONE}})
     office.task("t1")
     office.task("t2", priority=-1)
     office.user.worktrees.prepare("t2", office.user.base, at=NOW)
@@ -61,16 +100,38 @@ def test_what_an_agent_moves_outside_is_seen(tmp_path: Path, deed: str, seen: st
     office.turn("coder-1")
 
     assert office.status("t1") is Status.BLOCKED
-    assert (office.home / "PAUSE").exists()
+    assert "`liza resume`" in (office.home / "PAUSE").read_text()
     (anomaly,) = office.state.anomalies.values()
     assert isinstance(anomaly.details, CheckoutDrift)
     assert any(seen in sentence for sentence in anomaly.details.moved), anomaly.details.moved
+    assert seen in alerts(office)
+
+
+@pytest.mark.parametrize(("deed", "seen"), EVERYDAY.values(), ids=EVERYDAY)
+def test_what_a_person_may_have_done_is_told_and_stops_nobody(tmp_path: Path, deed: str, seen: str) -> None:
+    """Told once, however many look."""
+    act = {"run": deed, "write": {"t1.txt": "1\n"}, "answer": DONE}
+    office = Office(tmp_path, {"implement t1": act}, gates={"test": "true"})
+    office.user.git("config", "branch.main.merge", "refs/heads/main")
+    office.task("t1")
+
+    office.turns("coder-1", "reviewer-1")
+
+    assert office.status("t1") is Status.MERGED
+    assert not office.state.anomalies
+    assert not (office.home / "PAUSE").exists()
+    assert alerts(office).count(seen) == 1
+
+
+def alerts(office: Office) -> str:
+    path = office.home / "alerts.log"
+    return path.read_text() if path.exists() else ""
 
 
 def test_what_others_of_ours_do_meanwhile_is_no_drift(tmp_path: Path) -> None:
     """A merge that the board announced, and a claim by another coder, may happen while an agent runs."""
     wait = {"note": str(tmp_path / "yard" / "begun"), "until": str(tmp_path / "go")}
-    act = {**wait, "write": {"t2.txt": "x\n"}, "answer": {"status": "done", "summary": "x"}}
+    act = {**wait, "write": {"t2.txt": "x\n"}, "answer": DONE}
     office = Office(tmp_path, {"implement t2": act})
     office.task("t1")
     office.turn("coder-1")
@@ -85,3 +146,229 @@ def test_what_others_of_ours_do_meanwhile_is_no_drift(tmp_path: Path) -> None:
 
     assert office.status("t1") is Status.MERGED
     assert not office.state.anomalies
+    assert alerts(office) == ""
+
+
+class Busy:
+    """A board on which something happens right after somebody read it."""
+
+    def __init__(self, board: FileBoard, happens: Callable[[], object]) -> None:
+        self.board = board
+        self.happens = happens
+
+    def read(self) -> State:
+        state = self.board.read()
+        self.happens()
+        return state
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the board's
+        return getattr(self.board, name)
+
+
+def take(coder: Place, base: str) -> None:
+    """Claim a task, and make its worktree ready."""
+    claimed = claimed_by(coder, base)
+    assert claimed
+    coder.worktrees.renew(claimed.task.id, base, at=NOW)
+
+
+def test_a_task_that_is_taken_while_somebody_looks_is_not_trespassed_upon(tmp_path: Path) -> None:
+    """Faults, 1: the board was read, then a task was claimed, then its worktree was scanned."""
+    office = Office(tmp_path, {"review": REJECT})
+    office.task("t2")
+    office.turn("coder-2")
+    office.turn("reviewer-1")  # a worktree is at rest
+    look = office.place("coder-1").lookout
+    look.begin()
+    reads, base = count(), office.head()
+    look.board = Busy(office.board, lambda: take(office.place("coder-2"), base) if next(reads) == 1 else None)
+
+    seen = look.end()
+
+    assert office.status("t2") is Status.WORKING
+    assert (seen.stops, seen.told) == ((), ())
+
+
+def test_a_clock_that_steps_back_accuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults, 3: whatever was checked out before the step lies in the future after it."""
+    office = Office(tmp_path)
+    for name in ("t1", "t2", "t3"):
+        office.task(name)
+    office.turn("coder-1")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() - 3600)
+
+    office.turns("coder-1", "reviewer-1")
+
+    assert not office.state.anomalies
+    assert {office.status(name) for name in ("t1", "t2", "t3")} == {Status.MERGED}
+
+
+def test_who_was_in_a_worktree_at_rest_is_told_when_it_is_taken_again(tmp_path: Path) -> None:
+    """It is compared once, as a whole; it may have been a person, so nobody stops."""
+    approve = {"answer": {"verdict": "approve", "reason": "yes"}}
+    office = Office(tmp_path, {"review": [REJECT, approve]})
+    office.task("t1")
+    office.turns("coder-1", "reviewer-1")
+    assert alerts(office) == ""
+
+    office.task("t2")
+    office.turn("coder-1")
+    office.script({"review": REJECT})
+    office.turn("reviewer-1")
+    (office.user.directory / ".worktrees" / "t2" / "src" / "b.py").write_text("B = 2\n")
+    office.turn("coder-1")
+
+    assert "t2: its worktree was touched in src while nobody worked on it" in alerts(office)
+    assert not office.state.anomalies
+
+
+class TestPeople:
+    """A person may work in their own repository."""
+
+    def test_an_agent_in_a_sandbox_is_not_blamed_for_them(self, tmp_path: Path) -> None:
+        """Demands, D3: no agent there can reach what a person edits, commits or configures."""
+        require_cage()
+        office = Office(tmp_path, sandbox={"mode": "require"})
+        yard = office.yard
+        office.script({"implement": {"until": str(yard / "go"), "write": {"t1.txt": "1"}, "answer": DONE}})
+        office.task("t1")
+        with office.process("coder-1"):
+            office.until(lambda state: state.tasks["t1"].checkpoint is not None)
+            office.user.commit({"specs.md": "what was meant\n"})
+            office.user.write("a.txt", "edited\n")
+            office.user.git("config", "user.name", "Grace")
+            stray = put(office, "by hand")
+            (yard / "go").touch()
+            office.until(lambda state: state.tasks["t1"].status is Status.READY_FOR_REVIEW)
+        office.turns("reviewer-1")
+
+        assert office.status("t1") is Status.MERGED, office.state.tasks["t1"].blocked_reason
+        assert not office.state.anomalies
+        assert [one.commit for one in office.state.integration.yours] == [stray]
+        assert (checked_all(office).findings, checked_all(office).yours) == ([], 1)
+
+    def test_a_commit_on_the_integration_branch_while_nobody_runs_is_theirs(self, tmp_path: Path) -> None:
+        office = Office(tmp_path)
+        office.task("t1")
+        office.turns("coder-1", "reviewer-1")
+        stray = put(office, "by hand")
+        office.task("t2")
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status("t2") is Status.MERGED
+        assert [one.commit for one in office.state.integration.yours] == [stray]
+        assert f"taken as yours, on the integration branch: {stray[:12]} by hand" in alerts(office)
+        found = checked_all(office)
+        assert (found.merges, found.yours, found.findings) == (2, 1, [])
+        assert str(found) == "VERIFIED: 2 merges, and 1 commits of people"
+
+    def test_resuming_takes_what_moved_as_it_is_and_lets_the_task_go_on(self, tmp_path: Path) -> None:
+        """P10: the `liza resume` that the message names works, and nothing else is needed."""
+        script = {"implement t1": [{"run": UNSEEN, "answer": DONE}, {"write": {"t1": "1"}, "answer": DONE}]}
+        office = Office(tmp_path, script)
+        office.task("t1")
+        office.turn("coder-1")
+        assert office.status("t1") is Status.BLOCKED
+        assert [one.problem for one in checked_all(office).findings] == [Problem.NOT_A_MERGE]
+
+        assert resumed(office.board, office.home, utc_now()) == ["PAUSE"]
+
+        assert office.status("t1") is Status.IDLE
+        assert checked_all(office).yours == 1
+        office.turns("coder-1", "reviewer-1")
+        assert office.status("t1") is Status.MERGED
+        assert checked_all(office).findings == []
+
+    def test_nobody_builds_on_what_a_stranger_put_on_the_branch(self, tmp_path: Path) -> None:
+        """Neither a merge nor new work, until people say whose it is."""
+        office = Office(tmp_path, {"implement t2": {"run": UNSEEN, "answer": DONE}})
+        office.task("t1")
+        office.turn("coder-1")
+        office.task("t2")
+        office.turn("coder-1")
+        (office.home / "PAUSE").unlink()
+
+        office.turn("reviewer-1")
+        office.task("t3")
+        office.turn("coder-1")
+
+        assert (office.status("t1"), office.status("t3")) == (Status.APPROVED, Status.IDLE)
+        assert "it has what no merge of the board made" in (office.home / "PAUSE").read_text()
+
+
+def put(office: Office, message: str, *more: str) -> str:
+    """Let a person commit on the integration branch."""
+    parents = [word for parent in (office.ref, *more) for word in ("-p", parent)]
+    commit = office.user.git("commit-tree", "-m", message, *parents, f"{office.ref}^{{tree}}")
+    office.user.git("update-ref", office.ref, commit)
+    return commit
+
+
+def checked_all(office: Office) -> Checked:
+    known = known_merges(office.user.directory)
+    return checked(office.user.repository, f"{known.base}..{office.ref}", known)
+
+
+class TestGates:
+    """What a test runs is what agents wrote; it is looked after as they are."""
+
+    def office(self, tmp_path: Path, deed: str) -> Office:
+        write = {"evil.txt": deed, "t1.txt": "1\n"}
+        office = Office(
+            tmp_path, {"implement": {"write": write, "answer": DONE}}, gates={"test": "sh evil.txt"}
+        )
+        office.task("t1")
+        return office
+
+    def test_a_commit_to_the_users_branch_is_told(self, tmp_path: Path) -> None:
+        root = tmp_path / "project"
+        office = self.office(tmp_path, f"git -C {root} commit -q --allow-empty -m planted\n")
+
+        office.turn("coder-1")
+
+        assert "the branch main was changed" in alerts(office)
+
+    def test_a_commit_below_a_merge_stops_everybody(self, tmp_path: Path) -> None:
+        """It waits until the merge is tested, and moves the branch that the merge would go to."""
+        root, ref = tmp_path / "project", "refs/heads/liza/integration"
+        planted = f"git -C {root} update-ref {ref} $(git -C {root} commit-tree -p {ref} -m p {ref}^{{tree}})"
+        office = self.office(tmp_path, f"git log -1 --format=%s | grep -q '^Merge' || exit 0\n{planted}\n")
+
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status("t1") is Status.BLOCKED
+        assert "reviewer-1's tests moved what is yours" in str(office.state.task("t1").blocked_reason)
+        assert (office.home / "PAUSE").exists()
+        assert checked_all(office).findings != []
+
+
+class TestSignatures:
+    def test_trailers_alone_prove_nothing(self, tmp_path: Path) -> None:
+        """A merge that looks right in every way, made by somebody who had neither the key nor the board."""
+        office = Office(tmp_path)
+        office.task("t1")
+        office.turns("coder-1", "reviewer-1")
+        root = office.user.directory
+        real = office.user.git("log", "-1", "--format=%B", office.ref)
+        assert (office.home / "key").stat().st_mode & 0o777 == 0o600
+        side = office.user.git("commit-tree", "-p", office.ref, "-m", "evil", f"{office.ref}^{{tree}}")
+        forged = real.replace("Liza-Task: t1", "Liza-Task: t9").replace(
+            office.state.tasks["t1"].review_commit or "", side
+        )
+        commit = office.user.git(
+            "commit-tree", "-p", office.ref, "-p", side, "-m", forged, f"{office.ref}^{{tree}}"
+        )
+        office.user.git("update-ref", office.ref, commit)
+
+        assert [one.problem for one in checked_all(office).findings] == [Problem.NOT_OF_THE_BOARD]
+
+        clone = tmp_path / "clone"
+        subprocess.run(["git", "clone", "-q", str(root), str(clone)], check=True)
+        span = "origin/main..origin/liza/integration"
+        elsewhere = office.user.repository.around(clone)
+        assert str(checked(elsewhere, span)).startswith("NOT PROVEN: 2 merges")
+        with_key = known_merges(clone, office.home / "key")
+        assert [one.problem for one in checked(elsewhere, span, with_key).findings] == [Problem.FORGED]
+        assert checked(elsewhere, "origin/main..origin/liza/integration~1", with_key).findings == []

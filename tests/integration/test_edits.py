@@ -506,6 +506,10 @@ GOOD: Final[dict[str, Good]] = {
         replacing("human_notes:", "human_notes:\n- message: one\n- message: two\n  for: t1"),
         lambda state: messages(state) == ["hello", "again", "one", "two"],
     ),
+    "a bare text": Good(
+        replacing("anomalies:", "- stop that, please\nanomalies:"),
+        lambda state: messages(state) == ["hello", "again", "stop that, please"],
+    ),
     "the same note once more": Good(
         replacing("anomalies:", "- message: again\nanomalies:"),
         lambda state: messages(state) == ["hello", "again", "again"],

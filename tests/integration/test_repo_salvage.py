@@ -145,7 +145,7 @@ class TestSaving:
 
         assert saved
         aside = Hand(home.directory / ".worktrees/.salvage/t1-1/inner")
-        assert aside.git("log", "--format=%s") == "add i.txt"
+        assert aside.git("--git-dir=dot-git", "log", "--format=%s") == "add i.txt"
 
     def test_pipes_hold_nobody_up(self, home: Home) -> None:
         """Neither in the place of a file, nor in that of git's link."""
@@ -175,7 +175,7 @@ class TestSaving:
 
         assert saved
         aside = Hand(home.directory / ".worktrees/.salvage/t1-1/sub")
-        assert aside.git("log", "--format=%s", "-1") == "x"
+        assert aside.git("--git-dir=dot-git", "log", "--format=%s", "-1") == "x"
 
     def test_unreadable_files(self, home: Home) -> None:
         """An agent may take its own rights away."""

@@ -224,7 +224,7 @@ class TestHostileAgents:
         assert agent.git("rev-parse", "HEAD") == home.base
         assert agent.git("status", "--porcelain") == "?? c.txt"
         aside = Hand(home.directory / ".worktrees/.salvage/t1-1")
-        assert aside.git("--git-dir=.git", "log", "--format=%s", "task/t1").startswith("add c.txt")
+        assert aside.git("--git-dir=dot-git", "log", "--format=%s", "task/t1").startswith("add c.txt")
 
     def test_pointers_to_another_repository_are_ignored(self, home: Home, tmp_path: Path) -> None:
         """Neither `.git` nor `commondir` of a worktree is believed."""

@@ -14,6 +14,7 @@ from liza.config import Workers
 from liza.events import Block, Defer
 from liza.model import Actor, AgentStatus, GoalStatus, Role, Status
 from liza.record import utc_now
+from liza.supervision.background import see_to_end
 from tests.supervised import Yard, is_alive, yard
 
 if TYPE_CHECKING:
@@ -58,6 +59,27 @@ class TestEnding:
         here.eventually(lambda: "deaf" in here.said("planner-1"))
         (here.home / "ABORT").touch()
         assert here.ended(run) == 4
+        assert here.is_quiet()
+
+    def test_whoever_was_stopped_is_woken_by_abort(self, here: Yard) -> None:
+        """A supervisor and a worker that an agent without a sandbox stopped hear nothing by themselves."""
+        here.behave(coder="hold")
+        run = here.start()
+        here.until(is_working)
+        for pid in (here.starts("coder-1")[-1], int(run.pid or 0)):
+            os.kill(pid, signal.SIGSTOP)
+        (here.home / "ABORT").touch()
+        assert see_to_end(here.home) == ""
+        assert here.ended(run) == 4
+        assert here.is_quiet()
+
+    def test_who_does_not_hear_of_abort_at_all_is_killed(self, here: Yard) -> None:
+        here.behave(coder="hold")
+        run = here.start()
+        here.until(is_working)
+        assert "did not hear" in see_to_end(here.home, patience=0.0)  # nobody had told it
+        assert here.ended(run) == -signal.SIGKILL
+        assert here.board.read().task("t1").lease is None
         assert here.is_quiet()
 
     def test_sigterm_ends_it_with_4_and_gives_back_what_was_held(self, here: Yard) -> None:
@@ -142,6 +164,17 @@ class TestKeepingAlive:
         assert here.ended(here.start(until_idle=True)) == 3
         here.behave(coder="work", reviewer="work")
         assert here.ended(here.start(until_idle=True)) == 0
+
+    def test_a_worker_that_was_stopped_is_replaced(self, here: Yard) -> None:
+        """It holds its task, and would hold it until the lease ends."""
+        here.behave(coder="hold")
+        here.start()
+        here.until(is_working)
+        first = here.starts("coder-1")[-1]
+        os.kill(first, signal.SIGSTOP)
+        here.eventually(lambda: len(here.starts("coder-1")) > 1)
+        assert not is_alive(first)
+        here.eventually(lambda: "coder-1 was stopped by somebody (SIGSTOP)" in here.alerts())
 
     def test_42_is_a_restart_and_no_crash(self, here: Yard) -> None:
         """Pains B: after exit 42 the task stayed claimed for ever."""

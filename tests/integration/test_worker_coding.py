@@ -220,6 +220,27 @@ class TestWhatAgentsDoWrong:
         assert (task.status, task.failed_by) == (status, ("coder-1",))
         assert said in task.history[-1].facts["reason"]
 
+    def test_who_kills_agents_and_gates_says_nothing_about_the_task(self, tmp_path: Path) -> None:
+        """Issue: killed as they started, two coders were used up and the task was BLOCKED."""
+        flag = tmp_path / "killed"
+        once = f"test -e {flag} || {{ touch {flag}; kill -KILL $$; }}; test -f t1.txt"
+        killed = {"run": "kill -KILL $PPID; sleep 60"}
+        script = {"implement": [killed, {"exit": 137}, killed]}
+        office = Office(tmp_path, script, gates={"test": once}, workers={"coder": 2})
+        office.task()
+
+        office.turn("coder-1")
+        task = office.state.task("t1")
+        assert (task.status, task.failed_by, task.history[-1].event) == (Status.IDLE, (), "release")
+        assert task.history[-1].facts["killed"] is True
+        told = (office.home / "alerts.log").read_text()
+        assert told.count("t1: the agent was killed 4 times in a row; it was killed (SIGKILL) after 0.") == 1
+
+        office.script({"checkpoint": [killed, {"answer": {"intent": "do t1"}}]})
+        office.turn("coder-1")
+        assert office.status() is Status.READY_FOR_REVIEW
+        assert flag.exists()
+
     @pytest.mark.parametrize(
         ("limit", "said"), [("agent_minutes", "in all"), ("silence_minutes", "no output")]
     )
@@ -294,11 +315,11 @@ class TestWhatAgentsDoWrong:
         assert task.status is Status.BLOCKED
         assert "no-such-agent" in str(task.blocked_reason)
 
-    def test_an_agent_that_reaches_into_the_users_checkout_stops_everybody(self, tmp_path: Path) -> None:
+    def test_an_agent_that_reaches_into_the_users_repository_stops_everybody(self, tmp_path: Path) -> None:
         """Drift is an anomaly with what moved, a PAUSE that says so, and a blocked task."""
         office = Office(tmp_path)
-        mine = office.user.directory / "a.txt"
-        office.script({"implement": {"run": f"echo x >> {mine}", "write": {"t1.txt": "1"}, "answer": DONE}})
+        hook = "mkdir ../../.git/hooks; touch ../../.git/hooks/pre-push"
+        office.script({"implement": {"run": hook, "write": {"t1.txt": "1"}, "answer": DONE}})
         office.task()
 
         office.turn("coder-1")
@@ -306,8 +327,8 @@ class TestWhatAgentsDoWrong:
         assert office.status() is Status.BLOCKED
         details = office.state.anomalies["anomaly-1"].details
         assert isinstance(details, CheckoutDrift)
-        assert "a.txt" in details.moved[0]
-        assert "a.txt" in (office.home / "PAUSE").read_text()
+        assert "pre-push" in details.moved[0]
+        assert "pre-push" in (office.home / "PAUSE").read_text()
 
     def test_a_task_that_nobody_can_do_is_not_tried_for_ever(self, tmp_path: Path) -> None:
         """Two coders, or two rounds of the only one, are enough; then somebody has to think."""

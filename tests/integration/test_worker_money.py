@@ -17,9 +17,10 @@ from liza.changes import HUMAN, Change
 from liza.model import AgentStatus, Status
 from liza.record import utc_now
 from liza.roles.outlook import asks, only_people
-from liza.spending import ProviderState
+from liza.spending import Provenance, ProviderState
 from liza.work.turn import Next
 from tests.office import PATIENCE, ROOT, STEPS, Office, dear
+from tests.player import __file__ as player_file
 from tests.player import by_default
 from tests.shell import Shell
 
@@ -38,15 +39,21 @@ def runs(office: Office) -> int:
     return len(list((office.home / "runs").glob("*/reply.json")))
 
 
+def pay(office: Office, kind: str, usd: float) -> None:
+    """Let the board know what a run of *kind* cost."""
+    bill = money.Bill("coder-9", None, kind, usd, Provenance.REPORTED)
+    office.board.update(Change("coder-9", "pay", lambda state: money.settled(state, bill)))
+
+
 class TestTheBudget:
     def test_a_dollar_and_forty_cents_a_run(self, tmp_path: Path) -> None:
-        """The third run is not admitted, all wait, the board asks, and an answer lets work go on."""
+        """A turn that could not be finished is not begun; all wait, the board asks, an answer lets go on."""
         office = Office(tmp_path, dear(), budget={"run_usd": 1})
 
         for name in ("planner-1", "coder-1", "reviewer-1", "planner-1", "coder-1"):
             office.turn(name)
 
-        assert runs(office) == 2
+        assert runs(office) == 1
         task = office.state.task("t1")
         assert (task.status, task.failed_by, task.lease) == (Status.IDLE, (), None)
         assert office.state.agents["coder-1"].status is AgentStatus.PARKED
@@ -55,7 +62,7 @@ class TestTheBudget:
         told = [line for line in alerts(office) if "everybody pauses" in line]
         assert len(told) == 1
         shell = Shell(office.user.directory)
-        assert "the budget is reached: $0.80 of $1.00" in shell.ok("status")
+        assert "the budget is reached: $0.40 of $1.00" in shell.ok("status")
         assert shell("answer", "budget", "please").code == 2
 
         shell.ok("answer", "budget", "30")
@@ -63,7 +70,7 @@ class TestTheBudget:
         office.turns("planner-1", "coder-1", "reviewer-1")
         assert office.status() is Status.MERGED
         total = office.state.spend.total
-        assert (total.reported, total.estimated, office.state.spend.reserved) == (2.0, 0, ())
+        assert (total.reported, total.estimated, office.state.spend.reserved) == (1.6, 0, ())
 
     def test_people_are_warned_once_at_four_fifths(self, tmp_path: Path) -> None:
         """A cap does not come as a surprise."""
@@ -103,23 +110,62 @@ class TestTheBudget:
         assert runs(office) == 2
         assert office.state.spend.total.usd == 0.5
 
-    def test_an_agent_that_reports_nothing_is_estimated(self, tmp_path: Path) -> None:
-        """A cap holds for every agent, and the sum says which part of it is a guess."""
+    def test_a_program_of_ones_own_that_reports_nothing_is_shown_as_such(self, tmp_path: Path) -> None:
+        """Nobody but its author knows what it does, so that nothing is made up; what holds it is said."""
         office = Office(tmp_path)
         office.task()
 
         office.turns("coder-1", "reviewer-1")
 
         total = office.state.spend.total
-        assert (total.runs, total.reported, total.priced) == (3, 0, 0)
-        assert total.estimated > 0
-        usages = [json.loads(path.read_text())["usage"] for path in office.home.glob("runs/*/reply.json")]
-        assert {usage["provenance"] for usage in usages} == {"estimated"}
+        assert (total.runs, total.usd, total.unreported) == (3, 0, 3)
+        shell = Shell(office.user.directory)
+        assert "3 of 3 runs did not report what they cost" in shell.ok("status")
+        assert "3 not reported" in shell.ok("cost")
+        assert "no cap holds them; 10 rounds a coder and 30 minutes a run do" in shell.ok(
+            "run", "--plan-bound"
+        )
+
+    def test_one_that_forgets_to_report_counts_as_its_like_did(self, tmp_path: Path) -> None:
+        """Silence is no way round the cap for who spoke before."""
+        script = dear()
+        del script["implement"], script["review"]
+        office = Office(tmp_path, script)
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        total = office.state.spend.total
+        assert (total.reported, total.estimated, total.unreported) == (0.4, 0.8, 0)
+
+    def test_a_run_that_tells_its_cost_is_ended_at_the_cap_and_its_work_saved(self, tmp_path: Path) -> None:
+        """Three coders at once go towards $100 each, where $0.04 was usual; each dime is told."""
+        script = dear(0.04)
+        dimes = [round(0.1 * number, 1) for number in range(1, 1000)]
+        script["implement"] = {**script["implement"], "write": {"half.txt": "half"}, "spent": dimes}
+        office = Office(tmp_path, script, workers={"coder": 3}, budget={"run_usd": 3})
+        pay(office, "checkpoint command", 0.04)
+        pay(office, "implement command", 0.04)
+        names = [f"coder-{number}" for number in range(1, 4)]
+        for name in names:
+            office.place(name)
+            office.task(f"t{name[-1]}")
+
+        with ThreadPoolExecutor(3) as coders:
+            list(coders.map(office.turn, names))
+
+        assert 2 < office.state.spend.total.usd < 3 + 3
+        replies = [json.loads(path.read_text()) for path in office.home.glob("runs/*.implement/reply.json")]
+        assert {one["ending"] for one in replies} == {"capped"}
+        assert "of the $3.00 for everything no more is left" in replies[0]["why"]
+        assert {office.status(f"t{name[-1]}") for name in names} == {Status.IDLE}
+        assert all((office.user.worktrees.path_of(f"t{name[-1]}") / "half.txt").exists() for name in names)
 
     def test_what_a_killed_worker_set_aside_is_spent(self, tmp_path: Path) -> None:
-        """Nobody knows what its agent cost, and nothing stays set aside for ever."""
+        """Nobody knows what its agent cost but by its like, and nothing stays set aside for ever."""
         office = Office(tmp_path, {"checkpoint": {"note": str(tmp_path / "yard" / "note"), "sleep": 60}})
         office.task()
+        pay(office, "checkpoint command", 0.3)
         with office.process("coder-1"):
             office.noted()
         assert [one.id for one in office.state.spend.reserved] == ["coder-1"]
@@ -127,7 +173,7 @@ class TestTheBudget:
         office.place("coder-1")
 
         assert office.state.spend.reserved == ()
-        assert office.state.spend.total.estimated == money.FIRST_GUESS
+        assert office.state.spend.total.estimated == 0.3
 
 
 class TestProviders:
@@ -204,6 +250,45 @@ class TestProviders:
             office.until(lambda state: state.status_of("t1") is Status.MERGED)
         assert len(alerts(office)) == 1
 
+    @pytest.mark.parametrize("ending", ["quota", "auth"])
+    def test_the_fallback_takes_over_with_the_work_kept(self, tmp_path: Path, ending: str) -> None:
+        """In the same turn where the quota ends in the middle of the work; afterwards from the start."""
+        player = [sys.executable, "-S", player_file, str(tmp_path / "yard" / "script.json")]
+        recording = tmp_path / "recording.yaml"
+        default = {
+            "backend": "replay",
+            "provider": "acme",
+            "command": [str(recording), "1"],
+            "effort": "high",
+        }
+        agents = {
+            "default": default,
+            "fallback": {"command": player},
+            "overrides": {"reviewer": {"command": player, "backend": "command", "provider": "me"}},
+        }
+        script = {"implement t1": {"run": "cat half.txt", "answer": {"status": "done", "summary": "go on"}}}
+        office = Office(tmp_path, script, agents=agents)
+        intent = f"```liza\n{json.dumps(by_default('checkpoint', 't1')['answer'])}\n```"
+        shut = {"ending": ending, "why": "no more", "reset_in": 3600}
+        half: dict[str, Any] = {"step": "implement", "files": {"half.txt": "half\n"}, "reply": "", **shut}
+        runs_of_acme = [{"step": "checkpoint", "reply": intent}, half]
+        recording.write_text(
+            json.dumps({"runs": [{"role": "coder", "task": "t1", **run} for run in runs_of_acme]})
+        )
+        office.task("t1")
+
+        office.turns("coder-1", "reviewer-1")
+        office.task("t2")
+        office.turns("coder-1", "reviewer-1")
+
+        assert (office.status("t1"), office.status("t2")) == (Status.MERGED, Status.MERGED)
+        assert office.merged("half.txt") == "half"
+        assert runs(office) == 2 + 2 + 3  # two of acme's, then only the fallback's
+        assert "stands in meanwhile (agents.fallback)" in Shell(office.user.directory).ok("status")
+        assert "stands in meanwhile" in alerts(office)[0]
+        kinds = {one.kind for one in office.state.spend.kinds}
+        assert kinds >= {"checkpoint command", "implement command"}
+
     def test_a_limit_of_one_provider_does_not_stop_another(self, tmp_path: Path) -> None:
         """A reviewer with another agent goes on."""
         office = Office(tmp_path)
@@ -238,7 +323,7 @@ def test_a_whole_run_stops_at_its_budget_and_says_so(tmp_path: Path) -> None:
         return done.returncode
 
     assert run() == 3
-    assert runs(office) == 2
+    assert runs(office) == 1
     shell.ok("answer", "budget", "30")
     assert run() == 0
     assert office.status() is Status.MERGED

@@ -748,7 +748,12 @@ class TestHolders:
     def test_people_and_the_supervisor_need_no_token(self) -> None:
         held = task_in(Status.WORKING)
 
-        for actor, event in [(HUMAN, e.Release), (SUPERVISOR, e.Reclaim), (SUPERVISOR, e.Fail)]:
+        deeds: list[tuple[Actor, type[e.Event]]] = [
+            (HUMAN, e.Release),
+            (SUPERVISOR, e.Reclaim),
+            (SUPERVISOR, e.Fail),
+        ]
+        for actor, event in deeds:
             assert walked(held, (EXAMPLES[event](actor), actor)).lease is None
 
 

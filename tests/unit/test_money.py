@@ -21,6 +21,8 @@ from liza.spending import Provenance, Usage
 from tests.stories import NOW, board, new_task, task_in
 
 KIND: Final = money.kind_of("implement", "big")
+CHECKPOINT: Final = money.kind_of("checkpoint", "big")
+REVIEW: Final = money.kind_of("review", "big")
 
 
 def purse(run: float = 1, task: float = 5, **sections: Any) -> State:  # noqa: ANN401 - whatever a board may hold
@@ -50,7 +52,7 @@ class TestTheCap:
         """What one has set aside is not there for the other."""
         state = money.reserved(paid(purse(run=1), 0.4), want("coder-1"), NOW)
 
-        assert money.over(state, want("coder-2", None)) is Cap.RUN
+        assert money.over(state, want("coder-2", None)) is Cap.BUSY
         assert money.over(money.unreserved(state, "coder-1"), want("coder-2", None)) is None
 
     def test_a_task_has_a_cap_of_its_own(self) -> None:
@@ -76,18 +78,97 @@ class TestTheCap:
 
 class TestEstimates:
     def test_the_past_of_the_same_kind_counts_most(self) -> None:
-        """Then other steps of the same model, then a guess."""
+        """Then other steps of the same model."""
         state = paid(paid(purse(), 0.1), 0.3)
 
-        assert money.estimate(state, KIND) == 0.2
-        assert money.estimate(state, money.kind_of("review", "big")) == 0.2
-        assert money.estimate(state, money.kind_of("review", "small")) == money.FIRST_GUESS
+        assert money.average(state, KIND) == 0.2
+        assert money.average(state, REVIEW) == 0.2
+        assert money.average(state, money.kind_of("review", "small")) is None
+
+    def test_set_aside_is_the_most_that_its_like_has_cost(self) -> None:
+        """An average is passed by every second run."""
+        state = paid(paid(purse(), 0.1), 0.3)
+
+        assert money.most(state, want()) == 0.3
+
+    def test_where_nothing_is_known_all_that_is_left_for_the_task_is_set_aside(self) -> None:
+        """What other steps of its model cost says nothing: a checkpoint is cheap, what follows is not."""
+        state = paid(purse(run=20), 0.04, kind=CHECKPOINT)
+
+        assert money.most(state, want()) == 4.96
+        assert money.most(state, want(task=None)) == 5
+        assert money.most(paid(purse(run=20, task=50), 0.04), want(kind=REVIEW)) == 19.96
+
+    def test_what_follows_in_the_turn_is_set_aside_as_well(self) -> None:
+        """A turn that has to be given back in the middle is paid for twice."""
+        state = paid(paid(purse(run=20), 0.04, kind=CHECKPOINT), 0.5)
+
+        assert money.most(state, want(kind=CHECKPOINT)._replace(later=(KIND,))) == 0.54
+
+    def test_who_tells_its_cost_only_at_the_end_is_alone_until_that_is_known(self) -> None:
+        """Nobody could end it in time, and two of them would pass the cap twice."""
+        alone = want()._replace(is_metered=False)
+        state = money.reserved(purse(run=20), alone, NOW)
+
+        assert state.spend.reserved[0].usd == 20
+        assert money.over(state, want("coder-2", None)) is Cap.BUSY
+        assert money.over(paid(state, 0.04), alone._replace(worker="coder-2")) is None
+
+    def test_nothing_is_set_aside_for_who_never_says_what_it_costs(self) -> None:
+        """No cap can hold it; so it keeps nobody from working, either."""
+        state = paid(purse(run=20), 0.0, kind=CHECKPOINT, mark=Provenance.UNKNOWN)
+
+        assert money.is_silent(state, KIND)
+        assert money.most(state, want()._replace(is_metered=False)) == 0
+        assert not money.is_silent(paid(state, 0.1, kind=REVIEW), KIND)
 
     def test_what_nobody_knows_is_counted_as_a_run_and_not_averaged(self) -> None:
         """A recording without a price says nothing about what a run costs."""
         state = paid(purse(), 0.0, mark=Provenance.UNKNOWN)
 
-        assert (state.spend.total.runs, state.spend.total.usd, state.spend.kinds) == (1, 0, ())
+        assert (state.spend.total.runs, state.spend.total.usd, state.spend.total.unreported) == (1, 0, 1)
+        assert money.average(state, KIND) is None
+
+
+class TestWhileItRuns:
+    """A run that tells its cost while it works."""
+
+    def test_it_may_use_what_nobody_else_has_set_aside(self) -> None:
+        """Twice as much at a time, so that the board is not written at every word."""
+        state = money.reserved(paid(purse(run=2), 0.1), want(), NOW)
+        assert money.is_within(state, "coder-1", 0.1)
+        assert not money.is_within(state, "coder-1", 0.2)
+
+        state, why = money.extended(state, "coder-1", 0.2)
+
+        assert (why, state.spend.reserved[0].usd) == (None, 0.4)
+
+    def test_it_is_ended_where_nothing_is_left_of_what_all_may_cost(self) -> None:
+        """What others have set aside is theirs."""
+        state = paid(purse(run=2), 0.1)
+        state = money.reserved(money.reserved(state, want(), NOW), want("coder-2", None), NOW)
+
+        state, why = money.extended(state, "coder-1", 1.8)
+
+        assert "of the $2.00 for everything no more is left" in str(why)
+
+    def test_it_is_ended_where_nothing_is_left_of_what_its_task_may_cost(self) -> None:
+        """Also before the cap of all is reached."""
+        state = money.reserved(paid(purse(run=20, task=1), 0.1), want(), NOW)
+
+        state, why = money.extended(state, "coder-1", 0.9)
+
+        assert "of the $1.00 for t1 no more is left" in str(why)
+
+    def test_it_is_ended_when_another_run_passed_the_cap(self) -> None:
+        """Also one that tells nothing: it can only add to it."""
+        state = money.reserved(purse(run=2), want("coder-2", None), NOW)
+        assert money.is_within(state, "coder-2", 0.0)
+
+        state = paid(state, 30)
+
+        assert not money.is_within(state, "coder-2", 0.0)
+        assert money.extended(state, "coder-2", 0.0)[1]
 
 
 class TestSettling:
@@ -119,6 +200,16 @@ class TestSettling:
 
 
 class TestAnswers:
+    @pytest.mark.parametrize("spent", [0.0, 0.9, 1.0, 60.04, 1234.5])
+    def test_what_is_proposed_is_accepted_and_lets_a_run_begin(self, spent: float) -> None:
+        """Also where the cap was passed by far."""
+        state = money.asked(paid(purse(run=1, task=5000), spent))
+        *_, text = money.command(state).split()
+
+        state = money.reply("budget", text, by=HUMAN, at=NOW)(state)
+
+        assert money.over(state, want()) is None
+
     def test_an_amount_raises_the_cap_of_all(self) -> None:
         """`liza answer budget 30`."""
         state = money.asked(paid(purse(run=1), 0.9))

@@ -130,7 +130,8 @@ class TestCoderConcludes:
     def test_every_ending_without_an_answer_has_a_consequence(self, ending: Ending) -> None:
         """Nobody is blamed for a limit of a provider or for being stopped."""
         event = coder.without_answer(Reply(ending=ending, began=s.NOW), "")
-        free = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH, Ending.CONTEXT_FULL, Ending.STOPPED}
+        turned_down = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
+        free = {*turned_down, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED}
 
         assert isinstance(event, e.Release) == (ending in free)
         assert isinstance(event, e.Block) == (ending is Ending.NOT_STARTED)
@@ -242,7 +243,7 @@ class TestReviewerConcludes:
 
     def test_a_conflict_on_the_same_paths_again_and_again_asks_people(self) -> None:
         """Twice its coder tries; the third time it is a question."""
-        task = s.task_in(Status.APPROVED)
+        task = known = s.task_in(Status.APPROVED)
 
         for count, kinds in enumerate(
             [["FailIntegration"], ["FailIntegration"], ["FailIntegration", "Block"]]
@@ -250,7 +251,8 @@ class TestReviewerConcludes:
             known = task.but(integration_failures=count, conflicted=("a.txt",) if count else ())
             found = reviewer.conflicted(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
-        blocked = s.walked(task, *((event, s.REVIEWER) for event in found))
+        last = reviewer.conflicted(known, "both changed it", ("a.txt",))
+        blocked = s.walked(task, *((event, s.REVIEWER) for event in last))
         assert blocked.asked is not None
         assert planner.wake(s.board(blocked)) is None  # no planner can merge it
 

@@ -15,6 +15,7 @@ from liza.agents.clis.row import PERMITS, Effort, Feed, Permit, Printed
 from liza.agents.command import facts_of, how, obstacle
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import Mask, secrets_of
+from liza.agents.pricing import priced
 from liza.agents.protocol import Ending, Provenance, Reply, Session, Usage
 from liza.agents.recording import STDOUT, file_brief, latest_before, reply_of, said_so_far
 from liza.errors import UsageError
@@ -93,6 +94,7 @@ class CliAgent:
             feed=prompt.encode(errors="replace") if self._cli.feed is Feed.STDIN else b"",
             limits=brief.limits,
             secrets=secrets,
+            meter=self._meter,
         )
         try:
             with self._warden.caged(job, self._visit(brief)) as caged:
@@ -118,6 +120,11 @@ class CliAgent:
             session=session,
             survivors=outcome.survivors,
         )
+
+    def _meter(self, out: str) -> float | None:
+        """Return what a run that printed *out* has cost so far: by its tokens, else by the length of that."""
+        usage = self._cli.parse(Printed(out, "", None, ""), utc_now().astimezone()).usage
+        return priced(usage, self._choice.model, "", out).usd
 
     def _visit(self, brief: Brief) -> Visit:
         """Return what the cage has to know: the home that was furnished is the one it works in."""

@@ -25,7 +25,7 @@ def parse(printed: Printed, now: datetime) -> Parsed:
     parsed = Parsed(
         Ending.DONE,
         text=said or str(dug(result, "result") or ""),
-        usage=_usage(found, result),
+        usage=_usage(found, result).but(model=_model(found)),
         session=next((str(event["session_id"]) for event in found if event.get("session_id")), None),
     )
     if result is None:
@@ -69,6 +69,14 @@ def _unfinished(printed: Printed, now: datetime, parsed: Parsed, found: list[Jso
         return concluded(printed, now, parsed)
     trouble = printed.err.strip() or "its output breaks off before the result"
     return concluded(printed, now, parsed, trouble=trouble)
+
+
+def _model(found: list[Json]) -> str | None:
+    """Return the model that the agent itself worked with; a subagent's may be another."""
+    named = (
+        dug(event, "message", "model") for event in reversed(found) if not event.get("parent_tool_use_id")
+    )
+    return next((name for name in named if isinstance(name, str) and name.strip()), None)
 
 
 def _usage(found: list[Json], result: Json | None) -> Usage:

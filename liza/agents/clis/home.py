@@ -1,20 +1,21 @@
 """A home of its own for a program, so that neither the user's hooks nor what an agent planted get in.
 
 It is emptied before every run that does not go on with a session. A login is a copy, and is removed after
-the run: what the program does to it never reaches the user's file.
+the run: what the program does to it never reaches the user's file. The program may put a link wherever it
+likes, so nothing here is read, written or removed through one.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents.clis.row import Feed
+from liza.beneath import make_directory, read_file, remove, remove_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from liza.agents.clis.row import Cli, Setting, Way
 
 SHORTEST: Final = 16  # characters of a value in a login file that is worth masking
+LONGEST_REPORT: Final = 64 << 20  # bytes of a program's own report that are read
 # Where tools look for what they are made of, if not told otherwise: a new HOME must not hide it.
 TOOLCHAINS: Final = {
     "CARGO_HOME": ".cargo",
@@ -49,7 +51,7 @@ class Home:
         self._cli = cli
         self._user = user
         if not keep:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
 
@@ -57,31 +59,31 @@ class Home:
         """Put into it what the program needs, and return the environment that leads there."""
         setting = setting_of(self._cli, self._user)
         for name, text in _merged(setting.files if setting else {}, way.files).items():
-            _write(self.path / name, text)
+            self._write(name, text)
         if not any(self._user.get(key) for key in self._cli.keys):
             self._log_in()
         for value in self._cli.environment.values():
             if value.startswith("$home/"):
-                (self.path / value.removeprefix("$home/")).mkdir(parents=True, exist_ok=True)
+                make_directory(self.path, value.removeprefix("$home/"))
         return {"HOME": str(self.path), **_toolchains(self._user), **_below(self.path)}
 
     def _log_in(self) -> None:
         for name in self._cli.credentials:
             with suppress(OSError):
                 text = (_home_of(self._user) / name).read_text(encoding="utf-8")
-                _write(self.path / name, text)
+                self._write(name, text)
                 self.secrets += _values(text)
 
     def leave(self) -> None:
         """Remove what logs the program in."""
         for name in self._cli.credentials:
-            (self.path / name).unlink(missing_ok=True)
+            remove_file(self.path, name)
 
     def prompt(self, text: str) -> None:
         if self._cli.feed is Feed.STDIN:
             return
-        _write(
-            prompt_in(self.path, self._cli),
+        self._write(
+            prompt_in(self.path, self._cli).name,
             json.dumps({"run": {"task": text}}) if self._cli.feed is Feed.YAML else text,
         )
 
@@ -90,9 +92,12 @@ class Home:
         if self._cli.report is None:
             return ""
         try:
-            return (self.path / self._cli.report).read_text(encoding="utf-8", errors="replace")
+            return read_file(self.path, self._cli.report, LONGEST_REPORT).decode(errors="replace")
         except OSError:
             return ""
+
+    def _write(self, name: str, text: str) -> None:
+        write_file(self.path, name, text.encode(errors="replace"), mode=0o600)
 
 
 def prompt_in(home: Path, cli: Cli) -> Path:
@@ -140,12 +145,6 @@ def _toolchains(user: Mapping[str, str]) -> dict[str, str]:
 
 def _below(home: Path) -> dict[str, str]:
     return {name: str(home / place) for name, place in XDG.items()}
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _values(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from liza.agents import process
 from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import secrets_of
+from liza.agents.metering import spent_in, usd_in
 from liza.agents.protocol import Ending, Reply
 from liza.agents.recording import STDOUT, file_brief
 from liza.record import Line, Record, Time, utc_now
@@ -116,6 +117,7 @@ class Llm:
             feed=told.model_dump_json().encode(errors="replace"),
             limits=brief.limits,
             secrets=secrets_of(environment),
+            meter=lambda out: usd_in(out, self._model),
         )
         named = files_named(self._environment, passing(self._model))
         visit = Visit.of(brief)._replace(shows=(str(PACKAGE), *named))
@@ -136,7 +138,7 @@ def _replied(outcome: Outcome, brief: Brief, began: Time) -> Reply:
         survivors=outcome.survivors,
     )
     if outcome.ending is not Ending.DONE:
-        return reply
+        return reply.but(usage=spent_in(outcome.out) or reply.usage)
     done = _finished(outcome.out)
     if done is None:
         words = " ".join((outcome.err or outcome.out).split())[-MOST_QUOTED:]

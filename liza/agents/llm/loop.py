@@ -155,6 +155,8 @@ class Conversation:
         self.usage = added(self.usage, said.usage)
         self.history.append(_message(said))
         self.tell({"said": said.text, "calls": [call._asdict() for call in said.calls]})
+        spent = self.usage.model_dump(exclude={"provenance"}, exclude_none=True)
+        self.tell({"spent": spent})
         return said
 
     def _patiently(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> Said:

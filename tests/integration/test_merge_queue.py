@@ -1,0 +1,97 @@
+"""Several reviewers, one branch: merges are tested and landed one after the other, in order."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from liza.model import Status
+from liza.record import utc_now
+from liza.roles import coder, reviewer
+from liza.work.turn import Next
+from tests.office import Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS: Final = 6
+REVIEWERS: Final = tuple(f"reviewer-{number}" for number in range(1, 5))
+
+
+def submitted(office: Office, count: int) -> None:
+    for number in range(1, count + 1):
+        office.task(f"t{number}")
+        office.turn("coder-1")
+
+
+def all_reviewed(office: Office) -> None:
+    """Let all reviewers work at once until every task is merged."""
+    for name in REVIEWERS:
+        office.place(name)
+
+    def work(name: str) -> None:
+        while any(task.status is not Status.MERGED for task in office.board.read().tasks.values()):
+            if office.turn(name) is Next.WAIT:
+                office.board.wait(office.board.read().revision, 0.1)
+
+    with ThreadPoolExecutor(len(REVIEWERS)) as pool:
+        list(pool.map(work, REVIEWERS))
+
+
+def test_every_merge_is_tried_once_and_lands_in_the_order_of_approval(tmp_path: Path) -> None:
+    """Four reviewers tested 291 merges for 100 that landed: whoever comes second tests for nothing."""
+    office = Office(tmp_path, gates={"test": "sleep 0.2"}, workers={"coder": 1, "reviewer": 4})
+    submitted(office, TASKS)
+
+    all_reviewed(office)
+
+    tries = Counter(event for number in range(1, TASKS + 1) for event in office.events(f"t{number}"))
+    assert (tries["start_merge"], tries["merge"]) == (TASKS, TASKS)
+    tasks = list(office.state.tasks.values())
+    by_approval = sorted(tasks, key=reviewer.approved_at)
+    assert by_approval == sorted(tasks, key=lambda task: str(task.history[-1].at))
+    log = office.user.git("log", "--first-parent", "--reverse", "--format=%s", office.ref).splitlines()
+    assert [line.split()[1].strip(":") for line in log if line.startswith("Merge ")] == [
+        task.id for task in by_approval
+    ]
+
+
+def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> None:
+    """The place is a lease: given back when its holder is started anew, or when it runs out."""
+    hold, mark = tmp_path / "yard" / "hold", tmp_path / "yard" / "mark"
+    gate = f"test ! -e {hold} || {{ touch {mark}; sleep 60; }}"
+    office = Office(tmp_path, gates={"test": gate}, workers={"coder": 1, "reviewer": 2})
+    submitted(office, 2)
+    hold.touch()
+    with office.process("reviewer-1") as process:
+        office.until(lambda _: mark.exists())
+        merging = reviewer.merging(office.state, utc_now())
+        assert merging
+        assert merging.lease
+        assert office.turn("reviewer-2") is Next.WORK  # it reviews the other one, and does not merge it
+        assert {task.status for task in office.state.tasks.values()} == {Status.APPROVED}
+        assert office.turn("reviewer-2") is Next.WAIT
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    hold.unlink()
+
+    office.place("reviewer-1")  # as the supervisor starts it again
+    office.turns("reviewer-2")
+
+    assert {task.status for task in office.state.tasks.values()} == {Status.MERGED}
+
+
+def test_coders_do_not_run_ahead_of_reviewers_without_end(tmp_path: Path) -> None:
+    """Worktrees that wait grow old: nothing new is begun while too many do, and `explain` says so."""
+    office = Office(tmp_path, limits={"max_unmerged": 2})
+    submitted(office, 2)
+    office.task("t3")
+
+    assert office.turn("coder-1") is Next.WAIT
+
+    assert coder.unmerged(office.state) == 2
+    office.turn("reviewer-1")
+    assert office.turn("coder-1") is Next.WORK
+    assert office.status("t3") is Status.READY_FOR_REVIEW
