@@ -37,7 +37,9 @@ GATE: Final = "sh check.sh"
 CHECK: Final = 'for file in t*.txt; do test "$(cat "$file")" = "${file%.txt}" || exit 1; done\n'
 
 
-def test_a_night_ends_complete_and_accuses_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_night_ends_complete_and_accuses_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], count: Callable[[str, int], None]
+) -> None:
     night = Daemon(tmp_path, workers=TEAM, gates={"test": GATE}, sandbox={"mode": "off"})
     night.user.commit({"check.sh": CHECK, "t0.txt": "t0\n"})
     night.user.git("update-ref", night.ref, "HEAD")
@@ -57,6 +59,8 @@ def test_a_night_ends_complete_and_accuses_nobody(tmp_path: Path, capsys: pytest
     )
     with capsys.disabled():
         sys.stdout.write(f"\n{report}\n")
+    for kind, number in storm.kills.items():
+        count(f"kills of a {kind} in a night", number)
     state = night.state
     accused = [one for one in state.anomalies.values() if one.type == "checkout_drift"]
     assert accused == []
