@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
+from liza.beneath import first_line
 from liza.errors import GitFailed, UnfitRepository, UsageError
 from liza.repo.git import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
 
@@ -102,10 +103,25 @@ class Repository:
 
     def checked_out_at(self, ref: str) -> Path | None:
         """Return the user's worktree that *ref* is checked out in; Liza's own do not count."""
-        where = self.git("for-each-ref", "--format=%(worktreepath)", ref).strip()
-        if not where or Path(where).is_relative_to(self.area):
-            return None
-        return Path(where)
+        if self.has_reftable:
+            where = self.git("for-each-ref", "--format=%(worktreepath)", ref).strip()
+            return Path(where) if where and not Path(where).is_relative_to(self.area) else None
+        # Git would read HEAD of every worktree, also of those in which an agent may have put a pipe there.
+        known = ((path, head) for path, head in self._checkouts() if not path.is_relative_to(self.area))
+        return next((path for path, head in known if first_line(head) == f"ref: {ref}"), None)
+
+    def _checkouts(self) -> Iterator[tuple[Path, Path]]:
+        """Yield every checkout of the repository, with the file that says what is checked out there."""
+        yield self.root, self.home / "HEAD"
+        if self.common.name == ".git":  # else it is bare, or the checkout that we stand in
+            yield self.common.parent, self.common / "HEAD"
+        for link in (self.common / "worktrees").glob("*/gitdir"):
+            yield Path(first_line(link)).parent, link.with_name("HEAD")
+
+    @property
+    def has_reftable(self) -> bool:
+        """Tell whether refs are kept in git's own database instead of files."""
+        return (self.common / "reftable").is_dir()
 
     @cached_property
     def signature(self) -> dict[str, str]:
