@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from liza import routing
 from liza.record import Id, Line, Record, blank
@@ -115,10 +115,15 @@ class Network(StrEnum):
     NONE = "none"
 
 
+def _word_of_no(value: object) -> object:
+    """Return `off` for a plain no, or in other case: it has but one meaning."""
+    return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
+
+
 class Sandbox(Record):
     """The cage around agents and around the gates, which run what agents wrote."""
 
-    mode: SandboxMode = SandboxMode.AUTO
+    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
     network: Network = Network.FULL
     memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
     processes: AtLeastOne | None = 1024  # at once, threads included

@@ -24,7 +24,7 @@ from liza.project import home_from, switches_of
 from liza.repo import git, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.report.health import Finding, Machine, Project, judged
+from liza.report.health import Finding, Machine, Mark, Project, judged
 from liza.space import space
 from liza.supervision.rescue import RUNS, is_of, orphaned
 from liza.work.caging import required, warning
@@ -46,10 +46,20 @@ LONGEST: Final = 40  # characters of a version
 def examined(directory: Path) -> list[Finding]:
     """Return what there is to say about this machine, and about the project around *directory* if any."""
     try:
-        home: Path | None = home_from(directory)
+        home = home_from(directory)
     except UsageError:
-        home = None
-    return judged(_machine(home or directory), _project(home) if home else None)
+        return [*judged(_machine(directory), None), *_no_checkout(directory)]
+    return judged(_machine(home), _project(home))
+
+
+def _no_checkout(directory: Path) -> list[Finding]:
+    """Return why no project can begin in *directory*; where there is no git at all, none was meant to."""
+    try:
+        git.top_level(directory)
+    except UsageError as error:
+        sentence, _, do = str(error).partition("; ")
+        return [Finding("repository", Mark.FAIL, sentence, do)] if "not in a git" not in sentence else []
+    return []
 
 
 def _machine(place: Path) -> Machine:

@@ -11,6 +11,7 @@
     │   └── JournalDamaged         the journal does not replay
     ├── DiskTrouble                exit 1, the file system refused
     ├── AlreadyRunning             exit 1, another process has the name
+    │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
     ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
     └── UnfitRepository            exit 1, the repository as it stands cannot be worked on
@@ -115,6 +116,15 @@ class DiskTrouble(LizaError):
 class AlreadyRunning(LizaError):
     def __init__(self, name: str, holder: str) -> None:
         super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
+
+
+class SharedRepository(AlreadyRunning):
+    def __init__(self, holder: str) -> None:
+        LizaError.__init__(
+            self,
+            f"another checkout of this repository has a run: {holder}; both would move the same branches, so "
+            "end that one first (`liza stop` there)",
+        )
 
 
 class GitFailed(LizaError):

@@ -17,7 +17,7 @@ from liza.model import Goal, State, Status
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
-from liza.repo.repository import BRANCHES
+from liza.repo.repository import BRANCHES, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,7 @@ def begun(
         spec = _inside(root, start / spec)
     config, choices = configured(root, {"spec": spec, "workflow": workflow})
     _require_fit(root, config)
+    Repository.around(root).require_room(config.integration_branch)
     now = utc_now()
     state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
     board = FileBoard.create(root / HOME, state)

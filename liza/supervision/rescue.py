@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from liza import life
 from liza.agents.sweep import Process, ended, left_behind, seen, table
 from liza.board.file import FileBoard
-from liza.errors import LizaError
+from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
 from liza.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
@@ -77,9 +77,19 @@ class Scene:
             self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
-        for prune in (action for action in todo if isinstance(action, PruneWorktree)):
-            self.prune(prune.task, facts)
+        self._prune([action.task for action in todo if isinstance(action, PruneWorktree)], facts)
         return survivors
+
+    def _prune(self, tasks: list[str], facts: Facts) -> None:
+        """Give back the worktrees of *tasks*, and then raise what stood in the way of one."""
+        trouble: LizaError | OSError | None = None
+        for task in tasks:
+            try:
+                self.prune(task, facts)
+            except (GitFailed, UnfitRepository, DiskTrouble, OSError) as error:
+                trouble = trouble or error
+        if trouble:
+            raise trouble
 
     def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
         """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
