@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from liza.anomalies import Anomaly
 from liza.closing import close, close_finished, is_of_agents, open_ones
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview
+from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview, Unblock
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
 from liza.metrics import counted
 from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
@@ -58,7 +58,9 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
         if refusal := _refusal(state, task, event, by):
             message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
             raise Refused(message)
-        return _rewired(moved, to, event.superseded_by) if isinstance(event, Supersede) else moved
+        if isinstance(event, Supersede):
+            return _rewired(moved, to, event.superseded_by)
+        return _without_dead(moved, to) if isinstance(event, Unblock | Retry) else moved
 
     return Change(by.id, f"{name_of(type(event))} {to}", make)
 
@@ -88,6 +90,20 @@ def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
             more = () if task.id in by_tasks else by_tasks
             state = state.with_task(task.but(depends_on=tuple(dict.fromkeys([*kept, *more]))))
     return state
+
+
+def dead_dependencies(state: State, task: Task) -> tuple[str, ...]:
+    """Return what *task* waits for that will never be done."""
+    return tuple(name for name in task.depends_on if state.status_of(name) in TERMINAL - SUCCEEDED)
+
+
+def _without_dead(state: State, name: str) -> State:
+    """Let whoever is told to go on wait no more for what was given up: that is what going on means."""
+    task = state.task(name)
+    dead = dead_dependencies(state, task)
+    if not dead:
+        return state
+    return state.with_task(task.but(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
 def add_task(task: Task, *, by: Actor, at: datetime) -> Change:

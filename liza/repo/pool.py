@@ -117,10 +117,10 @@ class Worktrees:
             return True
         return self.repository.contains(into, tip) and self.repository.delete(ref, expected=tip)
 
-    def retire(self, task: str, *, into: str, at: datetime) -> None:
-        """Give back what a finished *task* had: its worktree, and its branch if *into* has all of it."""
-        self.release(task, at=at)
-        self.retire_branch(task, into=into)
+    def branches(self) -> list[str]:
+        """Return which tasks have a branch."""
+        found = self.repository.git("for-each-ref", "--format=%(refname)", branch_of("")).splitlines()
+        return [name.removeprefix(branch_of("")) for name in found]
 
     def take(self, path: Path, commit: str) -> Worktree:
         """Return a detached worktree at *path*, where nothing is, that is exactly *commit*."""

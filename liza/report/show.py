@@ -110,6 +110,14 @@ def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
         yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
         yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
+    elif task.status is Status.AWAITING_APPROVAL:
+        yield f"      asks    {_first_line(task.approval_question or '')}"
+        yield from (f"      said    {_first_line(opinion)}" for opinion in opinions(task))
+        yield f'      then    liza task accept {task.id}, or liza task reject {task.id} --reason "…"'
+    elif task.status is Status.APPROVED and task.is_tainted:
+        marks = ", ".join(taint.mark for taint in task.taints if taint.accepted_by is None)
+        yield f"      because it passed by force ({marks})"
+        yield f"      then    liza task accept {task.id}"
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
@@ -125,6 +133,13 @@ def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
     yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
     if seen.run:
         yield f"      whole   .liza/runs/{seen.run}"
+
+
+def opinions(task: Task) -> Iterator[str]:
+    """Yield what the agents of reviewers said about the work that *task* carries."""
+    for verdict in task.verdicts:
+        if who := verdict.opinion_of:
+            yield f"{who} said {verdict.outcome} ({verdict.gate}): {verdict.reason or 'no reason given'}"
 
 
 def _breaker_lines(state: State) -> Iterator[str]:

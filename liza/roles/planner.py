@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR, add_task, apply
+from liza.changes import HUMAN, SUPERVISOR, add_task, apply, dead_dependencies
 from liza.closing import close, is_of_agents, open_ones
-from liza.lifecycle import SUCCEEDED, TERMINAL
+from liza.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.model import GoalStatus, Status, Task, Urgency
 from liza.money import awaits
 from liza.reasons import words
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from liza.replies import Plan, Planned
 
 MOST_QUESTIONS: Final = 3
+WHAT_NOW: Final = "What should be done differently, or should the task be given up?"
 MOST_SHOWN: Final = 30  # anomalies, or discoveries, that one prompt carries
 # The limits that a task meets outside of its workflow's rules.
 GIVEN_UP: Final = "failed_coders"
+ORPHANED: Final = "dead_dependency"
 NEVER_MERGES: Final = "failed_merges"
 
 
@@ -141,19 +143,37 @@ def _ids(notes: list[Note]) -> tuple[str, ...]:
 
 def stuck(state: State) -> list[tuple[Task, e.Block]]:
     """Return the tasks that coders cannot finish as they are, with what to ask about each."""
-    found = []
-    for task in state.tasks.values():
-        if task.status is Status.IDLE and is_given_up(state, task):
-            why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
-            found.append((task, why, GIVEN_UP))
-        elif (
-            task.status is Status.INTEGRATION_FAILED and task.integration_failures >= MOST_FAILED_INTEGRATIONS
-        ):
-            reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
-            why = f"it failed to merge {task.integration_failures} times: {reason}"
-            found.append((task, why, NEVER_MERGES))
-    question = "What should be done differently, or should the task be given up?"
-    return [(task, e.Block(reason=why, questions=(question,), rule=rule)) for task, why, rule in found]
+    found = ((task, check(state, task)) for task in state.tasks.values() for check in _STUCK)
+    return [(task, block) for task, block in found if block is not None]
+
+
+def _orphaned(state: State, task: Task) -> e.Block | None:
+    dead = dead_dependencies(state, task) if task.status in CLAIMABLE else ()
+    if not dead:
+        return None
+    named = " and ".join(f"{name}, which is {state.status_of(name)}" for name in dead)
+    question = f"Should it go on without {' and '.join(dead)}, be replaced, or be given up as well?"
+    return e.Block(reason=f"it waits for {named}", questions=(question,), rule=ORPHANED)
+
+
+def _given_up(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.IDLE and not dead_dependencies(state, task)
+    if not is_free or not is_given_up(state, task):
+        return None
+    why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=GIVEN_UP)
+
+
+def _unmergeable(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.INTEGRATION_FAILED and not dead_dependencies(state, task)
+    if not is_free or task.integration_failures < MOST_FAILED_INTEGRATIONS:
+        return None
+    reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
+    why = f"it failed to merge {task.integration_failures} times: {reason}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=NEVER_MERGES)
+
+
+_STUCK: Final = (_orphaned, _given_up, _unmergeable)
 
 
 def _last_failure(task: Task) -> str:

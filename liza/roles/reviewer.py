@@ -161,7 +161,7 @@ def concluded(task: Task, found: Finding) -> e.Event:
         return e.Block(reason=found.reason, questions=asked or (question,), only_people=is_theirs)
     if task.nothing_to_do:
         return e.Confirm(reason=found.reason)
-    return e.Approve(commit=str(task.review_commit), **facts)
+    return e.Approve(commit=str(task.review_commit), taints=found.taints, **facts)
 
 
 def left_open(review: Review) -> tuple[Feedback, ...]:
