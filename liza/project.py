@@ -88,6 +88,7 @@ def begun(
         spec = _inside(root, start / spec)
     config, choices = configured(root, {"spec": spec, "workflow": workflow})
     _require_fit(root, config)
+    Repository.around(root).require_room(config.integration_branch)
     now = utc_now()
     state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
     board = FileBoard.create(root / HOME, state)
