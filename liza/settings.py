@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.config import Config
     from liza.model import State
+    from liza.project import Fit
 
 Place = tuple[str, ...]
 _ABSENT: Final = object()
@@ -32,8 +33,11 @@ class Applied(NamedTuple):
         return f"{self.key} {_shown(self.before)} -> {_shown(self.after)}"
 
 
-def apply_team_file(board: Board, root: Path) -> tuple[Applied, ...]:
-    """Put on *board* what changed in `liza.yaml` of *root* since it was applied last; return what differs."""
+def apply_team_file(board: Board, root: Path, fit: Fit = lambda *_: None) -> tuple[Applied, ...]:
+    """Put on *board* what changed in `liza.yaml` of *root* since it was applied last; return what differs.
+
+    *fit* raises what keeps a run from following the workflow; then nothing is changed.
+    """
     home, team = root / HOME, team_settings(root)
     base = remembered(home)
     if base == team:
@@ -45,6 +49,7 @@ def apply_team_file(board: Board, root: Path) -> tuple[Applied, ...]:
 
         def make(state: State) -> State:
             config = checked(root, with_paths(state.config, changed, effective))
+            fit(config, root)
             done[:] = _differences(state.config, config, changed)
             return state if not done else _with(state, config)
 
