@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from liza import routing
 from liza.record import Id, Line, Record, blank
@@ -47,7 +48,9 @@ class Agents(Record):
     overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
         default_factory=dict
     )
-    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
+    # a field that is absent is the chosen agent's.
+    fallback: AgentChoice | None = None
     prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
@@ -57,6 +60,7 @@ class Gates(Record):
     setup: Line | None = None
     test: Line | None = None
     lint: Line | None = None
+    teardown: Line | None = None
 
 
 class Limits(Record):
@@ -114,6 +118,20 @@ class Network(StrEnum):
     NONE = "none"
 
 
+def _host(text: str) -> str:
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
+        raise ValueError(
+            f"{text!r} is no host; give one as `api.example.org`, `*.example.org` or `localhost:8080`"
+        )
+    return text
+
+
+LAST_PORT: Final = 65535
+_HOST: Final = re.compile(r"(?:[\w*.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
+Host = Annotated[str, AfterValidator(_host)]
+
+
 class Sandbox(Record):
     """The cage around agents and around the gates, which run what agents wrote."""
 
@@ -124,7 +142,29 @@ class Sandbox(Record):
     file_mb: AtLeastOne | None = 4096  # of one file
     show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
     write: tuple[Line, ...] = ()  # what it may change beside its worktree, such as a cache of downloads
-    hosts: tuple[Line, ...] = ()  # reached under `model-only` beside those of the well-known providers
+    hosts: tuple[Host, ...] = ()  # reached under `model-only` beside those of the well-known providers
+
+    @model_validator(mode="after")
+    def _act(self) -> Self:
+        """Refuse what would do nothing: whoever set it believes that it does."""
+        if self.mode is SandboxMode.OFF and (idle := [name for name in _CAGED if self._is_set(name)]):
+            message = f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing while mode is `off`"
+            raise ValueError(f"{message}; take it out, or set mode to `require`")
+        if self.hosts and self.network is not Network.MODEL_ONLY:
+            raise ValueError(f"hosts do nothing while network is `{self.network}`; set it to `model-only`")
+        return self
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+
+_CAGED: Final = ("network", "memory_mb", "file_mb", "show", "write", "hosts")  # what only a cage can keep
+
+
+class Trees(Record):
+    """What a worktree of an agent's and a tree under test have beside what git has."""
+
+    copied: tuple[Line, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
 
 
 class Config(Record):
@@ -134,6 +174,7 @@ class Config(Record):
     workers: Workers = blank(Workers)
     agents: Agents = blank(Agents)
     gates: Gates = blank(Gates)
+    worktree: Trees = blank(Trees)
     limits: Limits = blank(Limits)
     budget: Budget = blank(Budget)
     notify: Notify = blank(Notify)

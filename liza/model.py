@@ -297,6 +297,15 @@ class AgentStatus(StrEnum):
     STOPPED = "STOPPED"
 
 
+class Refusal(Record):
+    """An answer of an agent that could not be used, and why."""
+
+    at: Time
+    step: Line
+    task: Id | None = None
+    why: Line
+
+
 class Agent(Record):
     """A worker process as the board knows it.
 
@@ -309,6 +318,8 @@ class Agent(Record):
     status: AgentStatus = AgentStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
+    refusals: Count = 0  # answers of its agents that could not be used
+    refusal: Refusal | None = None  # the latest of them
     stopped_reason: Line | None = None
 
 
@@ -332,6 +343,7 @@ class Metrics(Record):
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
     fruitless: tuple[Line, ...] = ()  # the latest of those since somebody made progress
+    red_gates: tuple[Line, ...] = ()  # failures of gates in a row that are the same, by entry and reason
     submissions: Count = 0
     reviews: dict[Id, Reviews] = Field(default={})  # by reviewer
     rejections: Counts = Field(default={})  # by kind of reason
@@ -340,6 +352,7 @@ class Metrics(Record):
     cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
     seconds: Counts = Field(default={})  # that tasks spent, by status
     crashes: Counts = Field(default={})  # by worker
+    refusals: Counts = Field(default={})  # answers that could not be used, by step
     gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often
 
 

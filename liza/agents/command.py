@@ -83,6 +83,7 @@ def facts_of(brief: Brief, path: Path) -> dict[str, str]:
         "LIZA_TASK": brief.task or "",
         "LIZA_ITERATION": str(brief.iteration),
         "LIZA_BRIEF": str(path),
+        "LIZA_AGAIN": ("answer" if brief.only_answer else "step") if brief.is_again else "",
     }
 
 

@@ -9,7 +9,7 @@ import shutil
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from liza.commands.table import AS_JSON, argument, board_of, command, home_of, said, told, update
+from liza.commands.table import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, said, told, update
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     argument("goal", metavar="GOAL", help="what to build, in a sentence"),
     argument("--spec", metavar="PATH", help="the file that says it at length"),
     argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+    NO_BASELINE,
 )
 def _init(args: Namespace) -> None:
     from liza.project import begun
@@ -33,7 +34,25 @@ def _init(args: Namespace) -> None:
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
+    if args.baseline:
+        _show_baseline(board)
     print("Next: `liza run`; or first `liza task add`, `liza edit`.")
+
+
+def _show_baseline(board: FileBoard) -> None:
+    """Try the project's gates at once: who has just made a board can still mend them."""
+    from liza.agents.protocol import Stop
+    from liza.errors import NoCage
+    from liza.repo.repository import Repository
+    from liza.work.baseline import Ground, try_base
+
+    ground = Ground(board.home, Repository.around(board.home.parent), board.read().config)
+    try:
+        found = try_base(ground, Stop(), lambda line: print(f"  gates     {line} …", flush=True))
+    except NoCage:  # `liza run` says so
+        return
+    for line in found.lines() if found else ():
+        print(f"  gates     {line}")
 
 
 @command("status", "show the board", AS_JSON)

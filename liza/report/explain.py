@@ -22,7 +22,7 @@ from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, sin
 from liza.roles.preconditions import NOBODY, Setting, hindered
 from liza.roles.staff import names
 from liza.space import shortage
-from liza.work.hiring import run_of
+from liza.work.hiring import Asker, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def _closed(
     state = setting.state
     if task is not None and state.task(task).status is Status.APPROVED:
         return None
-    run = run_of(state.config.agents, role, worker, steps[0], task, *steps[1:])
+    run = run_of(state, Asker(role, worker, now), steps[0], task, *steps[1:])
     shut = closed(state, run, now)
     if shut is None:
         return None

@@ -85,7 +85,7 @@ def money_lines(state: State) -> Iterator[str]:
         yield f"Budget    paused: {money.question(state)}"
         yield f"      then    {money.command(state)}"
     for provider in limits.closed(state):
-        yield f"Provider  {limits.told(provider)}"
+        yield f"Provider  {limits.told_with_stand_in(state, provider)}"
 
 
 def goals(state: State) -> Iterator[str]:

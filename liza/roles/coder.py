@@ -227,7 +227,7 @@ def says_nothing(answer: CheckpointAnswer) -> bool:
     """Tell whether *answer* announces nothing that the work could be held against."""
     if answer.is_blocked or answer.validation or answer.files_to_modify:
         return False
-    return not set(re.findall(r"[\w./-]+", (answer.intent or "").casefold())) - _EMPTY_WORDS
+    return not set(re.findall(r"\w+", (answer.intent or "").casefold())) - _EMPTY_WORDS
 
 
 def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WARN_ITERATIONS: Final = 8  # rounds of one coder; at ten the task is BLOCKED
 WARN_REVIEWS: Final = 3  # rejections of one coder's work; at five the task is BLOCKED
 # The crash itself, and the edit itself, are told by whoever saw it, with more to say.
-_TOLD_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit"})
+_TOLD_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit", "gate_broken"})
 
 
 class Alarm(NamedTuple):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza import life, limits
 from liza.agents.kernel import adopt_orphans
+from liza.agents.protocol import Stop
 from liza.agents.sweep import MARK, swept
 from liza.bell import Bell
 from liza.board.disk import has_no_writer
@@ -48,7 +49,9 @@ from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 from liza.work import trunk
-from liza.work.caging import is_caged, required, tidied, uncaged, warning
+from liza.work.baseline import Ground, try_base
+from liza.work.caging import is_caged, kept, required, tidied, uncaged, warning
+from liza.work.course import Halted
 from liza.work.flows import workflow_of
 from liza.work.lookout import Lookout
 from liza.work.planning import LOCK as PLANNING
@@ -84,7 +87,7 @@ EXIT_CODES: Final = {Ending.COMPLETE: 0, Ending.ONLY_PEOPLE: 3, Ending.ABORT: 4,
 PATIENCE: Final = {Ending.COMPLETE: 0.2, Ending.ONLY_PEOPLE: 0.0, Ending.ABORT: 1.0, Ending.ASKED: 0.0}
 
 
-def supervise(
+def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     home: Path,
     view: View,
     *,
@@ -92,27 +95,63 @@ def supervise(
     worker: Sequence[str] = (),
     grace: float = GRACE,
     ready: Callable[[], None] = lambda: None,
+    baseline: bool = True,
 ) -> int:
     """Run until the goal is complete or somebody stops it; return the exit code.
 
-    *ready* is called once this is the one supervisor and the project can be worked on.
+    *ready* is called once this is the one supervisor and the project can be worked on; the project's own
+    gates are tried first, unless *baseline* is False.
     """
     # Heard from before the lock is: who sees that it is held may send one.
     with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
         board = FileBoard(home)
         mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
         board.absorb()
-        applied = apply_team_file(board, home.parent, workflow_of)
+        applied = apply_team_file(board, home.parent, fit=workflow_of)
         state, repository = board.read(), Repository.around(home.parent)
         workflow_of(state.config, home.parent)
+        scene = Scene(board, repository)
+        mended = scene.mend_refs(state)
         repository.ensure_branch(state.config.integration_branch)
         required(state.config.sandbox)
+        if baseline and not _tries_base(Ground(home, repository, state.config), view, bell):
+            return EXIT_CODES[Ending.ASKED]
         ready()
-        for one in applied:
-            view.say(f"applied from {TEAM_FILE}: {one}")
+        alarming = (*mended, *applied.sentences())
+        for sentence in alarming:
+            alert(home, utc_now(), sentence)
+        for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
+            view.say(one)
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
-        scene = Scene(board, repository)
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+
+
+def _tries_base(ground: Ground, view: View, bell: Bell) -> bool:
+    """Try the project's own gates on what work is based on; return False where somebody stopped it.
+
+    What is worth knowing is said; where work could not be judged, it raises RedBase.
+    """
+    stop, over = Stop(), threading.Event()
+
+    def listen() -> None:
+        while not over.wait(LULL):
+            if bell.asked or thrown(switches_of(ground.home)) is Switch.ABORT:
+                stop.ask()
+
+    listener = threading.Thread(target=listen, name="baseline", daemon=True)
+    listener.start()
+    try:
+        found = try_base(ground, stop, view.say)
+    except Halted:
+        return False
+    finally:
+        over.set()
+        listener.join()
+    if found is not None:
+        found.require_fit()
+        for line in found.lines():
+            view.say(line)
+    return True
 
 
 def worker_command(home: Path) -> list[str]:
@@ -169,8 +208,16 @@ class Supervisor:
         return EXIT_CODES[ending]
 
     def _warn(self) -> None:
-        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
+
+        Where they are caged, the board says that they always are: a trial that fails another time must not
+        let them go free.
+        """
         sandbox, at = self._board.read().config.sandbox, self._clock()
+        if (always := kept(sandbox)) is not sandbox:
+            self._board.update(
+                Change(SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox(state, always.mode))
+            )
         free = warning(sandbox)
         if free is None:
             return
@@ -412,7 +459,7 @@ class Supervisor:
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
         await_end(orphaned(self._scene.home), self._grace)
-        facts = self._scene.facts(self._clock())
+        facts = self._scene.named_facts(self._clock())
         for action in (actions := recovery.plan(facts)):
             self._view.say(str(action))
         if survivors := self._scene.perform(actions, facts):
@@ -530,6 +577,10 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _with_sandbox(state: State, mode: SandboxMode) -> State:
+    return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
 
 
 def _latest_summary(folder: Path) -> datetime:

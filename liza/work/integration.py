@@ -13,7 +13,7 @@ from liza import events as e
 from liza.agents.masking import mask
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
-from liza.errors import LizaError, UnfitRepository
+from liza.errors import BrokenGate, LizaError, UnfitRepository
 from liza.model import IntegrationFailure
 from liza.record import printable
 from liza.repo.merging import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
@@ -115,6 +115,9 @@ def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
             found = course.judged(turn, flow, course.approved(flow, task, tree), case)
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
+        return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
         return False
     if found.outcome is Outcome.PASS:
         return True

@@ -10,12 +10,13 @@ from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
-from liza.errors import GitFailed, Refused, UnfitRepository
+from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.human import QUESTIONS
+from liza.gates.instructions import with_instructions_of
 from liza.gates.report import report
 from liza.model import Status
 from liza.money import Cap
-from liza.record import with_record
+from liza.record import printable, with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
 from liza.repo.scratch import refill, scratch
@@ -151,6 +152,9 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
     except course.Halted:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
         return Next.WORK
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return Next.WORK
     flow = turn.place.workflow(turn.state)
     said: tuple[AgentAnomaly, ...] = ()
     while (next_up := engine.job(flow, found.moved.position, found.facts)) and found.outcome is Outcome.PASS:
@@ -232,16 +236,17 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         before, after = place.trees.before, place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
         is_same = before and after and not altered(repository, before.tree, after.tree)
-        if not is_same or not after or after.head != commit:
+        if not is_same or not after or after.head != shown:
             # Whoever is asked again judges the work, not what became of it.
-            refill(place.worktrees, path, commit)
+            refill(place.worktrees, path, shown)
             place.trees.begin()
             return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
+    shown = with_instructions_of(repository, base, commit, at=place.clock())
     facts = known.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
-    with scratch(place.worktrees, commit) as path:
+    with scratch(place.worktrees, shown) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
 
