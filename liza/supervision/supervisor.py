@@ -25,7 +25,7 @@ from liza.bell import Bell
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
-from liza.changes import SUPERVISOR, Change
+from liza.changes import SUPERVISOR, Change, begin_next_goal
 from liza.config import SandboxMode
 from liza.errors import (
     AlreadyRunning,
@@ -121,8 +121,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         repository = Repository.around(home.parent)
         _be_alone(repository, stack)
         board.absorb()
-        applied = apply_team_file(board, home.parent)
+        applied = apply_team_file(board, home.parent, fit=workflow_of)
         state = board.read()
+        workflow_of(state.config, home.parent)
         scene = Scene(board, repository)
         mended = scene.mend_refs(state)
         repository.ensure_branch(state.config.integration_branch)
@@ -285,6 +286,7 @@ class Supervisor:
         self._courier.nudge(state.config.notify)
         if ending := self._outlook(state):
             return ending
+        state = self._board.read()  # another goal may have begun
         state = sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
         halted = Switch.CHECKPOINT.name in switches and not self._is_halting
         if self._until_idle and state.sprint.ended and halted:
@@ -302,13 +304,24 @@ class Supervisor:
         if planner.is_complete(state):
             done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
             state = self._board.update(done)
-        if state.goal.status is not GoalStatus.IN_PROGRESS:
+        if state.goal.is_over:
             return Ending.COMPLETE
+        if state.goal.status is not GoalStatus.IN_PROGRESS:
+            state = self._begin_next_goal()
         named = named_in(workflow_of(state.config, self._scene.home.parent))
         self._tell(alarms(state, now, named))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = outlook.only_people(state, now) or (self._shortage and idle)
         return Ending.ONLY_PEOPLE if self._until_idle and stuck else None
+
+    def _begin_next_goal(self) -> State:
+        """Look back on the goal that is over, and go on with the next."""
+        self._celebrate()
+        now = self._clock()
+        begin = Change(SUPERVISOR.id, "begin the next goal", lambda latest: begin_next_goal(latest, now))
+        state = self._board.update(begin)
+        self._view.say(f"goal {state.goal.number} begins: {state.goal.description}")
+        return state
 
     def _look_at_space(self, state: State) -> None:
         """Tell people once that the disk has too little room; what only waits to be used again goes."""
