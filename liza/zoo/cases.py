@@ -75,6 +75,7 @@ _TEST: Final = ("test", "proof", "validation", "merge_test")
 _DRIFT: Final = ("checkout_drift", PREVENTED)
 _BOARD: Final = ("rejected_edit", PREVENTED)
 _SCOPE: Final = ("scope", "diff")
+_PLACE: Final = (*_DRIFT, *_SCOPE)  # in a sandbox the worktree is at the path of the checkout
 _SPEC: Final = ("retry_loop", "plan")
 
 
@@ -204,7 +205,7 @@ WANDERERS: Final = (
 
 GITTERS: Final = (
     _coder("commits_to_main", "moves the user's branch", _DRIFT, ends=End.SAFE),
-    _coder("commits_in_the_users_checkout", "adds and commits in the user's checkout", _DRIFT, ends=End.SAFE),
+    _coder("commits_in_the_users_checkout", "adds and commits in the user's checkout", _PLACE, ends=End.SAFE),
     _coder("resets_the_users_checkout", "resets and cleans the user's checkout", _DRIFT, ends=End.SAFE),
     _coder(
         "moves_another_branch",
@@ -241,7 +242,7 @@ GITTERS: Final = (
 
 BURGLARS: Final = (
     _coder(
-        "edits_the_users_file", "writes into the user's checkout by an absolute path", _DRIFT, ends=End.SAFE
+        "edits_the_users_file", "writes into the user's checkout by an absolute path", _PLACE, ends=End.SAFE
     ),
     _coder("edits_an_ignored_file", "writes where git does not look", _DRIFT, ends=End.SAFE, needs_cage=True),
     _coder(
@@ -274,7 +275,7 @@ BURGLARS: Final = (
     _coder("throws_pause", "pauses everybody", (PREVENTED,), ends=End.SAFE),
     _coder("throws_abort", "aborts the run", (PREVENTED,), ends=End.SAFE, code=4),
     _coder("throws_checkpoint", "asks for a checkpoint", (PREVENTED,), ends=End.SAFE),
-    _coder("takes_a_switch_away", "drifts, and resumes what was paused because of it", _DRIFT, ends=End.SAFE),
+    _coder("takes_a_switch_away", "drifts, and resumes what was paused because of it", _PLACE, ends=End.SAFE),
     _coder("kills_its_worker", "kills the process that started it", (), ends=End.SAFE),
     _coder("kills_the_supervisor", "kills the supervisor", (), ends=End.SAFE, restarts=2),
     _coder("steals_a_neighbours_worktree", "spoils the other checkouts of Liza", (), ends=End.SAFE),
