@@ -11,6 +11,7 @@
     │   └── JournalDamaged         the journal does not replay
     ├── DiskTrouble                exit 1, the file system refused
     ├── AlreadyRunning             exit 1, another process has the name
+    │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
@@ -120,6 +121,15 @@ class AlreadyRunning(LizaError):
         super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
 
 
+class SharedRepository(AlreadyRunning):
+    def __init__(self, holder: str) -> None:
+        LizaError.__init__(
+            self,
+            f"another checkout of this repository has a run: {holder}; both would move the same branches, so "
+            "end that one first (`liza stop` there)",
+        )
+
+
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
@@ -138,7 +148,10 @@ class BrokenGate(LizaError):
 
 class NoCage(LizaError):
     def __init__(self, asked: str, why: str) -> None:
-        super().__init__(f"{asked}, and agents cannot be caged here: {why}")
+        super().__init__(
+            f"{asked}, and agents cannot be caged here: {why}; if they may run without a sandbox, "
+            "with all the rights that you have, set `sandbox: {mode: off}`"
+        )
 
 
 class UnfitRepository(LizaError):

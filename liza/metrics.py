@@ -92,6 +92,8 @@ def counted(old: State, new: State) -> State:
     for agent in _touched(old.agents, new.agents):
         known = old.agents.get(agent.id)
         found.crashes[agent.id] += len(set(agent.crashes) - set(known.crashes if known else ()))
+        if agent.refusal and agent.refusals > (known.refusals if known else 0):
+            found.refusals[agent.refusal.step] += 1
     metrics = found.metrics()
     if metrics == new.sprint.metrics:
         return new
@@ -128,6 +130,7 @@ class _Counting:
         self.cycle_times = Counter(base.cycle_times)
         self.seconds = Counter(base.seconds)
         self.crashes = Counter(base.crashes)
+        self.refusals = Counter(base.refusals)
         self._reviews = dict(base.reviews)
         self._gates = {gate: Counter(outcomes) for gate, outcomes in base.gates.items()}
         self._fruitless = base.fruitless
@@ -209,6 +212,7 @@ class _Counting:
             cycle_times=_counts(self.cycle_times),
             seconds=_counts(self.seconds),
             crashes=_counts(self.crashes),
+            refusals=_counts(self.refusals),
         )
 
 
@@ -301,6 +305,7 @@ class Figures(NamedTuple):
     blocked_seconds: int
     seconds: dict[str, int]
     crashes: dict[str, int]
+    refused_answers: dict[str, int]
     anomalies: dict[str, int]
     gates: dict[str, dict[str, int]]
 
@@ -339,6 +344,7 @@ def figures(
         blocked_seconds=blocked_seconds(state, now),
         seconds=known.seconds,
         crashes=known.crashes,
+        refused_answers=known.refusals,
         anomalies=dict(Counter(one.type for one in state.anomalies.values() if one.timestamp >= began)),
         gates=known.gates,
     )
