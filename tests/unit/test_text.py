@@ -505,7 +505,7 @@ class TestRefusing:
         assert bad
         assert bad.problem == "nested deeper than 50 levels"
 
-    @settings(quick, max_examples=300)
+    @settings(quick, max_examples=200)
     @given(st.lists(st.sampled_from(PIECES) | texts, max_size=8).map("".join))
     @example("a: '")
     @example("!<")
@@ -642,7 +642,7 @@ class TestSplit:
         assert blocks
         assert assembled(blocks) == parsed(text)
 
-    @settings(quick, max_examples=600)
+    @settings(quick, max_examples=250)
     @given(st.builds(edited, boards, edits) | st.lists(st.sampled_from(SCRAPS)).map("".join))
     def test_blocks_mean_what_the_whole_means(self, text: str) -> None:
         """Also where that is a refusal: bad text is not made good by cutting it."""
