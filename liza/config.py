@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza import routing
 from liza.record import Id, Line, Record, blank
@@ -48,7 +48,9 @@ class Agents(Record):
     overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
         default_factory=dict
     )
-    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
+    # a field that is absent is the chosen agent's.
+    fallback: AgentChoice | None = None
     prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
@@ -74,6 +76,7 @@ class Limits(Record):
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
+    kept_worktrees: Count = 4  # of finished tasks, to look at; the oldest go first
     free_disk_mb: Count = 500
     attempts_without_progress: AtLeastOne = 6
     checkpoint_hours: Hours = 8
@@ -115,6 +118,11 @@ class Network(StrEnum):
     NONE = "none"
 
 
+def _word_of_no(value: object) -> object:
+    """Return `off` for a plain no, or in other case: it has but one meaning."""
+    return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
+
+
 def _host(text: str) -> str:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
@@ -132,7 +140,7 @@ Host = Annotated[str, AfterValidator(_host)]
 class Sandbox(Record):
     """The cage around agents and around the gates, which run what agents wrote."""
 
-    mode: SandboxMode = SandboxMode.AUTO
+    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
     network: Network = Network.FULL
     memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
     processes: AtLeastOne | None = 1024  # at once, threads included

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 NONE: Final = "(none)"
 LONGEST_REPLY: Final = 12_000  # characters of the end of a reply whose answer is asked for again
 BOOTSTRAP: Final = "bootstrap"  # who is asked, about what, and where: the same for every step
+TAKEN_OVER: Final = (
+    "Another agent began this step and could not go on, which was no fault of its work. What it changed is "
+    "still in the working directory: look at that first, keep what is right, and go on from there."
+)
 
 
 def _number(text: str) -> str:
@@ -81,6 +85,11 @@ def answer_wanted(step: Step, reply: str, why: str, *, nonce: str) -> str:
         reply=fenced("reply", end, nonce),
         form=_template(step).template.partition("## Answer\n")[2].strip(),
     )
+
+
+def taken_over(asked: str) -> str:
+    """Return the prompt *asked* for an agent that goes on where another one had to stop."""
+    return f"{asked}\n{TAKEN_OVER}\n"
 
 
 def fenced(name: str, text: str, nonce: str) -> str:

@@ -11,7 +11,7 @@ from liza import money
 from liza.agents.protocol import Ending
 from liza.answers import says_blocked
 from liza.changes import Change, apply, with_discovery
-from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
@@ -19,6 +19,7 @@ from liza.replies import CheckpointAnswer, Implement, Outcome, Step
 from liza.repo import salvage
 from liza.repo.content import commit_all, conflict_marks, lay, put_back
 from liza.repo.copies import committed_copies
+from liza.repo.durable import sync_work
 from liza.repo.merging import merge
 from liza.repo.objects import listing
 from liza.repo.repository import branch_of
@@ -253,6 +254,9 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return False
     if found.outcome is not GateOutcome.PASS:
         turn.record(coder.judged(found.outcome, base, found))
         return False
@@ -293,8 +297,15 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         reasons += _copied(turn, task, head)
     _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+    if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
+        sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
-        event = _through_gates(turn, task, event.commit, asked)
+        try:
+            event = _through_gates(turn, task, event.commit, asked)
+        except BrokenGate as error:
+            # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
+            turn.broken(error, event)
+            return
     elif isinstance(event, e.FindNothing):
         event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
@@ -329,6 +340,8 @@ def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Eve
             said = course.denied(flow, case)
     except course.Halted:
         return e.Release(reason="it was stopped before its claim was checked")
+    except BrokenGate:  # whoever reviews the claim asks again
+        return claim
     if not said:
         return claim
     reason = f"there is something to do: {said[-1].reason}"

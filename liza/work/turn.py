@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import prompting
-from liza.agents.found import available
 from liza.agents.masking import mask
 from liza.agents.pricing import Priced
 from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop, rest
 from liza.agents.recording import Recorder
-from liza.anomalies import CheckoutDrift
+from liza.anomalies import CheckoutDrift, GateBroken
 from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
@@ -37,20 +36,33 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
 from liza.roles.planner import read
+from liza.switches import BREAKER
 from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
+from liza.work.hiring import (
+    COMMAND,
+    REPLAY,
+    Asker,
+    backend_of,
+    calls_for_another,
+    hired,
+    playing,
+    run_of,
+    stand_in,
+)
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
+from liza.work.vetting import unvetted, workflow_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
+    from liza.errors import BrokenGate
     from liza.events import Event
     from liza.replies import AgentAnomaly
     from liza.repo.content import Content
@@ -101,6 +113,7 @@ class Place:
     due: datetime | None = None  # when a run that may not begin now may be tried again
     parked: datetime | None = None  # until when a full disk is left alone
     _runs: int = 0
+    _seen_workflow: tuple[int, ...] | None = None  # the file of the workflow, once it was found to be right
 
     @property
     def worktrees(self) -> Worktrees:
@@ -113,6 +126,17 @@ class Place:
     def workflow(self, state: State) -> Workflow:
         return workflow_of(state.config, self.repository.root)
 
+    def unvetted(self, state: State) -> str | None:
+        """Return why nobody follows the workflow; asked anew only where its file is another."""
+        path = workflow_file(state, self.repository.root)
+        facts = path.stat() if path else None
+        stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns) if facts else None
+        if stamp is None or stamp == self._seen_workflow:
+            return None
+        why = unvetted(self.home, self.repository, state)
+        self._seen_workflow = None if why else stamp
+        return why
+
     def integration(self, state: State) -> str:
         """Return the full name of the integration branch."""
         return BRANCHES + state.config.integration_branch
@@ -121,11 +145,15 @@ class Place:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step) -> AgentChoice:
-        return chosen(state.config.agents, self.role, step, available=available())
+        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        return playing(state, self._who, step)
 
-    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
-        """Return the agent of *step*, or that of *instead*."""
-        choice = instead or self.choice(state, step)
+    @property
+    def _who(self) -> Asker:
+        return Asker(self.role, self.name, self.clock())
+
+    def agent(self, state: State, choice: AgentChoice) -> Agent:
+        """Return the agent that *choice* names."""
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
@@ -137,9 +165,16 @@ class Place:
         """Return who cages what this worker runs."""
         return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
-    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+    def wanted(
+        self,
+        state: State,
+        step: Step,
+        task: str | None,
+        *later: Step,
+        instead: AgentChoice | None = None,
+    ) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return run_of(state.config.agents, self.role, self.name, step, task, *later)
+        return run_of(state, self._who, step, task, *later, instead=instead)
 
     def too_dear(self, usd: float) -> str | None:
         """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
@@ -294,8 +329,10 @@ class Turn:
     stop: Stop
     keeper: Keeper
     task: str | None = None
+    about: str | None = None  # the task that is thought about, for who holds none
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
+    last: AgentChoice | None = None  # who ran last
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
@@ -338,11 +375,12 @@ class Turn:
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
 
-    def _admit(self, run: Run) -> str | None:
-        """Set the money for *run* aside, unless that was done; return why it may not begin."""
-        if self.admitted is not None:
-            self.admitted = None
-            return None
+    def _admit(self, question: Question) -> Run | str:
+        """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
+        run, self.admitted = self.admitted, None
+        if run is not None and question.instead is None:
+            return run
+        run = self._wanted(question)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
             if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
@@ -350,7 +388,11 @@ class Turn:
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
-        return None
+        return run
+
+    def _now(self) -> State:
+        """Return the board as this turn knows it, with what the providers say by now."""
+        return self.state.but(providers=self.place.board.read().providers)
 
     def _shut(self, run: Run) -> Closed | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
@@ -369,7 +411,7 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
-        run = self.place.wanted(self.state, then, self.task) if then else None
+        run = self.place.wanted(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
@@ -466,7 +508,8 @@ class Turn:
         self.update(f"refuse_answer {self.task or question.step}", make)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        task = self.state.tasks.get(self.task or self.about or "")
+        seen = self.place.warden(self.state).path_inside(cwd)
         where = Where(self.place.repository.root, cwd, seen)
         return Bootstrap.of(self.place.role, step, self.state, task, where)
 
@@ -492,40 +535,45 @@ class Turn:
         return asked
 
     def _started(self, question: Question) -> Asked:
-        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
+        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
         asked = self._once(question)
-        instead = self.state.config.agents.fallback
-        if instead is None or asked.moved or question.session or not failed_to_start(asked.reply):
+        own = self.last
+        instead = stand_in(self.state.config.agents, own) if own else None
+        if instead in {None, own} or asked.moved or question.session or not calls_for_another(asked.reply):
             return asked
         log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
-        return self._once(question._replace(instead=instead))
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        return self._once(question._replace(prompt=told, instead=instead))
 
     def _once(self, question: Question) -> Asked:
-        brief, run = self._brief(question), self._wanted(question)
-        if why := self._admit(run):
+        brief = self._brief(question)
+        self.last = None
+        run = self._admit(question)
+        if isinstance(run, str):
             return Asked(
-                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
         self.begin_run()
-        worktree = self.place.worktrees.registered(
-            question.cwd
-        )  # before the run, which may spoil what says so
+        worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
         try:
             with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-                reply = self._run(brief, question.instead)
+                reply = self._run(brief, run)
         finally:
             self._secure(worktree)
-        self._pay(Ended(run, reply), question.step)
+        # Thinking about a task is not held back by what the task may cost, yet is what it cost.
+        paid = run._replace(want=run.want._replace(task=self.task or self.about))
+        self._pay(Ended(paid, reply), question.step)
         if reply.ending is Ending.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
             return Asked(reply, brief.run, None, "it changed what is not its own", moved)
-        return _read(reply, brief.run, question)
+        return _read(reply, brief.run, question._replace(instead=self.last))
 
     def _wanted(self, question: Question) -> Run:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.wanted(self.state, question.step, self.task)
+        run = self.place.wanted(self._now(), question.step, self.task, instead=question.instead)
         if not question.only_answer:
             return run
         kind = kind_of(ANSWER, run.want.kind.partition(" ")[2])
@@ -555,24 +603,26 @@ class Turn:
         ):
             self.settle()
 
-    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
+    def _run(self, brief: Brief, run: Run) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
+            self.last = run.choice or self.place.choice(self.state, brief.step)
+            return self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 
     def _brief(self, question: Question) -> Brief:
-        task, limits = self.state.tasks.get(self.task or ""), self.state.config.limits
+        name = self.task or self.about
+        task, limits = self.state.tasks.get(name or ""), self.state.config.limits
         run = self.place.run_id(question.step)
         return Brief(
             run=run,
             role=self.place.role,
             step=question.step,
-            task=self.task,
+            task=name,
             iteration=task.iteration if task else 0,
             prompt=question.prompt,
             cwd=question.cwd,
@@ -583,6 +633,19 @@ class Turn:
             only_answer=question.only_answer,
             facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
         )
+
+    def broken(self, error: BrokenGate, *events: Event) -> None:
+        """Record that a gate can judge nothing, let *events* happen to the task, and let everybody stop."""
+        at, by = self.place.clock(), self.place.name
+        details = GateBroken(gate=error.gate, command=error.line, cause=error.cause, likely=error.likely)
+
+        def more(state: State) -> State:
+            known = (one.details for one in state.anomalies.values() if one.processed is None)
+            return state if details in known else with_anomaly(state, details, about=self.task, by=by, at=at)
+
+        self.record(*events, more=more)
+        # After the record: a switch of the breaker that no trip asks for is taken back.
+        self.place.orders.pause(f"{BREAKER}{error}; then `liza breaker`")
 
     def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
@@ -636,6 +699,7 @@ def begun(
     task: Task | None = None,
     token: str | None = None,
     admitted: Run | None = None,
+    about: str | None = None,
 ) -> Iterator[Turn]:
     """Give a turn whose lease is kept and whose agent hears of switches and signals."""
     stop, actor = Stop(), place.actor(token)
@@ -645,7 +709,8 @@ def begun(
         keeper = stack.enter_context(
             Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
         )
-        turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
+        name = task.id if task else None
+        turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
         try:
             yield turn
         finally:
