@@ -42,6 +42,9 @@ bench: $(INSTALLED) ## measure the board and the daemon
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture
 
+night: $(INSTALLED) ## run 300 tasks with a large team, and kill somebody every few seconds
+	@$(BIN)/python -m pytest -q -s -m torture tests/torture/test_night.py
+
 gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositories
 	@$(BIN)/python -m liza gauntlet
 

@@ -60,6 +60,7 @@ class Gates(Record):
     setup: Line | None = None
     test: Line | None = None
     lint: Line | None = None
+    teardown: Line | None = None
 
 
 class Limits(Record):
@@ -160,6 +161,12 @@ class Sandbox(Record):
 _CAGED: Final = ("network", "memory_mb", "file_mb", "show", "write", "hosts")  # what only a cage can keep
 
 
+class Trees(Record):
+    """What a worktree of an agent's and a tree under test have beside what git has."""
+
+    copied: tuple[Line, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
+
+
 class Config(Record):
     spec: Line | None = None
     workflow: Line = "liza"
@@ -167,6 +174,7 @@ class Config(Record):
     workers: Workers = blank(Workers)
     agents: Agents = blank(Agents)
     gates: Gates = blank(Gates)
+    worktree: Trees = blank(Trees)
     limits: Limits = blank(Limits)
     budget: Budget = blank(Budget)
     notify: Notify = blank(Notify)

@@ -215,6 +215,16 @@ class Reclaim(Release):
     verb = "reclaim"
 
 
+class Lose(Event):
+    """The machine went down before what was submitted was on disk: it is done again."""
+
+    verb = "give up the lost work of"
+    reason: Line
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+        return {**LET_GO, **NO_REVIEW, "verdicts": (), "guidance": self.reason}
+
+
 class Fail(Event):
     """A coder gives up; another one takes over."""
 

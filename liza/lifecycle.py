@@ -61,6 +61,7 @@ TABLE: Final[tuple[Row, ...]] = (
     _row(e.Release, _WITH_REVIEWER, None, R, H, held=True),
     _row(e.Reclaim, [S.WORKING], S.IDLE, V),
     _row(e.Reclaim, _WITH_REVIEWER, None, V),
+    _row(e.Lose, [*_WITH_REVIEWER, S.INTEGRATION_FAILED], S.IDLE, V),
     _row(e.Fail, [S.WORKING], S.IDLE, C, V, held=True),
     _row(e.TakeReview, _WITH_REVIEWER, None, R),
     _row(e.Approve, [S.READY_FOR_REVIEW], S.APPROVED, R, held=True),

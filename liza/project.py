@@ -17,7 +17,7 @@ from liza.model import Goal, State, Status
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
-from liza.repo.repository import BRANCHES
+from liza.repo.repository import BRANCHES, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,10 @@ def _require_fit(root: Path, config: Config) -> None:
         load(str(root / config.workflow), config.limits)
     elif config.workflow not in WORKFLOWS:
         raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
+    if config.worktree.copied:
+        from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
+
+        require_copies(Repository.around(root), config.worktree.copied)
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.changes import SUPERVISOR, Change
 from liza.errors import DiskTrouble
 from liza.project import HOME, TEAM_FILE, checked, configured, remember, remembered, team_settings
+from liza.repo.objects import contents
+from liza.repo.provenance import versions_of_agents
+from liza.repo.repository import BRANCHES, Repository
+from liza.text.parse import BadYaml, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from liza.config import Config
     from liza.model import State
 
+ACCEPT: Final = "--accept-settings"
 Place = tuple[str, ...]
 _ABSENT: Final = object()
 
@@ -32,16 +38,39 @@ class Applied(NamedTuple):
         return f"{self.key} {_shown(self.before)} -> {_shown(self.after)}"
 
 
-def apply_team_file(board: Board, root: Path) -> tuple[Applied, ...]:
-    """Put on *board* what changed in `liza.yaml` of *root* since it was applied last; return what differs."""
+class Outcome(NamedTuple):
+    """What became of the team's file: what was put on the board, and what waits for a person's yes."""
+
+    done: tuple[Applied, ...] = ()
+    held: tuple[Applied, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what to tell people of settings that agents changed."""
+        for one in self.held:
+            yield (
+                f"not applied from {TEAM_FILE}, because an agent changed it: {one}; "
+                f"look at it, then `liza run {ACCEPT}` applies it"
+            )
+
+
+def apply_team_file(board: Board, root: Path, *, accept: bool = False) -> Outcome:
+    """Put on *board* what changed in `liza.yaml` of *root* since it was applied last.
+
+    What came in by the merge of a task is code that an agent wrote: it waits until a person says *accept*.
+    """
     home, team = root / HOME, team_settings(root)
     base = remembered(home)
     if base == team:
-        return ()
+        return Outcome()
     done: list[Applied] = []
+    held: list[Place] = []
+    now = team
     if base is not None:  # else nobody knows what was applied, and a live edit must not be undone
         changed = sorted(changes(base, team))
-        effective = configured(root, {})[0].model_dump(mode="json")
+        held = [] if accept else _of_agents(board.read(), root, changed, team)
+        changed = [path for path in changed if path not in held]
+        team = with_values(team, held, base)
+        effective = configured(root, {})[0].model_dump(mode="json")  # only what is not held is taken from it
 
         def make(state: State) -> State:
             config = checked(root, with_paths(state.config, changed, effective))
@@ -49,12 +78,55 @@ def apply_team_file(board: Board, root: Path) -> tuple[Applied, ...]:
             return state if not done else _with(state, config)
 
         what = f"apply {TEAM_FILE}: {', '.join('.'.join(path) for path in changed)}"
-        board.update(Change(SUPERVISOR.id, what, make))
+        if changed:
+            board.update(Change(SUPERVISOR.id, what, make))
     try:
         remember(home, team)
     except OSError as error:
         raise DiskTrouble(f"remember what {TEAM_FILE} said", error) from error
-    return tuple(done)
+    waiting = [Applied(".".join(path), _told(base or {}, path), _told(now, path)) for path in held]
+    return Outcome(tuple(done), tuple(waiting))
+
+
+def _told(settings: Mapping[str, Any], path: Place) -> object:
+    found = _at(settings, path)
+    return None if found is _ABSENT else found
+
+
+def _of_agents(state: State, root: Path, changed: Sequence[Place], team: Mapping[str, Any]) -> list[Place]:
+    """Return those of *changed* whose new value came by the merge of a task."""
+    base = state.integration.base
+    if base is None or not changed:
+        return []
+    repository, ref = Repository.around(root), BRANCHES + state.config.integration_branch
+    yours = [one.commit for one in state.integration.yours]
+    blobs = versions_of_agents(repository, TEAM_FILE, base=base, ref=ref, yours=yours)
+    versions = [_read(data) for data in contents(repository, blobs).values()]
+    return [path for path in changed if any(_at(one, path) == _at(team, path) for one in versions)]
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        found = parse(data.decode(errors="replace")).data
+    except BadYaml:
+        return {}
+    return dict(found)
+
+
+def with_values(
+    settings: Mapping[str, Any], paths: Sequence[Place], source: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return *settings* with those at *paths* as *source* has them, or gone where they are not there."""
+    copied: dict[str, Any] = deepcopy(dict(settings))
+    for path in paths:
+        below, value = copied, _at(source, path)
+        for name in path[:-1]:
+            below = below.setdefault(name, {})
+        if value is _ABSENT:
+            below.pop(path[-1], None)
+        else:
+            below[path[-1]] = value
+    return copied
 
 
 def changes(base: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Place]:
@@ -72,16 +144,7 @@ def changes(base: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Place]:
 
 def with_paths(config: Config, paths: Sequence[Place], source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of *config* with those at *paths* as *source* has them, or gone with them there."""
-    settings: dict[str, Any] = config.model_dump(mode="json")
-    for path in paths:
-        below, value = settings, _at(source, path)
-        for name in path[:-1]:
-            below = below.setdefault(name, {})
-        if value is _ABSENT:
-            below.pop(path[-1], None)
-        else:
-            below[path[-1]] = value
-    return settings
+    return with_values(config.model_dump(mode="json"), paths, source)
 
 
 def _at(settings: Mapping[str, Any], path: Place) -> Any:  # noqa: ANN401 - JSON

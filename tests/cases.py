@@ -49,7 +49,12 @@ class Desk:
 
     @contextmanager
     def case(
-        self, *, said: Said | None = None, gates: Mapping[str, str] = NOTHING, **task: object
+        self,
+        *,
+        said: Said | None = None,
+        gates: Mapping[str, str] = NOTHING,
+        config: Mapping[str, Any] = NOTHING,
+        **task: object,
     ) -> Iterator[Case]:
         """Give the case of what was committed since the base."""
         case = Case(
@@ -57,7 +62,7 @@ class Desk:
             repository=self.home.repository,
             base=self.base,
             head=self.home.git("rev-parse", "HEAD"),
-            config=Config(gates=Gates(**gates)),
+            config=Config(gates=Gates(**gates), **config),
             run=self.run,
             clock=lambda: NOW,
             said=said or Said(),

@@ -169,6 +169,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.FindNothing: lambda _: FIND_NOTHING[0],
     e.Release: lambda _: e.Release(reason="out of context"),
     e.Reclaim: lambda _: e.Reclaim(reason="coder-1 died"),
+    e.Lose: lambda _: e.Lose(reason="its commit is gone"),
     e.Fail: lambda _: e.Fail(reason="I cannot do this"),
     e.TakeReview: lambda by: e.TakeReview(lease=lease_of(by)),
     e.Approve: lambda _: e.Approve(commit=WORK),

@@ -327,6 +327,7 @@ class Doing(StrEnum):
     """What a run is for: an agent's own, or the project's commands that a gate runs."""
 
     AGENT = "agent"
+    READY = "ready"  # the project's setup, in the home of an agent
     SETUP = "setup"
     COMMAND = "command"
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
                   help="end with 3 when only people can make progress"),
          NO_BASELINE,
          argument("--plan-bound", action="store_true",
-                  help="only print the most that it can cost, and start nothing"))  # fmt: skip
+                  help="only print the most that it can cost, and start nothing"),
+         argument("--accept-settings", action="store_true",
+                  help="say yes to what agents changed in liza.yaml and in the workflow"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
     if args.plan_bound:
         _plan_bound(args)
@@ -31,6 +33,8 @@ def _run(args: Namespace) -> int | None:
     from liza.supervision.supervisor import supervise
 
     home, view, idle = home_of(args), Steady(sys.stdout), args.until_idle
+    if args.accept_settings:
+        _accept_settings(home)
     _announce(home)
     if not args.detach:
         return supervise(home, view, until_idle=idle, baseline=args.baseline)
@@ -42,6 +46,20 @@ def _run(args: Namespace) -> int | None:
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _accept_settings(home: Path) -> None:
+    from liza.board.file import FileBoard
+    from liza.project import TEAM_FILE
+    from liza.repo.repository import Repository
+    from liza.settings import apply_team_file
+    from liza.work.vetting import vet
+
+    board = FileBoard(home)
+    board.absorb()
+    for one in apply_team_file(board, home.parent, accept=True).done:
+        print(f"applied from {TEAM_FILE}: {one}", flush=True)
+    vet(home, Repository.around(home.parent), board.read())
 
 
 def _announce(home: Path) -> None:

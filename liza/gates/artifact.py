@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from liza.gates.case import Case
+from liza.gates.case import MOST_COMMITS, Case
 from liza.gates.files import touches_code
 from liza.gates.finding import Finding, blocker, clean, judged, one_line, passed, revise
 from liza.gates.languages import has_tests, is_comment, is_test, language_of
@@ -79,6 +79,7 @@ def change(case: Case, largest: int = LARGEST) -> Finding:
         *_links(case, there),
         *_heavy(case, there, largest),
         *_twins(case, there),
+        *_left_behind(case, largest),
     ]
     return judged("the diff can be merged", "the diff has what must not be merged", feedback)
 
@@ -151,6 +152,26 @@ def _heavy(case: Case, entries: list[Entry], largest: int) -> Iterator[Feedback]
         if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
             message = f"this has more than {largest} bytes, and the scope does not name it; keep it out"
             yield blocker(message, entry.path)
+
+
+def _left_behind(case: Case, largest: int) -> Iterator[Feedback]:
+    """Look at what commits on the way added and the head has no more: it is merged with the history."""
+    if len(case.commits) > MOST_COMMITS:
+        message = (
+            f"these are {len(case.commits)} commits, and each would have to be looked at; make one of them"
+        )
+        yield blocker(message)
+    where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
+    entries = [past.entry for past in case.history]
+    for found in (*_odd_names(entries), *_foreign(entries)):
+        yield blocker(f"{found.message}, also in the history: make one commit of all of them", found.file)
+    known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+    for entry in entries:
+        place = where[(entry.path, entry.blob)]
+        if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
+            yield blocker(f"more than {largest} bytes were added here {place}", entry.path)
+        elif entry.is_binary and not case.bounds.includes(entry.path):
+            yield blocker(f"what is not text was added here {place}", entry.path)
 
 
 def _twins(case: Case, entries: list[Entry]) -> Iterator[Feedback]:

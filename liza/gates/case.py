@@ -19,6 +19,7 @@ from liza.gates.checkout import Checkout, Prepared
 from liza.gates.failures import cause_of, failed_tests, finds_no_tests
 from liza.gates.files import facts_of
 from liza.gates.finding import tail
+from liza.gates.languages import test_places
 from liza.gates.patterns import Bounds, bounds
 from liza.gates.reports import Report, read_report, reporting
 from liza.gates.results import Result, Results
@@ -27,13 +28,14 @@ from liza.gates.running import Ran, Run
 from liza.model import Checkpoint, Task
 from liza.record import Record, Time, utc_now
 from liza.repo.diff import Entry, diff
-from liza.repo.objects import Item, contents, listing
+from liza.repo.objects import Change, Item, changes, contents, listing
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.verdicts import Feedback, Outcome
 
 MOST_NAMES: Final = 20_000  # tests of a tree that are remembered by name
 USAGE: Final = 4  # what pytest ends with where it does not know an option
+MOST_COMMITS: Final = 200  # of one task, each of which has to be looked at by itself
 LARGEST_KEPT: Final = 16 << 20  # bytes of a file that a command made and a gate reads
 
 
@@ -99,6 +101,19 @@ class Trial(NamedTuple):
     report: Report | None = None  # what the runner wrote, where it was asked to
 
 
+class Past(NamedTuple):
+    """A version of a file that a commit on the way had, and the head has not."""
+
+    change: Change
+    entry: Entry
+
+    @property
+    def where(self) -> str:
+        """How to say where it is, and what to do about it."""
+        name = self.change.commit[:12]
+        return f"by the commit {name}, and stays in the history; make one commit of all of them"
+
+
 @dataclass(frozen=True)
 class Case:
     """One task at one head; `with` gives the scratch directory back."""
@@ -138,6 +153,24 @@ class Case:
         return diff(self.repository, self.base, self.head)
 
     @cached_property
+    def commits(self) -> tuple[Change, ...]:
+        """The commits from the base to the head, the latest first; all that they hold is merged."""
+        return tuple(changes(self.repository, self.base, self.head))
+
+    @cached_property
+    def history(self) -> tuple[Past, ...]:
+        """What commits on the way added that the head no longer has so: it stays in what is merged."""
+        if not 1 < len(self.commits) <= MOST_COMMITS:
+            return ()
+        now = {(entry.path, entry.blob) for entry in self.diff}
+        return tuple(
+            Past(change, entry)
+            for change in self.commits
+            for entry in diff(self.repository, change.before, change.commit)
+            if entry.is_there and (entry.path, entry.blob) not in now
+        )
+
+    @cached_property
     def bounds(self) -> Bounds:
         return bounds(self.task.scope)
 
@@ -148,6 +181,11 @@ class Case:
     @cached_property
     def base_files(self) -> dict[str, Item]:
         return listing(self.repository, self.base)
+
+    @cached_property
+    def test_places(self) -> frozenset[str]:
+        """The directories that are there for tests, as the base has them."""
+        return test_places(self.base_files)
 
     @cached_property
     def texts(self) -> Mapping[str, str]:
@@ -164,7 +202,8 @@ class Case:
 
     @cached_property
     def _checkout(self) -> Checkout:
-        return Checkout(Worktrees(self.repository), self.run, self.config.gates.setup)
+        gates = self.config.gates
+        return Checkout(Worktrees(self.repository), self.run, gates.setup, gates.teardown)
 
     def checkout(self, tree: str) -> Prepared:
         """Return a directory that is exactly *tree*, after the project's setup."""

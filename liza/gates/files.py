@@ -48,9 +48,22 @@ _SCRIPT: Final = re.compile(r"\.(?:sh|bash|zsh|ksh|fish|sql|ps1|bat|cmd|mk|bats|
 _PACKAGE: Final = re.compile(r"(?:^|/)package\.json$")
 _HOOK: Final = re.compile(r'"(?:pre|post)?(?:install|prepare|publish|pack|test|build|start|scripts)"\s*:')
 
+# What coding programs read by themselves, as orders or as settings that run something.
+_AGENT_FILES: Final = r"""
+        (?:AGENTS?|CLAUDE|GEMINI|QWEN|WARP|CRUSH)(?:\.(?:local|override))?\.md
+      | \.(?:claude|codex|gemini|qwen|opencode|cursor|windsurf|cline|roo|kilocode|continue|junie|kiro|amazonq
+            |amp|augment|trae|goose|crush|aider|factory|agents)/.*
+      | \.(?:cursorrules|windsurfrules|clinerules(?:/.*)?|roorules|roomodes|goosehints|rules)
+      | \.github/(?:copilot-instructions\.md|(?:instructions|prompts|agents|chatmodes|skills)/.*)
+      | opencode\.jsonc? | \.?mcp\.json | \.aider\.conf\.ya?ml | \.aider\.model\.[^/]* | \.claude\.json
+      | \.vscode/.* | \.devcontainer/.* | \.devcontainer\.json | \.idea/.* | \.zed/.* | \.fleet/.*
+"""
+INSTRUCTIONS: Final = re.compile(rf"(?:^|/)(?:{_AGENT_FILES})$", re.VERBOSE | re.IGNORECASE)
+
 # Whoever writes here changes what runs, who may do what, or where data goes, outside of the code.
 SENSITIVE: Final = re.compile(
-    r"""(?:^|/)(?:
+    rf"""(?:^|/)(?:
+        liza\.ya?ml | {_AGENT_FILES} |
         \.github/(?:workflows|actions)/.* | \.(?:gitea|forgejo)/workflows/.* | \.gitlab-ci\.ya?ml
       | \.travis\.ya?ml
       | \.circleci/.* | \.buildkite/.* | Jenkinsfile | azure-pipelines\.ya?ml | bitbucket-pipelines\.yml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from liza.gates.files import suffix_of
@@ -108,6 +108,12 @@ _BY_SUFFIX: Final = {suffix: language for language in LANGUAGES for suffix in la
 _SUPPORT: Final = re.compile(
     r"(?:^|/)(?:tests?|spec|specs|__tests__|testdata|fixtures|__snapshots__|__mocks__)/|(?:^|/)conftest\.py$"
 )
+_PLACE: Final = re.compile(
+    r"(?:[^/]+/)*?(?:tests?|specs?|__tests__|testdata|fixtures|__snapshots__|__mocks__)(?=/)"
+)
+_BESIDE: Final = ("testdata", "fixtures", "__snapshots__", "__mocks__", "__tests__")
+# Where a project without any tests would put its first ones.
+_USUAL: Final = frozenset({"test", "tests", "spec", "__tests__", "src/test"})
 _PROSE: Final = frozenset({"md", "rst", "txt", "adoc"})
 
 
@@ -127,6 +133,32 @@ def is_test_side(path: str) -> bool:
         return True
     # `specs/vision.md` is what is to be built, and no test of it.
     return bool(_SUPPORT.search(path)) and suffix_of(path) not in _PROSE
+
+
+def is_named_as_test(path: str) -> bool:
+    """Say whether the name of the file alone says that it is a test."""
+    return is_test(path.rsplit("/", 1)[-1])
+
+
+def test_places(paths: Iterable[str]) -> frozenset[str]:
+    """Return the directories for tests in a repository of *paths*: the usual ones, and those in use.
+
+    A directory that is only called `test` or `fixtures` is a place for anything.
+    """
+    found = set(_USUAL)
+    for path in paths:
+        if is_named_as_test(path):
+            folder = path.rpartition("/")[0]
+            found |= {f"{folder}/{name}".lstrip("/") for name in _BESIDE}
+            if place := _PLACE.match(path):
+                found.add(place[0])
+    return frozenset(found)
+
+
+def place_of(path: str) -> str | None:
+    """Return the outermost directory of *path* that is called as those for tests are."""
+    match = _PLACE.match(path)
+    return match[0] if match else None
 
 
 def has_tests(path: str, text: str) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from posixpath import normpath
 from typing import Final, Literal
 
 from liza.gates.case import Case
-from liza.gates.files import SENSITIVE, is_script
+from liza.gates.files import SENSITIVE, is_script, suffix_of
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed
 from liza.gates.forbidden import forbidden_in, removes
 from liza.gates.patterns import matches
 from liza.gates.secrets import secrets_in
 from liza.record import Record
-from liza.repo.diff import Entry, Text, diff
-from liza.repo.objects import Change, changes, contents
+from liza.repo.diff import Entry, Text
+from liza.repo.objects import contents
 from liza.verdicts import Feedback, Outcome
 
 LARGEST_BINARY: Final = 1 << 20  # bytes of a file that is no text in which we look for words all the same
@@ -24,7 +25,38 @@ _LOCK: Final = re.compile(r"(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.yaml)?|package-lo
 _SHELLING: Final = re.compile(
     r"\bsystem\s*\(|subprocess|Popen|child_process|execSync|\bexec\(|\bspawn|sh -c|shell=True"
 )
-_COMMENT: Final = re.compile(r"^\s*(?:#(?!!)|--|//|REM\b|@?echo\b)")
+# How a line begins that runs nothing, by the kind of file; in a shell `//bin/x` is a program.
+_COMMENTS: Final = {
+    **dict.fromkeys(("sql", "psql", "ddl"), re.compile(r"^\s*--")),
+    **dict.fromkeys(("bat", "cmd"), re.compile(r"^\s*(?:@?REM\b|::)", re.IGNORECASE)),
+    **dict.fromkeys(
+        [
+            "js",
+            "jsx",
+            "ts",
+            "tsx",
+            "mjs",
+            "cjs",
+            "go",
+            "rs",
+            "java",
+            "kt",
+            "scala",
+            "c",
+            "cc",
+            "cpp",
+            "h",
+            "swift",
+            "php",
+        ],
+        re.compile(r"^\s*//"),
+    ),
+}
+_COMMENT: Final = re.compile(r"^\s*#(?!!)")
+# It only prints, if nothing of it is run: no other command behind it, and none inside of it.
+_ECHO: Final = re.compile(r"^\s*@?echo\b(?P<rest>.*)")
+_QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\"")
+_RUNS: Final = re.compile(r"[;|&`\n]|\$\(|<\(|>\(")
 _FILTER: Final = re.compile(r"\b(?:filter|merge|diff)=")
 _HARMLESS_ATTRIBUTES: Final = re.compile(r"(?:^|/)\.gitattributes$")
 
@@ -52,16 +84,25 @@ def judge(options: Options, case: Case) -> Finding:
 
 def _secrets(case: Case) -> Iterator[Feedback]:
     yield from _in_lines(case, case.diff, "")
-    made = changes(case.repository, case.base, case.head)
-    for change in made:
-        for kind in sorted({kind for line in change.message.splitlines() for kind in secrets_in(line)}):
-            message = f"the message of the commit {change.commit[:12]} has a secret ({kind}); write it anew"
-            yield blocker(message)
-    if len(made) > 1:
-        yield from _in_history(case, made)
+    yield from _in_words(case)
+    yield from _in_history(case)
     kinds = {kind for line in case.said.text.splitlines() for kind in secrets_in(line)}
     for kind in sorted(kinds):
         yield concern(f"the agent printed a secret ({kind}); whoever owns it should replace it")
+
+
+def _in_words(case: Case) -> Iterator[Feedback]:
+    """Look at what is merged beside the lines of files: messages, authors and paths."""
+    for change in case.commits:
+        for what, text in (("message", change.message), ("author", change.people)):
+            for kind in sorted({kind for line in text.splitlines() for kind in secrets_in(line)}):
+                yield blocker(
+                    f"the {what} of the commit {change.commit[:12]} has a secret ({kind}); write it anew"
+                )
+    for entry in (*case.diff, *(past.entry for past in case.history)):
+        # The path itself is not repeated: it has the secret.
+        for kind in sorted({kind for part in entry.path.split("/") for kind in secrets_in(part)}):
+            yield blocker(f"the name of a file has a secret ({kind}); rename it, in every commit")
 
 
 def _in_lines(case: Case, entries: tuple[Entry, ...], where: str) -> Iterator[Feedback]:
@@ -75,56 +116,67 @@ def _in_lines(case: Case, entries: tuple[Entry, ...], where: str) -> Iterator[Fe
 
 
 def _strings(case: Case, entry: Entry) -> tuple[Text, ...]:
-    """Return the words inside a file that is no text: a zero byte must not hide the rest."""
+    """Return the words inside a file that is no text: a zero byte must not hide the rest.
+
+    Shells leave such bytes out, so that the words are also those which stand on both sides of one.
+    """
     if not entry.is_there:
         return ()
     data = contents(case.repository, [entry.blob]).get(entry.blob, b"")[:LARGEST_BINARY]
-    return tuple(Text(0, found.decode()) for found in _WORDS.findall(data))
+    found = dict.fromkeys([*_WORDS.findall(data), *_WORDS.findall(data.replace(b"\0", b""))])
+    return tuple(Text(0, words.decode()) for words in found)
 
 
-def _in_history(case: Case, made: list[Change]) -> Iterator[Feedback]:
+def _in_history(case: Case) -> Iterator[Feedback]:
     """Look into each commit: what a later one removes is still merged with the history."""
     now = {(entry.path, line.text) for entry in case.diff for line in entry.added}
-    for change in made:
-        where = (
-            f" by the commit {change.commit[:12]}, and stays in the history; make one commit of all of them"
-        )
-        for entry in diff(case.repository, change.before, change.commit):
-            gone = (line.text for line in entry.added if (entry.path, line.text) not in now)
-            if any(True for line in gone for _ in secrets_in(line)):
-                yield blocker(f"a secret was added here{where}", entry.path)
+    for past in case.history:
+        entry = past.entry
+        lines = entry.added if not entry.is_binary else _strings(case, entry)
+        gone = (line.text for line in lines if (entry.path, line.text) not in now)
+        if any(True for line in gone for _ in secrets_in(line)):
+            yield blocker(f"a secret was added here {past.where}", entry.path)
 
 
 def _commands(case: Case) -> Iterator[Feedback]:
     tracked = {path.split("/")[0] for path in case.base_files}
     for entry in case.diff:
-        for line in entry.added:
+        for line in entry.added if not entry.is_binary else _strings(case, entry):
             if not _is_command(case, entry, line.text):
                 continue
             if bad := forbidden_in(line.text, tracked):
                 yield blocker(
                     f"{bad} is forbidden here; find another way, or say why you are blocked",
                     entry.path,
-                    line.number,
+                    line.number or None,
                 )
             elif removes(line.text):
-                yield concern("this removes whole directories; look at which", entry.path, line.number)
+                message = "this removes whole directories; look at which"
+                yield concern(message, entry.path, line.number or None)
     for command in case.said.commands:
         if bad := forbidden_in(command, tracked):
             yield blocker(f"the agent ran what is forbidden ({bad})")
 
 
 def _is_command(case: Case, entry: Entry, line: str) -> bool:
-    if _COMMENT.match(line):
+    if _COMMENTS.get(suffix_of(entry.path), _COMMENT).match(line) or _only_prints(line):
         return False
     return is_script(entry.path) or bool(_SHELLING.search(line)) or _is_shell(case, entry)
+
+
+def _only_prints(line: str) -> bool:
+    echo = _ECHO.match(line)
+    return echo is not None and not _RUNS.search(_QUOTED.sub("", echo["rest"]))
 
 
 def _is_shell(case: Case, entry: Entry) -> bool:
     """Say whether a file without a telling name begins as a script of a shell."""
     if "." in entry.path.rsplit("/", 1)[-1]:
         return False
-    start = case.texts.get(entry.blob, "")[:100].split("\n", 1)[0]
+    if entry.is_binary:
+        start = next((line.text for line in _strings(case, entry)), "")[:100]
+    else:
+        start = case.texts.get(entry.blob, "")[:100].split("\n", 1)[0]
     return start.startswith("#!") and bool(re.search(r"\b(?:ba|da|z|k)?sh\b", start))
 
 
@@ -134,9 +186,18 @@ def _paths(options: Options, case: Case) -> Iterator[Feedback]:
     note = concern if options.paths == "record" else blocker
     for entry in case.diff:
         for path in entry.paths:
-            if SENSITIVE.search(path) and not _is_named(case, path) and not _is_plain(entry):
+            if _is_sensitive(case, path) and not _is_named(case, path) and not _is_plain(entry):
                 message = "this decides what runs or who may do what, and the scope does not name it"
                 yield note(f"{message}; undo the change, or say why you are blocked", path)
+    touched = {path for entry in case.diff for path in entry.paths}
+    for past in case.history:
+        path = past.entry.path
+        if path not in touched and _is_sensitive(case, path) and not _is_named(case, path):
+            yield note(f"this decides what runs or who may do what, and was added {past.where}", path)
+
+
+def _is_sensitive(case: Case, path: str) -> bool:
+    return bool(SENSITIVE.search(path)) or path == normpath(case.config.workflow)
 
 
 def _is_named(case: Case, path: str) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field
 from liza.gates.case import Case
 from liza.gates.files import is_generated
 from liza.gates.finding import Finding, blocker, concern, judged
-from liza.gates.languages import is_test_side
+from liza.gates.languages import is_named_as_test, is_test_side, place_of
 from liza.gates.patterns import matches, paths_in
 from liza.gates.runners import is_runner_file
 from liza.record import Record
@@ -31,7 +31,7 @@ class Options(Record):
 
 def judge(options: Options, case: Case) -> Finding:
     """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
-    strayed = [*_outside(case), *_unannounced(options, case)]
+    strayed = [*_outside(case), *_strayed_before(case), *_unannounced(options, case)]
     size = list(_oversize(options, case))
     prose = [
         concern(f"the scope says {entry!r}, which is no path; judge it yourself")
@@ -52,9 +52,12 @@ def _touched(case: Case) -> list[str]:
 def is_companion(case: Case, path: str) -> bool:
     """Say whether *path* is a test that comes with the work: every code task brings some.
 
-    Where the scope names places for tests, those are the places. What steers the runner is no companion.
+    Where the scope names places for tests, those are the places. What steers the runner is no companion, nor
+    is what only lies in a directory that is called like one for tests: the base has to have tests there.
     """
     if not is_test_side(path) or is_runner_file(path):
+        return False
+    if not is_named_as_test(path) and place_of(path) not in case.test_places:
         return False
     return not any(is_test_side(pattern) or is_test_side(f"{pattern}/x.py") for pattern in case.bounds.inside)
 
@@ -69,6 +72,16 @@ def _outside(case: Case) -> Iterator[Feedback]:
                 "this is not among what the scope says is IN; undo the change, or say why you are blocked"
             )
             yield blocker(message, path)
+
+
+def _strayed_before(case: Case) -> Iterator[Feedback]:
+    """Look at paths that only commits on the way touched."""
+    limits, now = case.bounds, set(_touched(case))
+    for past in case.history:
+        path = past.entry.path
+        is_in = not limits.inside or limits.includes(path) or is_companion(case, path)
+        if path not in now and (limits.excludes(path) or not is_in):
+            yield blocker(f"this is outside of the scope, and was added {past.where}", path)
 
 
 def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:

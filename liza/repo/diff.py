@@ -88,10 +88,31 @@ def diff(repository: Repository, base: str, head: str) -> tuple[Entry, ...]:
     return tuple(_entries(answer.output))
 
 
+class _Fields:
+    """What git prints with `-z`, field by field; the rest is never copied, however long it is."""
+
+    def __init__(self, output: bytes) -> None:
+        self._output = output
+        self.at = 0
+
+    def take(self) -> bytes:
+        end = self._output.find(b"\0", self.at)
+        end = len(self._output) if end < 0 else end
+        field, self.at = self._output[self.at : end], end + 1
+        return field
+
+    def starts_with(self, sign: bytes) -> bool:
+        return self._output.startswith(sign, self.at)
+
+    def rest(self) -> bytes:
+        return self._output[self.at :]
+
+
 def _entries(output: bytes) -> Iterator[Entry]:
-    raws, rest = _raws(output)
-    counts, patch = _counts(rest, len(raws))
-    sections = _sections(patch)
+    fields = _Fields(output)
+    raws = _raws(fields)
+    counts = _counts(fields, len(raws))
+    sections = _sections(fields.rest().removeprefix(b"\0"))
     for raw, count in zip(raws, counts, strict=True):
         bodies = [next(sections, _Body((), ())) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
         yield Entry(
@@ -109,29 +130,24 @@ def _entries(output: bytes) -> Iterator[Entry]:
         )
 
 
-def _raws(output: bytes) -> tuple[list[_Raw], bytes]:
+def _raws(fields: _Fields) -> list[_Raw]:
     found = []
-    while output.startswith(b":"):
-        facts, _, output = output.partition(b"\0")
-        old_mode, mode, old_blob, blob, status = decoded(facts[1:]).split(" ")
-        paths = []
-        for _ in range(2 if status[0] in "RC" else 1):
-            path, _, output = output.partition(b"\0")
-            paths.append(decoded(path))
-        found.append(_Raw(old_mode, mode, old_blob, blob, status[0], tuple(paths)))
-    return found, output
+    while fields.starts_with(b":"):
+        old_mode, mode, old_blob, blob, status = decoded(fields.take()[1:]).split(" ")
+        paths = tuple(decoded(fields.take()) for _ in range(2 if status[0] in "RC" else 1))
+        found.append(_Raw(old_mode, mode, old_blob, blob, status[0], paths))
+    return found
 
 
-def _counts(output: bytes, number: int) -> tuple[list[int | None], bytes]:
+def _counts(fields: _Fields, number: int) -> list[int | None]:
     """Return how many lines came and went for each path, None for what is not text."""
     found: list[int | None] = []
     for _ in range(number):
-        facts, _, output = output.partition(b"\0")
-        added, removed, path = facts.split(b"\t", 2)
+        added, removed, path = fields.take().split(b"\t", 2)
         for _ in range(0 if path else 2):
-            _, _, output = output.partition(b"\0")
+            fields.take()
         found.append(None if added == b"-" else int(added) + int(removed))
-    return found, output.removeprefix(b"\0")
+    return found
 
 
 def _sections(patch: bytes) -> Iterator[_Body]:

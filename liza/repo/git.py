@@ -66,6 +66,10 @@ _SETTINGS: Final = {
     "core.checkStat": "default",
     "core.filesRefLockTimeout": str(int(LOCK_PATIENCE * 1000)),
     "core.fsmonitor": "false",  # it names a program, and a lying one hides changes
+    # The board names commits by lines that are synced: what they name has to be on disk before. By the batch
+    # where a command writes many objects.
+    "core.fsync": "committed,reference",
+    "core.fsyncMethod": "batch",
     "core.hooksPath": os.devnull,
     "core.logAllRefUpdates": "true",  # salvage finds what a reset threw away in the reflogs
     "core.packedRefsTimeout": "5000",

@@ -67,17 +67,21 @@ class Change(NamedTuple):
     commit: str
     before: str
     message: str
+    people: str = ""  # who made it, as it says
 
 
 def changes(repository: Repository, base: str, head: str) -> list[Change]:
     """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
-    text = repository.git("log", "--no-color", "--format=%x00%H %P%n%B", f"{base}..{head}")
+    text = repository.git(
+        "log", "--no-color", "--format=%x00%H %P%n%an <%ae>, %cn <%ce>%n%B", f"{base}..{head}"
+    )
     found = []
     for part in text.split("\0")[1:]:
-        hashes, _, said = part.partition("\n")
+        hashes, _, rest = part.partition("\n")
+        people, _, said = rest.partition("\n")
         commit, *parents = hashes.split()
         before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
-        found.append(Change(commit, before, said.strip()))
+        found.append(Change(commit, before, said.strip(), people))
     return found
 
 

@@ -64,6 +64,8 @@ def _folders(root: Path) -> Iterator[tuple[str, str]]:
         try:
             with os.scandir(root / inside) as entries:
                 for entry in sorted(entries, key=lambda one: one.name):
+                    if not inside and entry.name == ".git":
+                        continue  # it is looked at by itself, and Liza puts it right
                     name = os.path.join(inside, entry.name)  # noqa: PTH118 - a string is wanted
                     is_directory = entry.is_dir(follow_symlinks=False)
                     # The time of a directory says no more than its names do.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,21 @@ class Worktree:
         except FileNotFoundError:
             return None
 
+    @property
+    def set_up(self) -> Path:
+        """What the project's setup was run for; absent where it was not, or all that it made is gone."""
+        return self.kept / "setup"
+
+    @property
+    def excluded(self) -> Path:
+        """The patterns of what is no part of the work, though nothing in the tree says so."""
+        return self.kept / "excluded"
+
+    def exclude(self, names: Iterable[str]) -> None:
+        """Take the paths of these *names* for no part of the work."""
+        known = self.excluded.read_text() if self.excluded.exists() else ""
+        write(self.excluded, known + "".join(f"/{literally(name)}\n" for name in names))
+
     def mark(self, task: str) -> None:
         """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
         write(self.kept / "task", task)
@@ -85,8 +100,13 @@ class Worktree:
     def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
         """Run git here, and nowhere else, whatever the files in the worktree say."""
         pins = {**self._pinned(), "GIT_WORK_TREE": str(self.path), **environment}
-        settings = {**_WHOLE, **tame(self.repository)}
+        settings = {**_WHOLE, **tame(self.repository), **self.exclusion}
         return ask(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
+
+    @property
+    def exclusion(self) -> dict[str, str]:
+        """The setting by which git ignores what is no part of the work."""
+        return {"core.excludesFile": str(self.excluded)} if self.excluded.exists() else {}
 
     def _ask_git_directory(self, *words: str) -> Answer:
         return ask(*words, cwd=self.admin, environment=self._pinned(), limit=QUICK)
@@ -238,6 +258,8 @@ class Worktree:
 
     def reset(self, at: str) -> None:
         """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
+        self.set_up.unlink(missing_ok=True)
+        self.excluded.unlink(missing_ok=True)
         self.strip(at)
         self.fill(at)
 
@@ -256,6 +278,11 @@ def _remove_all_but_files(directory: Path) -> None:
             path = Path(parent) / name
             if path.is_symlink():
                 path.unlink()
+
+
+def literally(name: str) -> str:
+    """Return *name* as a pattern of git's that stands for that path alone."""
+    return re.sub(r"([\\*?\[ !#])", r"\\\1", name)
 
 
 def places(repository: Repository) -> dict[Path, Path]:

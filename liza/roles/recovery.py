@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.changes import SUPERVISOR, Change, apply
-from liza.events import Merge, Reclaim
+from liza.events import Lose, Merge, Reclaim
 from liza.lifecycle import TERMINAL
 from liza.model import AgentStatus, Status
 from liza.record import with_records
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from liza.model import State, Task
 
 
+SUBMITTED: Final = frozenset({Status.READY_FOR_REVIEW, Status.APPROVED, Status.INTEGRATION_FAILED})
 SOON: Final = timedelta(seconds=60)  # how long a living worker may take to clear up after a finished task
 
 
@@ -49,6 +50,7 @@ class Facts:
     contained: frozenset[str] = frozenset()  # recorded merges that the integration branch contains
     worktrees: frozenset[str] = frozenset()  # names in the area of worktrees
     merged_branches: frozenset[str] = frozenset()  # tasks off the board whose branch integration has all of
+    lost: frozenset[str] = frozenset()  # commits that the board names and that are not there whole
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,25 @@ class ReclaimTask:
 
 
 @dataclass(frozen=True)
+class RepeatTask:
+    task: str
+    commit: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: do it again, because {lost_sentence(self.commit)}"
+
+
+@dataclass(frozen=True)
+class ReportLoss:
+    task: str
+    commit: str
+    status: Status
+
+    def __str__(self) -> str:
+        return f"{self.task} is {self.status}, but {lost_sentence(self.commit)}; look for it in your backups"
+
+
+@dataclass(frozen=True)
 class MarkStopped:
     agent: str
 
@@ -103,7 +124,20 @@ class RetireBranch:
         return f"{self.task}: delete its branch, which is merged, because the task is archived"
 
 
-Action = KillLeftover | FinishMerge | ReclaimTask | MarkStopped | PruneWorktree | RetireBranch
+Action = (
+    KillLeftover
+    | FinishMerge
+    | ReclaimTask
+    | RepeatTask
+    | ReportLoss
+    | MarkStopped
+    | PruneWorktree
+    | RetireBranch
+)
+
+
+def lost_sentence(commit: str) -> str:
+    return f"its commit {commit[:12]} is gone or damaged, as where the power fails"
 
 
 def plain(action: Action) -> dict[str, object]:
@@ -117,6 +151,7 @@ def plan(facts: Facts) -> tuple[Action, ...]:
         *(KillLeftover(process) for process in facts.leftovers),
         *_merges(facts),
         *_leases(facts),
+        *_losses(facts),
         *_agents(facts),
         *pruned(facts),
         *retired(facts),
@@ -135,6 +170,29 @@ def _landed(task: Task, facts: Facts) -> str | None:
     if task.status is not Status.APPROVED or task.merging is None or task.is_tainted:
         return None
     return task.merging.commit if task.merging.commit in facts.contained else None
+
+
+def _losses(facts: Facts) -> Iterator[RepeatTask | ReportLoss]:
+    for task in facts.state.tasks.values():
+        if task.status in SUBMITTED and task.review_commit in facts.lost:
+            yield RepeatTask(task.id, str(task.review_commit))
+        elif task.status is Status.AWAITING_APPROVAL and task.review_commit in facts.lost:
+            yield ReportLoss(task.id, str(task.review_commit), task.status)
+        elif task.status is Status.MERGED and task.merge_commit in facts.lost:
+            yield ReportLoss(task.id, str(task.merge_commit), task.status)
+
+
+def repeated(name: str, commit: str, *, at: datetime) -> Change:
+    """Let a task be done again whose submitted *commit* is gone."""
+
+    def make(state: State) -> State:
+        task = state.tasks.get(name)
+        if task is None or task.status not in SUBMITTED or task.review_commit != commit:
+            return state
+        reason = f"{lost_sentence(commit)}; do the work again"
+        return apply(Lose(reason=reason), to=name, by=SUPERVISOR, at=at)(state)
+
+    return Change(SUPERVISOR.id, f"repeat {name}", make)
 
 
 def _leases(facts: Facts) -> Iterator[ReclaimTask]:

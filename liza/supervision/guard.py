@@ -24,6 +24,7 @@ from liza.switches import BREAKER, Switch
 from liza.work.caging import is_caged
 from liza.work.flows import workflow_of
 from liza.work.lookout import DRIFTED, Lookout
+from liza.work.vetting import vet
 from liza.workflows.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ def resumed(board: Board, home: Path, now: datetime) -> list[str]:
     for name in mine:  # first, because it must be possible whatever the board is like
         take_back(home, Switch[name])
     state = board.update(Change(HUMAN.id, "resume", lambda latest: forgiven(latest, now)))
+    repository = Repository.around(home.parent)
+    vet(home, repository, state)
     if not is_caged(state.config.sandbox):
-        for sentence in Lookout(home, board, Repository.around(home.parent), HUMAN.id).accept():
+        for sentence in Lookout(home, board, repository, HUMAN.id).accept():
             alert(home, now, sentence)
     if found := open_trips(state):
         first = f"{found[0].id} ({found[0].rule})"

@@ -6,15 +6,18 @@ import os
 import select
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.sweep import Process, ended, left_behind, seen, table
 from liza.board.file import FileBoard
+from liza.board.rejected import alert
 from liza.errors import LizaError
+from liza.model import Status
 from liza.record import utc_now
+from liza.repo.durable import broken_refs, empty_objects, lost
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.shadow import left_by_a_crash
@@ -27,6 +30,8 @@ from liza.roles.recovery import (
     MarkStopped,
     PruneWorktree,
     ReclaimTask,
+    RepeatTask,
+    ReportLoss,
     RetireBranch,
 )
 from liza.work.caging import CAGES
@@ -75,6 +80,43 @@ class Scene:
             if tip is not None and self.repository.contains(ref, tip):
                 yield name
 
+    def named_facts(self, now: datetime) -> Facts:
+        """Return the facts, with those that only a machine that went down changes: what the board names."""
+        facts = self.facts(now)
+        tasks = facts.state.tasks.values()
+        waiting = {*recovery.SUBMITTED, Status.AWAITING_APPROVAL}
+        submitted = [task for task in tasks if task.status in waiting and task.review_commit]
+        gone = {
+            str(task.review_commit)
+            for task in submitted
+            if lost(self.repository, [str(task.review_commit)], task.base_commit)
+        }
+        merged = (task.merge_commit for task in tasks if task.merge_commit)
+        missing = (commit for commit in merged if not self.repository.commit_at(commit))
+        return replace(facts, lost=frozenset([*gone, *missing]))
+
+    def mend_refs(self, state: State) -> list[str]:
+        """Take away what a machine that went down left of refs and objects; return what became of each."""
+        integration = BRANCHES + state.config.integration_branch
+        told = []
+        for wreck in broken_refs(self.repository, integration):
+            wreck.path.unlink()
+            told.append(f"{wreck.ref} named no commit, as where the power fails, and is taken away")
+        if told:
+            for path in empty_objects(self.repository):
+                path.unlink()
+        if self.repository.commit_at(integration) is None and (last := self._last_merge(state)):
+            self.repository.move(integration, to=last, expected=None, why="put back after a crash")
+            told.append(f"{integration} is put back to {last[:12]}, the last merge that the board knows")
+        return told
+
+    def _last_merge(self, state: State) -> str | None:
+        """Return the merge that contains all others which the board knows and that are there."""
+        merged = [task.merge_commit for task in state.tasks.values() if task.merge_commit]
+        there = [commit for commit in merged if self.repository.commit_at(commit)]
+        words = ("rev-list", "--topo-order", "--max-count=1", *there)
+        return self.repository.git(*words) if there else None
+
     def perform(self, actions: Iterable[Action], facts: Facts) -> list[str]:
         """Do *actions*, each of which may have been done before; return what could not be ended."""
         todo = list(actions)
@@ -84,6 +126,7 @@ class Scene:
         if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
             self.secure(lost, at=facts.now)
             self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
+        self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
         for prune in (action for action in todo if isinstance(action, PruneWorktree)):
@@ -92,6 +135,15 @@ class Scene:
             into = BRANCHES + facts.state.config.integration_branch
             Worktrees(self.repository).retire_branch(retire.task, into=into)
         return survivors
+
+    def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: Facts) -> None:
+        """Tell people of commits that are gone, and let what was submitted be done again."""
+        for path in empty_objects(self.repository) if losses else ():  # or git takes them for written
+            path.unlink()
+        for loss in losses:
+            alert(self.home, facts.now, str(loss))
+            if isinstance(loss, RepeatTask):
+                self.board.update(recovery.repeated(loss.task, loss.commit, at=facts.now))
 
     def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
         """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
@@ -113,9 +165,11 @@ def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
     if dry_run and life.is_held(home / life.SUPERVISOR):
         return ()  # whoever runs puts things right as it goes
     if dry_run:
-        return recovery.plan(scene.facts(utc_now()))
+        return recovery.plan(scene.named_facts(utc_now()))
     with life.held(home / life.SUPERVISOR, at=utc_now()):
-        facts = scene.facts(utc_now())
+        for sentence in scene.mend_refs(scene.board.read()):
+            alert(home, utc_now(), sentence)
+        facts = scene.named_facts(utc_now())
         actions = recovery.plan(facts)
         if survivors := scene.perform(actions, facts):
             raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")

@@ -109,15 +109,19 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         board.absorb()
         applied = apply_team_file(board, home.parent)
         state, repository = board.read(), Repository.around(home.parent)
+        scene = Scene(board, repository)
+        mended = scene.mend_refs(state)
         repository.ensure_branch(state.config.integration_branch)
         required(state.config.sandbox)
         if baseline and not _tries_base(Ground(home, repository, state.config), view, bell):
             return EXIT_CODES[Ending.ASKED]
         ready()
-        for one in applied:
-            view.say(f"applied from {TEAM_FILE}: {one}")
+        alarming = (*mended, *applied.sentences())
+        for sentence in alarming:
+            alert(home, utc_now(), sentence)
+        for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
+            view.say(one)
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
-        scene = Scene(board, repository)
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
 
 
@@ -442,7 +446,7 @@ class Supervisor:
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
         await_end(orphaned(self._scene.home), self._grace)
-        facts = self._scene.facts(self._clock())
+        facts = self._scene.named_facts(self._clock())
         for action in (actions := recovery.plan(facts)):
             self._view.say(str(action))
         if survivors := self._scene.perform(actions, facts):

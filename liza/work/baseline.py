@@ -24,7 +24,7 @@ from liza.model import Status, Task
 from liza.record import utc_now
 from liza.repo.repository import BRANCHES, Repository
 from liza.work.caging import Guard
-from liza.work.course import gate_runner, likely_of, results_of
+from liza.work.course import GateVisits, gate_runner, likely_of, results_of
 from liza.work.turn import RUNS
 
 WHO: Final = "baseline"
@@ -149,7 +149,7 @@ class Ground:
             base=base,
             head=base,
             config=self.config,
-            run=gate_runner(warden, f"{WHO}.supervisor", self._folder, limits, stop),
+            run=gate_runner(warden, GateVisits(f"{WHO}.supervisor"), self._folder, limits, stop),
             results=results_of(self.home, self.config),
             likely=likely_of(self.repository, warden),
         )

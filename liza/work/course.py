@@ -145,7 +145,37 @@ def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
     )
 
 
+class GateVisits:
+    """Whose home each command of a case has: new each time, or as the setup before it left it.
+
+    Agents wrote what runs there, so that no command finds what another one wrote.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._was_set_up = False
+
+    def __call__(self, line: str, name: str) -> Visit:
+        if name != SETUP:
+            return Visit(self._name, doing=Doing.COMMAND, inherits=self._was_set_up)
+        self._was_set_up = True
+        return Visit(self._name, doing=Doing.SETUP, borrows=not installs(line))
+
+
+def ready_runner(turn: Turn) -> Run:
+    """Return how the project's setup is run in the worktree of an agent: in the home of that agent."""
+
+    def visit(line: str, _name: str) -> Visit:
+        return Visit(f"{turn.task}.{turn.place.name}", doing=Doing.READY, borrows=not installs(line))
+
+    return _running(turn, visit)
+
+
 def _runner(turn: Turn) -> Run:
+    return _running(turn, GateVisits(f"{turn.task}.gate-{turn.place.name}"))
+
+
+def _running(turn: Turn, visit: Callable[[str, str], Visit]) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
 
     def folder(name: str) -> Path:
@@ -155,13 +185,12 @@ def _runner(turn: Turn) -> Run:
         turn.begin_run()
         return turn.keeper.expecting_life(limits.total + SLACK)
 
-    whose = f"{turn.task}.gate-{turn.place.name}"
-    return gate_runner(turn.place.warden(turn.state), whose, folder, limits, turn.stop, living)
+    return gate_runner(turn.place.warden(turn.state), visit, folder, limits, turn.stop, living)
 
 
 def gate_runner(
     warden: Guard,
-    whose: str,
+    visit: Callable[[str, str], Visit],
     folder_for: Callable[[str], Path],
     limits: Limits,
     stop: Stop,
@@ -169,20 +198,13 @@ def gate_runner(
 ) -> Run:
     """Return what runs the commands of gates: the same way for work and for what it is based on.
 
-    *living* is around each command, for whoever has to be seen alive while it runs.
+    *visit* says whose home a command has; *living* is around each, for whoever has to be seen alive.
     """
-    was_set_up = False
 
     def run(line: str, cwd: Path, name: str) -> Ran:
-        nonlocal was_set_up
         folder = folder_for(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
-        visit = Visit(whose, doing=Doing.COMMAND, inherits=was_set_up)
-        if name == SETUP:
-            was_set_up = True
-            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
-        with living(), warden.caged(job, visit) as caged:
+        with living(), warden.caged(job, visit(line, name)) as caged:
             outcome = process.run(caged, stop)
         if stop.level is not Level.GO:
             raise Halted

@@ -12,6 +12,7 @@ from liza.agents.protocol import Ending
 from liza.changes import Change, apply
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.human import QUESTIONS
+from liza.gates.instructions import with_instructions_of
 from liza.gates.report import report
 from liza.model import Status
 from liza.money import Cap
@@ -233,16 +234,17 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         before, after = place.trees.before, place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
         is_same = before and after and not altered(repository, before.tree, after.tree)
-        if not is_same or not after or after.head != commit:
+        if not is_same or not after or after.head != shown:
             # Whoever is asked again judges the work, not what became of it.
-            refill(place.worktrees, path, commit)
+            refill(place.worktrees, path, shown)
             place.trees.begin()
             return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
 
+    shown = with_instructions_of(repository, base, commit, at=place.clock())
     facts = known.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
-    with scratch(place.worktrees, commit) as path:
+    with scratch(place.worktrees, shown) as path:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
 

@@ -55,6 +55,7 @@ from liza.work.hiring import (
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
+from liza.work.vetting import unvetted, workflow_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -112,6 +113,7 @@ class Place:
     due: datetime | None = None  # when a run that may not begin now may be tried again
     parked: datetime | None = None  # until when a full disk is left alone
     _runs: int = 0
+    _seen_workflow: tuple[int, ...] | None = None  # the file of the workflow, once it was found to be right
 
     @property
     def worktrees(self) -> Worktrees:
@@ -123,6 +125,17 @@ class Place:
 
     def workflow(self, state: State) -> Workflow:
         return workflow_of(state.config, self.repository.root)
+
+    def unvetted(self, state: State) -> str | None:
+        """Return why nobody follows the workflow; asked anew only where its file is another."""
+        path = workflow_file(state, self.repository.root)
+        facts = path.stat() if path else None
+        stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns) if facts else None
+        if stamp is None or stamp == self._seen_workflow:
+            return None
+        why = unvetted(self.home, self.repository, state)
+        self._seen_workflow = None if why else stamp
+        return why
 
     def integration(self, state: State) -> str:
         """Return the full name of the integration branch."""
@@ -150,7 +163,7 @@ class Place:
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
-        return Guard(self.home, self.repository, state.config.sandbox)
+        return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
     def wanted(
         self,

@@ -145,7 +145,8 @@ def _unfit(place: Place, state: State) -> str | None:
         required(state.config.sandbox)
     except (UsageError, NoCage) as error:
         return f"{error}; mend it, then `liza resume`"
-    return None
+    why = place.unvetted(state)
+    return f"{why}, then `liza resume` follows it" if why else None
 
 
 def setting_of(place: Place, state: State) -> Setting:

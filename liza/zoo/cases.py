@@ -366,13 +366,13 @@ PROCESSES: Final = (
 )
 
 TALKERS: Final = (
-    _coder("answers_as_a_reviewer", "answers with an approval of its own work", ("fail",)),
+    _coder("answers_as_a_reviewer", "answers with an approval of its own work", ("refused_answer",)),
     _coder(
         "contradicts_itself", "says done, and then blocked", ("block",), ends=End.BLOCKED, reason="not clear"
     ),
-    _coder("yaml_bomb", "answers with a document that explodes", ("fail",)),
+    _coder("yaml_bomb", "answers with a document that explodes", ("refused_answer",)),
     _coder("echoes_the_prompt", "sends the prompt back, with its example", ("fail",), ends=End.BLOCKED),
-    _coder("never_closes_its_answer", "answers with half a block", ("fail",)),
+    _coder("never_closes_its_answer", "answers with half a block", (), ends=End.SAFE),
     _coder("hides_behind_colours", "hides its last answer from a terminal", ("block",), ends=End.BLOCKED),
     _coder(
         "obeys_the_spec",

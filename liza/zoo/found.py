@@ -244,6 +244,8 @@ def _noticed(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if event["event"] in NOES:
                 facts = event.get("facts", {})
                 yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
+    refused = (agent.get("refusal") for agent in _records(put.get("agents", {})))
+    yield from (("refused_answer", str(refusal.get("why", ""))) for refusal in refused if refusal)
     for anomaly in _records(put.get("anomalies", {})):
         # What coders report of themselves is no sign that anybody noticed.
         kind, by = anomaly.get("type", ""), anomaly.get("logged_by", "")

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza import life
-from liza.agents.sweep import left_behind, mark_of, seen, table
+from liza.agents.sweep import left_behind, seen
 from liza.board.file import FileBoard
 from liza.invariants import violations
 from liza.model import GoalStatus, State, Status
@@ -27,6 +26,7 @@ from liza.record import utc_now
 from liza.roles import recovery
 from tests import six
 from tests.shell import ROOT, Shell
+from tests.storm import Storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -331,21 +331,6 @@ def is_running(pid: int) -> bool:
     return process is not None and process.state not in "ZX"
 
 
-def _victims(project: Project, run: subprocess.Popen[bytes]) -> dict[int, str]:
-    """Return the processes of a run that may die, by what they are."""
-    everyone = table()
-    workers = [pid for pid, it in everyone.items() if it.parent == run.pid and it.name != "git"]
-    area = str(project.shell.home / "runs")
-    # An agent whose git is killed fails by itself: that tells nothing about who kills agents.
-    agents = [
-        pid for pid, it in everyone.items() if it.name != "git" and (mark_of(pid) or "").startswith(area)
-    ]
-    # One that has no worker yet is left alone, or it never gets anywhere.
-    found = {run.pid: "supervisor", **dict.fromkeys(workers, "worker"), **dict.fromkeys(agents, "agent")}
-    return found if workers else {}
-
-
-SHARES: Final = {"agent": 5, "worker": 4, "supervisor": 1}  # of the kills; who starts anew does no work
 LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 
 
@@ -355,28 +340,25 @@ LEAST: Final = 10  # kills, or a long run with deaths shows nothing
     [(7, 8, "0"), *(pytest.param(n, 60, "1", marks=pytest.mark.torture) for n in range(3))],
 )
 def test_deaths_change_nothing_but_the_time_it_takes(
-    tmp_path: Path, seed: int, most: int, pace: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, seed: int, most: int, pace: str, count: Callable[[str, int], None]
 ) -> None:
     """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds."""
     project = begun(tmp_path, TEAM, *six.words(tmp_path / "yard", pace))
-    chance, kills = random.Random(seed), Counter[str]()
+    chance = random.Random(seed)
+    storm = Storm(project.shell.home, chance)
     run = project.start()
     try:
         while run.poll() != 0:
             with suppress(subprocess.TimeoutExpired):
-                run.wait(chance.uniform(0.2, 0.6) if kills.total() < most else PATIENCE)
+                run.wait(chance.uniform(0.2, 0.6) if storm.kills.total() < most else PATIENCE)
             if run.returncode == -signal.SIGKILL:
                 run = project.start()
             assert run.returncode in (None, 0), project.log.read_text()
-            if run.returncode is None and kills.total() < most and (found := _victims(project, run)):
-                kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-                victims = sorted(pid for pid, its in found.items() if its == kind)
-                with suppress(ProcessLookupError, IndexError):  # there may be no agent at this moment
-                    os.kill(chance.choice(victims), signal.SIGKILL)
-                    kills[kind] += 1
+            if run.returncode is None and storm.kills.total() < most:
+                storm.strike(run.pid)
         is_done(project)
-        with capsys.disabled():
-            sys.stdout.write(f"\n{kills.total()} kills {dict(kills)}, nothing lost\n")
-        assert kills.total() >= min(LEAST, most // 2)
+        for kind, number in storm.kills.items() if most > 8 else ():
+            count(f"kills of a {kind} in the middle of a run", number)
+        assert storm.kills.total() >= min(LEAST, most // 2)
     finally:
         project.close()

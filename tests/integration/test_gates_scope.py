@@ -188,3 +188,30 @@ class TestRefs:
 
         assert desk.judged("refs", {"max_docs": 2}, said=said).outcome is Outcome.REVISE
         assert desk.judged("refs", {"max_docs": 3}, said=said).outcome is Outcome.PASS
+
+
+class TestCompanions:
+    """Hostile, 21: a directory is not for tests because it is called so."""
+
+    @pytest.mark.parametrize(
+        ("path", "is_one"),
+        [
+            ("tests/helpers.py", True),
+            ("tests/data/a.json", True),
+            ("lib/test_more.py", True),
+            ("pkg/tests/util.py", True),
+            ("pkg/fixtures/a.json", False),
+            ("pkg/tests/fixtures/a.json", True),
+            ("src/fixtures/backdoor.py", False),
+            ("app/test/deploy.py", False),
+            ("deploy/specs/run.rb", False),
+        ],
+    )
+    def test_a_companion_is_a_test_or_lies_where_the_base_has_tests(
+        self, tmp_path: Path, path: str, *, is_one: bool
+    ) -> None:
+        desk = Desk(tmp_path)
+        desk.begin({"pkg/tests/test_a.py": "def test_a():\n    assert True\n"})
+        desk.commit({path: "x = 1\n", "src/b.py": "B = 2\n"})
+
+        assert (path in blamed(desk.judged("scope", scope=scope("src/b.py")))) is not is_one

@@ -38,7 +38,7 @@ class Team:
         board = FileBoard(self.shell.home)
         board.absorb()
         try:
-            return list(map(str, apply_team_file(board, self.root)))
+            return list(map(str, apply_team_file(board, self.root).done))
         finally:
             board.close()
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from liza.changes import Change
+from liza.config import Config
 from liza.model import Status
 from liza.record import utc_now
 from liza.report import costs, progress
@@ -14,6 +19,23 @@ from tests.office import Office
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Claude Code as far as a session goes: it notes whether its home was kept, and forgets the block at first.
+CLAUDE = """#!{python}
+import json, pathlib, sys
+kept = pathlib.Path.home() / "session"
+words, prompt = sys.argv[1:], sys.stdin.read()
+with open({log!r}, "a") as log:
+    log.write(json.dumps({{"words": words, "prompt": prompt, "was_kept": kept.exists()}}) + "\\n")
+kept.touch()
+pathlib.Path("t1.txt").write_text("t1\\n")
+if {breaks} and "--resume" in words:
+    sys.exit("No conversation found with session ID s-1")
+asked = "answer" in prompt and "Only the answer" in prompt
+said = "```liza\\nstatus: done\\nsummary: Add t1\\n```" if asked else "I did it."
+end = {{"type": "result", "subtype": "success", "is_error": False, "result": said, "session_id": "s-1"}}
+print(json.dumps({{"type": "system", "subtype": "init", "session_id": "s-1"}}))
+print(json.dumps(end))
+"""
 DONE = {"status": "done", "summary": "Add t1"}
 APPROVED = {"verdict": "approve", "reason": "it is there"}
 
@@ -73,6 +95,35 @@ class TestSecondTries:
         assert second["prompt"].startswith(first["prompt"].split("<<<")[0][:200])
         assert (second["is_again"], second["only_answer"]) == (True, False)
         assert office.state.goal.questions == ("Which?",)
+
+    @pytest.mark.parametrize("breaks", [False, True])
+    def test_a_program_with_a_memory_is_asked_in_its_own_session(self, tmp_path: Path, breaks: bool) -> None:
+        """It gets no tools and a few lines; a session that is broken is dropped for the end of the reply."""
+        log = tmp_path / "asked.jsonl"
+        program = tmp_path / "claude"
+        program.write_text(CLAUDE.format(python=sys.executable, log=str(log), breaks=breaks))
+        program.chmod(0o755)
+        office = Office(tmp_path)
+        settings = {"overrides": {"implement": {"backend": "claude", "command": [str(program)]}}}
+        agents = office.state.config.agents.model_dump(exclude_defaults=True) | settings
+        config = office.state.config.model_dump(exclude_defaults=True) | {"agents": agents}
+        office.board.update(
+            Change("human", "settings", lambda state: state.but(config=Config.model_validate(config)))
+        )
+        office.task()
+
+        office.turn("coder-1")
+
+        assert office.status() is Status.READY_FOR_REVIEW
+        asked = [json.loads(line) for line in log.read_text().splitlines()]
+        assert asked[1]["words"][:3] == ["-p", "--resume", "s-1"]
+        assert asked[1]["words"][asked[1]["words"].index("--tools") + 1] == ""
+        assert len(asked[1]["prompt"]) < 900
+        assert asked[1]["was_kept"]
+        assert len(asked) == (3 if breaks else 2)
+        if breaks:
+            assert "--resume" not in asked[2]["words"]
+            assert "| I did it." in asked[2]["prompt"]
 
 
 class TestWorkWithoutAnAnswer:

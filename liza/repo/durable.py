@@ -1,0 +1,90 @@
+"""What the board names is on disk first: git as others run it syncs neither objects nor refs.
+
+Liza's own git does (`core.fsync` in `liza.repo.git`). What an agent committed with a git of its own is synced
+here before it is handed in. And where a machine went down all the same, what is missing is found here: an
+object that is empty or gone, and a ref whose file has no hash in it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from liza.repo.repository import BRANCHES, HASH, TASKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from liza.repo.repository import Repository
+
+
+def sync_work(repository: Repository, base: str, commit: str, ref: str) -> None:
+    """Have all that *commit* adds to *base*, and the *ref* that leads to it, on disk."""
+    objects = repository.common / "objects"
+    # The commit itself may be the agent's own, or an old one that it only moved the branch to.
+    listed = repository.git("rev-list", "--objects", "--no-object-names", f"{base}..{commit}").split()
+    loose = [objects / name[:2] / name[2:] for name in listed]
+    there = [path for path in loose if path.exists()]
+    packs = [*(objects / "pack").glob("*.pack"), *(objects / "pack").glob("*.idx")]
+    files = [*there, *(packs if len(there) < len(loose) else [])]
+    names = [repository.common / ref, repository.common / "packed-refs"]
+    files += [path for path in names if path.is_file()]
+    for path in [*files, *{file.parent for file in files}]:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with suppress(FileNotFoundError):  # packed meanwhile, and synced by whoever did that
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class Wreck(NamedTuple):
+    """What a machine that went down left of a ref: its file is there, and names no commit."""
+
+    ref: str
+    path: Path
+
+
+def broken_refs(repository: Repository, *more: str) -> list[Wreck]:
+    """Return those of Liza's refs, and of *more*, whose file has no hash in it."""
+    folders = (f"{BRANCHES}{TASKS}", "refs/liza")
+    files = [path for name in folders for path in (repository.common / name).glob("**/*") if path.is_file()]
+    files += [path for name in more if (path := repository.common / name).is_file()]
+    return [
+        Wreck(str(path.relative_to(repository.common)), path)
+        for path in files
+        if path.suffix != ".lock" and not _names_something(path)
+    ]
+
+
+def _names_something(path: Path) -> bool:
+    text = path.read_bytes()[:1024].decode(errors="replace").strip()
+    return bool(HASH.fullmatch(text)) or text.startswith("ref: refs/")
+
+
+def lost(repository: Repository, commits: Iterable[str], base: str | None = None) -> frozenset[str]:
+    """Return those of *commits* that are not there whole, with all their files since *base*."""
+    return frozenset(commit for commit in commits if not _is_whole(repository, commit, base))
+
+
+def _is_whole(repository: Repository, commit: str, base: str | None) -> bool:
+    since = ("--not", base) if base and repository.commit_at(base) else ()
+    # With the sizes of what is listed: an empty file is found as a name, and is no object.
+    answer = repository.ask("rev-list", "--objects", "--no-object-names", commit, *since)
+    if answer.code != 0:
+        return False
+    checked = repository.ask("cat-file", "--batch-check", stdin=f"{answer.text}\n".encode())
+    return checked.code == 0 and not any(line.endswith(" missing") for line in checked.text.splitlines())
+
+
+def empty_objects(repository: Repository) -> Iterator[Path]:
+    """Yield the files of objects that have nothing in them: git takes them for written, and for damaged."""
+    objects = repository.common / "objects"
+    for folder in objects.glob("[0-9a-f][0-9a-f]"):
+        yield from (path for path in folder.iterdir() if path.is_file() and not path.stat().st_size)

@@ -1,0 +1,124 @@
+"""What is MERGED is on disk: objects and refs are synced before the board names them, and a loss is found."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from liza.model import Status
+from liza.roles import recovery
+from liza.supervision.rescue import Scene
+from tests.office import ROOT, Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STRACE: Final = shutil.which("strace")
+TURN: Final = """
+import sys
+from pathlib import Path
+from liza.board.file import FileBoard
+from liza.model import Role
+from liza.repo.repository import Repository
+from liza.work.orders import Orders
+from liza.work.turn import Place
+from liza.work.worker import TURNS
+home, name = Path(sys.argv[1]), sys.argv[2]
+role = Role(name.partition("-")[0])
+board = FileBoard(home)
+TURNS[role](Place(home, board, Repository.around(home.parent), role, name, Orders(home)))
+"""
+
+
+def traced(office: Office, name: str) -> list[str]:
+    """Let a worker take a turn; return which files were synced and which lines the journal got, in order."""
+    if STRACE is None:
+        pytest.skip("strace is not installed, so the order of syncs is not looked at")
+    office.place(name)
+    out = office.yard / "trace"
+    calls = "trace=fsync,fdatasync,sync_file_range,rename,renameat,renameat2,link,write,pwrite64"
+    words = [STRACE, "-f", "-y", "-s", "20000", "-e", calls, "-o", str(out), sys.executable, "-c", TURN]
+    subprocess.run([*words, str(office.home), name], cwd=ROOT, check=True, capture_output=True)
+    return out.read_text(errors="replace").splitlines()
+
+
+def first(lines: list[str], *patterns: str) -> int:
+    return next((at for at, line in enumerate(lines) if all(re.search(one, line) for one in patterns)), 10**9)
+
+
+def test_objects_and_refs_are_synced_before_the_board_names_them(tmp_path: Path) -> None:
+    """The agent commits by itself, with a git that syncs nothing."""
+    act = {"write": {"t1.txt": "1\n"}, "commit": "mine", "answer": {"status": "done", "summary": "x"}}
+    office = Office(tmp_path, {"implement": act})
+    office.task("t1")
+    lines = traced(office, "coder-1")
+    commit = office.state.tasks["t1"].review_commit or ""
+    named = first(lines, r"journal\.jsonl", f"review_commit.{{3,5}}{commit}|{commit}", "write")
+    assert named < 10**9
+    assert first(lines, r"\bfsync\(", f"objects/{commit[:2]}/{commit[2:]}") < named
+    assert first(lines, r"\bfsync\(", "refs/heads/task/t1") < named
+
+    lines = traced(office, "reviewer-1")
+    merge = office.state.tasks["t1"].merge_commit or ""
+    assert office.status("t1") is Status.MERGED
+    started = first(lines, r"journal\.jsonl", merge, "write")
+    landed = first(lines, r"journal\.jsonl", "MERGED", "write")
+    made = first(lines, r"\bfsync\(", r"objects/.*tmp_obj")
+    moved = first(lines, r"\bfsync\(", r"refs/heads/liza/integration\.lock")
+    assert made < started < moved < landed < 10**9
+
+
+def recover(office: Office) -> list[str]:
+    """Put right what a machine that went down left."""
+    scene = Scene(office.board, office.user.repository)
+    told = scene.mend_refs(office.state)
+    facts = scene.named_facts(office.place("reviewer-1").clock())
+    actions = recovery.plan(facts)
+    scene.perform(actions, facts)
+    return [*told, *map(str, actions)]
+
+
+def test_a_submission_that_is_not_on_disk_is_done_again(tmp_path: Path) -> None:
+    """An empty object and an empty ref, as a power cut leaves them; people are told, and nobody is blamed."""
+    office = Office(tmp_path)
+    office.task("t1")
+    office.turn("coder-1")
+    task = office.state.tasks["t1"]
+    commit, common = str(task.review_commit), office.user.repository.common
+    blob = office.user.git("rev-parse", f"{commit}:t1.txt")
+    assert not any("again" in one for one in recover(office))
+    empty(common / "objects" / blob[:2] / blob[2:])
+    empty(common / "refs" / "heads" / "task" / "t1")
+
+    told = recover(office)
+
+    assert any("refs/heads/task/t1 named no commit" in one for one in told)
+    assert any(f"t1: do it again, because its commit {commit[:12]} is gone or damaged" in one for one in told)
+    assert (office.status("t1"), office.state.tasks["t1"].review_commit) == (Status.IDLE, None)
+    assert "t1: do it again" in (office.home / "alerts.log").read_text()
+    office.turns("coder-1", "reviewer-1")
+    assert office.status("t1") is Status.MERGED
+    assert office.merged("t1.txt") == "t1"
+
+
+def test_an_integration_branch_without_a_hash_is_put_back_to_the_last_merge(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    office.task("t1")
+    office.turns("coder-1", "reviewer-1")
+    head = office.head()
+    empty(office.user.repository.common / office.ref)
+
+    told = recover(office)
+
+    assert office.head() == head
+    assert any("is put back to" in one for one in told)
+
+
+def empty(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_bytes(b"")
