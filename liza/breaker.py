@@ -93,7 +93,7 @@ def _counts(state: State, anomaly: Anomaly) -> bool:
     """Return whether *anomaly* is of this goal, and nobody but a planner, which only read it, closed it."""
     reader = (anomaly.processed_by or "").partition("-")[0]
     is_open = anomaly.processed is None or reader == Role.PLANNER
-    return is_open and anomaly.timestamp >= state.goal.created
+    return is_open and anomaly.timestamp >= state.goal.since
 
 
 def told(anomaly: Anomaly) -> str:

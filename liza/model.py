@@ -18,6 +18,7 @@ from liza.spending import Account, Provider, Spend
 from liza.verdicts import Decision, Evidence, Feedback, Verdict
 
 VERSION: Final = 1
+ANSWER_PLAN: Final = 'liza answer plan "…"'  # how the questions of a goal are answered
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
 
 Count = Annotated[int, Field(ge=0)]
@@ -245,13 +246,48 @@ class GoalStatus(StrEnum):
     ABANDONED = "ABANDONED"
 
 
+class NextGoal(Record):
+    """A goal that waits for those before it."""
+
+    description: Line
+    spec_ref: Line | None = None
+    created: Time
+
+
+class PastGoal(Record):
+    """A goal that is over, as it ended."""
+
+    description: Line
+    spec_ref: Line | None = None
+    status: GoalStatus
+    created: Time
+    completed: Time | None = None
+    report: Line | None = None  # the file that looks back on it
+
+
 class Goal(Record):
+    """What all of it is for: the goal that is worked on, those that wait, and those that are over."""
+
     description: Line
     spec_ref: Line | None = None
     status: GoalStatus = GoalStatus.IN_PROGRESS
     questions: tuple[Line, ...] = ()  # what the planner has to know first; a note answers them
     created: Time
     completed: Time | None = None
+    number: Annotated[int, Field(ge=1)] = 1
+    begun: Time | None = None  # when its turn came, where another goal was first
+    planned: Time | None = None
+    queued: tuple[NextGoal, ...] = ()
+    past: tuple[PastGoal, ...] = ()
+
+    @property
+    def since(self) -> datetime:
+        return self.begun or self.created
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is worked on any more: this goal is over, and none waits."""
+        return self.status is not GoalStatus.IN_PROGRESS and not self.queued
 
 
 class AgentStatus(StrEnum):

@@ -53,11 +53,12 @@ def _accept_settings(home: Path) -> None:
     from liza.project import TEAM_FILE
     from liza.repo.repository import Repository
     from liza.settings import apply_team_file
+    from liza.work.flows import workflow_of
     from liza.work.vetting import vet
 
     board = FileBoard(home)
     board.absorb()
-    for one in apply_team_file(board, home.parent, accept=True).done:
+    for one in apply_team_file(board, home.parent, accept=True, fit=workflow_of).done:
         print(f"applied from {TEAM_FILE}: {one}", flush=True)
     vet(home, Repository.around(home.parent), board.read())
 

@@ -161,7 +161,7 @@ class Repository:
         lock = self.common / f"{ref}.lock"
         try:
             age = time.time() - lock.stat().st_mtime
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         if age < LOCK_PATIENCE:
             return False
@@ -180,9 +180,9 @@ class Repository:
         if name.partition("/")[0] in (TASKS, "salvage"):
             raise UsageError(f"{name!r} is among the names that Liza gives to tasks; choose another")
         self.require_free(ref)
+        self.require_room(name)
         if self.commit_at(ref) is None:
             self._begin(ref)
-        self._check_room()
         return ref
 
     def require_free(self, ref: str) -> None:
@@ -204,14 +204,23 @@ class Repository:
         if not self.move(ref, to=head, expected=None, why="the integration branch begins"):
             raise UnfitRepository(f"{ref} came to be at another commit meanwhile; try again")
 
-    def _check_room(self) -> None:
-        """A branch called `task` would leave no room for `task/<id>`."""
-        for name in (TASKS, "salvage"):
+    def require_room(self, integration: str) -> None:
+        """Refuse branches that leave no room for Liza's own: beside `task` git allows no `task/<id>`."""
+        parts = integration.split("/")
+        above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+        wanted = {TASKS: f"{TASKS}/<id>", "salvage": "salvage/<id>", **dict.fromkeys(above, integration)}
+        for name, ours in wanted.items():
             if self.commit_at(BRANCHES + name) is not None:
                 raise UnfitRepository(
-                    f"the branch {name!r} stands where Liza puts {name}/<id>; "
+                    f"the branch {name!r} stands where Liza puts {ours}; "
                     f"rename it, as by `git branch -m {name} {name}-old`"
                 )
+        words = ("for-each-ref", "--count=1", "--format=%(refname:short)", f"{BRANCHES}{integration}/")
+        if below := self.git(*words):
+            raise UnfitRepository(
+                f"the branch {below!r} leaves no room for the integration branch {integration!r}; rename it, "
+                "or choose another `integration_branch` in the settings"
+            )
 
     def commit_tree(self, tree: str, *, parents: tuple[str, ...], message: str, at: datetime) -> str:
         """Make a commit, signed by nobody's key and reached by no hook, and return its hash."""

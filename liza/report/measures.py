@@ -111,7 +111,8 @@ def retrospective(state: State, why: str, now: datetime) -> str:
         "Time by status": (f"{name}: {_length(spent)}" for name, spent in _longest(found.seconds)),
         "Suggestions": suggestions(found, blocked),
     }
-    head = [f"# Sprint {sprint.number}", "", f"It is over because {why}."]
+    about = f"Goal {state.goal.number}: {' '.join(state.goal.description.split())}"
+    head = [f"# Sprint {sprint.number}", "", about, "", f"It is over because {why}."]
     body = [line for title, items in sections.items() for line in _section(title, items)]
     return "\n".join([*head, *body]) + "\n"
 

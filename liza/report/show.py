@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import limits, money
 from liza.breaker import open_trips, sentence
-from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
+from liza.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
-from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ def status(
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
+        *(f"  next    {_first_line(goal.description)}" for goal in state.goal.queued),
         *(
             f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
             for name, said in switches.items()
@@ -85,6 +85,21 @@ def money_lines(state: State) -> Iterator[str]:
         yield f"      then    {money.command(state)}"
     for provider in limits.closed(state):
         yield f"Provider  {limits.told_with_stand_in(state, provider)}"
+
+
+def goals(state: State) -> Iterator[str]:
+    """Yield every goal of the board: those that are over, the current one, and those that wait."""
+    goal = state.goal
+    for number, past in enumerate(goal.past, start=1):
+        report = f", report {past.report}" if past.report else ""
+        yield f"  {number}  {past.status:<12} {_first_line(past.description)}{_spec(past.spec_ref)}{report}"
+    yield f"  {goal.number}  {goal.status:<12} {_first_line(goal.description)}{_spec(goal.spec_ref)}"
+    for number, waiting in enumerate(goal.queued, start=goal.number + 1):
+        yield f"  {number}  {'queued':<12} {_first_line(waiting.description)}{_spec(waiting.spec_ref)}"
+
+
+def _spec(reference: str | None) -> str:
+    return f", spec {reference}" if reference else ""
 
 
 def _plan_lines(state: State) -> Iterator[str]:

@@ -87,7 +87,20 @@ def _more_work(state: State, general: list[Note]) -> Wake | None:
 
 def is_unplanned(state: State) -> bool:
     """Return whether there is no plan for the goal yet."""
-    return not state.tasks and not state.archived
+    goal = state.goal
+    if goal.begun is None:
+        return not state.tasks and not state.archived
+    return goal.planned is None and not _of_goal(state)
+
+
+def _of_goal(state: State) -> list[Status]:
+    """Return the statuses of the tasks that came since the goal's turn; of all where it was the first."""
+    begun = state.goal.begun
+    if begun is None:
+        return [*(task.status for task in state.tasks.values()), *state.archived.values()]
+    live = [task.status for task in state.tasks.values() if task.created >= begun]
+    # Where a plan was made and none of it is left on the board, all of it is archived.
+    return live or (list(state.archived.values()) if state.goal.planned else [])
 
 
 def _is_general(state: State, note: Note) -> bool:
@@ -183,11 +196,10 @@ def _last_failure(task: Task) -> str:
 
 def is_complete(state: State) -> bool:
     """Tell whether the goal is reached: all tasks finished, something done, nobody with anything to add."""
-    statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
     return (
         state.goal.status is GoalStatus.IN_PROGRESS
-        and all(status in TERMINAL for status in statuses)
-        and not SUCCEEDED.isdisjoint(statuses)
+        and all(task.status in TERMINAL for task in state.tasks.values())
+        and not SUCCEEDED.isdisjoint(_of_goal(state))
         and not _unread(state)
         and wake(state) is None
     )
@@ -207,7 +219,8 @@ def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) ->
     is_first = is_unplanned(state)
     state = _with_tasks(state, plan.tasks, by, at)
     questions = plan.questions if is_first else ()
-    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS]))
+    planned_at = at if plan.tasks else state.goal.planned
+    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS], planned=planned_at))
     return marked(state, wake, by=by, at=at, became=plan.tasks)
 
 

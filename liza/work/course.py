@@ -52,6 +52,7 @@ class Judged(NamedTuple):
 
     moved: Moved
     verdicts: tuple[Verdict, ...]
+    facts: frozenset[Predicate] = frozenset()  # what conditions of gates ask, as it is for this work
 
     @property
     def outcome(self) -> Outcome:
@@ -269,6 +270,6 @@ def judged(
             case Proceed():
                 moved = engine.after(workflow, moved.position, Proceeded(turn.place.clock()), facts)
             case _:
-                return Judged(moved, tuple(said))
+                return Judged(moved, tuple(said), facts)
         if moved.decision and moved.decision.outcome is not Outcome.PASS:
-            return Judged(moved, tuple(said))
+            return Judged(moved, tuple(said), facts)

@@ -157,7 +157,7 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
         return Next.WORK
     flow = turn.place.workflow(turn.state)
     said: tuple[AgentAnomaly, ...] = ()
-    while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
+    while (next_up := engine.job(flow, found.moved.position, found.facts)) and found.outcome is Outcome.PASS:
         match next_up:
             case Judge(gate) if gate.kind is GateKind.AGENT:
                 asked = _asked(turn, task, found.verdicts)
@@ -170,7 +170,8 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
             case Wait(_, gate):
                 question = f"{task.id}: {_question(gate)}"
                 taints = _taints_of_a_yes(turn, found, gate)
-                ask = e.AskHuman(question=question, verdicts=found.verdicts, taints=taints)
+                said_now = reviewer.news(task, found.verdicts)
+                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints)
                 _conclude(turn, ask, said)
                 return Next.WORK
             case _:
@@ -204,7 +205,7 @@ def _taints_of_a_yes(turn: Turn, found: Judged, gate: Gate | None) -> tuple[str,
     if gate is None:
         return position.taints
     yes = Verdict(gate=gate.id, outcome=Outcome.PASS, at=turn.place.clock(), tree=position.tree)
-    return engine.after(flow, position, yes).position.taints
+    return engine.after(flow, position, yes, found.facts).position.taints
 
 
 def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
@@ -213,7 +214,8 @@ def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, re
     verdict = reviewer.verdict(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
     log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
-    return Judged(engine.after(flow, position, verdict), (*so_far.verdicts, verdict))
+    moved = engine.after(flow, position, verdict, so_far.facts)
+    return so_far._replace(moved=moved, verdicts=(*so_far.verdicts, verdict))
 
 
 def _checked(turn: Turn, task: Task) -> Judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.model import Status
+from liza.model import GoalStatus, Status
 from tests.daemon import Daemon
 
 if TYPE_CHECKING:
@@ -250,3 +250,36 @@ class TestCheckpoint:
         area = daemon.user.directory / ".worktrees"
         assert sorted(path.name for path in area.iterdir() if not path.name.startswith(".")) == ["t2"]
         assert daemon.user.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/task") == "t1\nt2"
+
+
+class TestGoals:
+    """A board goes on with the next goal, which has a title, a spec, a plan and a report of its own."""
+
+    def test_a_second_goal_begins_when_the_first_is_complete(self, tmp_path: Path) -> None:
+        plans = [{"answer": {"tasks": [planned(name)]}} for name in ("t1", "t2", "t3")]
+        daemon = Daemon(tmp_path, {"plan": plans})
+        daemon.user.write("specs/second.md", "It is blue.\n")
+        daemon.shell.ok("goal", "Paint it", "--spec", "specs/second.md")
+        assert "is not a file" in daemon.shell("goal", "Paint it", "--spec", "specs/none.md").err
+
+        assert daemon.run() == 0
+        goal = daemon.state.goal
+        assert (goal.number, goal.description, goal.status) == (2, "Paint it", GoalStatus.COMPLETE)
+        assert [daemon.status(name) for name in ("t1", "t2")] == [Status.MERGED] * 2
+        first, second = daemon.prompts("plan")
+        assert "Paint it" not in first
+        assert "Paint it" in second
+        assert "It is blue." in second
+        report = daemon.home / str(goal.past[0].report)
+        assert "Goal 1: make files" in report.read_text()
+        assert "goal 2 begins: Paint it" in daemon.told()
+
+        # Also after all was complete.
+        daemon.shell.ok("goal", "Sell it")
+        assert daemon.run() == 0
+        listed = daemon.shell.ok("goal").splitlines()
+        assert [line.split()[:2] for line in listed] == [[number, "COMPLETE"] for number in "123"]
+        assert "Paint it, spec specs/second.md, report report/" in listed[1]
+        assert daemon.status("t3") is Status.MERGED
+        # What was submitted with the work is not counted again when it is approved.
+        assert daemon.state.sprint.metrics.gates["diff"] == {"pass": 1}

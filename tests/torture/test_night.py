@@ -24,6 +24,7 @@ from tests.daemon import Daemon
 from tests.storm import Storm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(4 * 3600)]
