@@ -6,20 +6,27 @@ MAX_TEST_WORKERS ?= 8
 # Where the real programs are installed: shared by several checkouts, they need not be installed for each.
 LIZA_AGENTS_CACHE ?= $(CURDIR)/.agents
 export LIZA_AGENTS_CACHE
+# Where the real projects are kept, each fetched once and checked against its digest.
+LIZA_REAL_CACHE ?= $(CURDIR)/.real
+export LIZA_REAL_CACHE
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-agents check demo bench torture gauntlet specs clean sandbox venv-module
+.PHONY: help test test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: check sandbox ## lint, type-check and run the tests
-	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS)
+	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS) --dist worksteal
 
 test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripted and a small real model
 	@$(BIN)/python scripts/agents.py
 	@$(LIZA_AGENTS_CACHE)/liza/bin/python -m pytest -q -rs -m agents -n logical --maxprocesses 4 tests/agents
+
+test-real: $(INSTALLED) sandbox ## try five real projects with their own tests, in the sandbox and without
+	@$(BIN)/python scripts/real.py
+	@$(BIN)/python -m pytest -q -rs -m real -n 2 --dist loadgroup tests/real
 
 check: $(INSTALLED) ## lint and type-check only
 	@$(BIN)/ruff check
@@ -35,6 +42,9 @@ bench: $(INSTALLED) ## measure the board and the daemon
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture
 
+night: $(INSTALLED) ## run 300 tasks with a large team, and kill somebody every few seconds
+	@$(BIN)/python -m pytest -q -s -m torture tests/torture/test_night.py
+
 gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositories
 	@$(BIN)/python -m liza gauntlet
 
@@ -42,7 +52,7 @@ specs: $(INSTALLED) ## render the tables in specs/ from the code
 	@$(BIN)/python -m liza.report.tables specs
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .agents build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find liza tests scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp comes last, so that an interrupted installation is done again. A working environment is kept,

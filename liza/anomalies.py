@@ -120,6 +120,14 @@ class RejectedEdit(Record):
     problems: Annotated[tuple[Line, ...], Field(min_length=1)]
 
 
+class GateBroken(Record):
+    type: Literal["gate_broken"] = "gate_broken"
+    gate: Line
+    command: Line
+    cause: Line
+    likely: Line
+
+
 class NoSandbox(Record):
     type: Literal["no_sandbox"] = "no_sandbox"
     why: Line
@@ -144,6 +152,7 @@ Details = Annotated[
     | CheckoutDrift
     | CrashLoop
     | RejectedEdit
+    | GateBroken
     | NoSandbox,
     Field(discriminator="type"),
 ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from liza.model import State, Task
 
 FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
+EQUAL_FAILURES: Final = 10  # of gates in a row
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
 LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
 TOLD: Final = "told; it stops nobody, so there is nothing to resolve"
@@ -92,7 +93,7 @@ def _counts(state: State, anomaly: Anomaly) -> bool:
     """Return whether *anomaly* is of this goal, and nobody but a planner, which only read it, closed it."""
     reader = (anomaly.processed_by or "").partition("-")[0]
     is_open = anomaly.processed is None or reader == Role.PLANNER
-    return is_open and anomaly.timestamp >= state.goal.created
+    return is_open and anomaly.timestamp >= state.goal.since
 
 
 def told(anomaly: Anomaly) -> str:
@@ -141,6 +142,13 @@ def _fruitless(state: State) -> Iterator[Sighting]:
     for name in state.sprint.metrics.fruitless:
         task = name.partition("#")[0]
         yield Sighting(name, frozenset({"progress"}), f"{name}: an attempt that came to nothing", task)
+
+
+def _red_gates(state: State) -> Iterator[Sighting]:
+    """See the failures of gates in a row that are the same, whoever's work they are about."""
+    for one in state.sprint.metrics.red_gates:
+        name, _, reason = one.partition(" ")
+        yield Sighting(name, frozenset({"gate"}), f"{name}: {reason}"[:LONGEST], name.partition("#")[0])
 
 
 # Columns: name, severity, what is done, how many, what counts, what it means, what people should do.
@@ -204,6 +212,18 @@ RULES: Final[tuple[Rule, ...]] = (
         _fruitless,
         "attempts are paid for, and none leads to a commit or a verdict",
         "see the latest of runs/ for how the agents end, and mend what they need",
+    ),
+    Rule(
+        "gate_broken", "high", Remedy.PAUSE, lambda _: 1,
+        _logged(a.GateBroken, by=lambda one: f"{one.gate} {one.command}", words=same),  # type: ignore[union-attr]
+        "a gate's command cannot run, or fails alike without any work, so that it can judge nothing",
+        "mend what it needs; work that was done is kept, and judged again once this is resolved",
+    ),
+    Rule(
+        "equal_failures", "high", Remedy.CHECKPOINT, lambda _: EQUAL_FAILURES,
+        _red_gates,
+        "gates fail again and again for the same reason, whoever's work it is",
+        "run the command by hand on the integration branch: the project or the machine may be at fault",
     ),
     Rule(
         "hypothesis_exhaustion", "medium", Remedy.ALERT, lambda _: 1,

@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Final
 from liza.anomalies import Anomaly
 from liza.closing import close, close_finished, is_of_agents, open_ones
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview
+from liza.events import AcceptTaint, Approve, Claim, Confirm, Reject, Retry, Supersede, TakeReview, Unblock
 from liza.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
 from liza.metrics import counted
-from liza.model import Actor, Discovery, GoalStatus, HistoryEntry, Note, Role, Status
+from liza.model import (
+    Actor,
+    Discovery,
+    Goal,
+    GoalStatus,
+    HistoryEntry,
+    NextGoal,
+    Note,
+    PastGoal,
+    Role,
+    Status,
+)
 from liza.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
 from liza.record import next_id, with_record
 from liza.sprints import followed
+from liza.sprints import next_one as next_sprint
 from liza.verdicts import Feedback
 
 if TYPE_CHECKING:
@@ -58,7 +70,9 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
         if refusal := _refusal(state, task, event, by):
             message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
             raise Refused(message)
-        return _rewired(moved, to, event.superseded_by) if isinstance(event, Supersede) else moved
+        if isinstance(event, Supersede):
+            return _rewired(moved, to, event.superseded_by)
+        return _without_dead(moved, to) if isinstance(event, Unblock | Retry) else moved
 
     return Change(by.id, f"{name_of(type(event))} {to}", make)
 
@@ -88,6 +102,20 @@ def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
             more = () if task.id in by_tasks else by_tasks
             state = state.with_task(task.but(depends_on=tuple(dict.fromkeys([*kept, *more]))))
     return state
+
+
+def dead_dependencies(state: State, task: Task) -> tuple[str, ...]:
+    """Return what *task* waits for that will never be done."""
+    return tuple(name for name in task.depends_on if state.status_of(name) in TERMINAL - SUCCEEDED)
+
+
+def _without_dead(state: State, name: str) -> State:
+    """Let whoever is told to go on wait no more for what was given up: that is what going on means."""
+    task = state.task(name)
+    dead = dead_dependencies(state, task)
+    if not dead:
+        return state
+    return state.with_task(task.but(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
 def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
@@ -120,6 +148,44 @@ def started(task: Task, *, by: Actor, at: datetime) -> Task:
         raise Refused(message)
     entry = HistoryEntry(at=at, event=ADDED, by=by.id, role=by.role, target=task.status)
     return task.but(history=(entry,))
+
+
+def queue_goal(text: str, *, spec: str | None, by: Actor, at: datetime) -> Change:
+    """Return the change that puts a goal behind those that are there."""
+    if not text.strip():
+        raise UsageError("the goal is empty; say in a sentence what to build")
+
+    def make(state: State) -> State:
+        more = NextGoal(description=text, spec_ref=spec, created=at)
+        return state.but(goal=state.goal.but(queued=(*state.goal.queued, more)))
+
+    return Change(by.id, "queue a goal", make)
+
+
+def begin_next_goal(state: State, at: datetime) -> State:
+    """Return the board with the next goal begun where the current one is over; the same board elsewhere."""
+    goal = state.goal
+    if goal.status is GoalStatus.IN_PROGRESS or not goal.queued:
+        return state
+    report = state.sprint.retrospective
+    past = PastGoal(
+        description=goal.description,
+        spec_ref=goal.spec_ref,
+        status=goal.status,
+        created=goal.created,
+        completed=goal.completed,
+        report=report,
+    )
+    following = Goal(
+        description=goal.queued[0].description,
+        spec_ref=goal.queued[0].spec_ref,
+        created=goal.queued[0].created,
+        number=goal.number + 1,
+        begun=at,
+        queued=goal.queued[1:],
+        past=(*goal.past, past),
+    )
+    return next_sprint(state, at).but(goal=following)
 
 
 def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Change:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza import routing
 from liza.record import Id, Line, Record, blank
@@ -47,7 +48,9 @@ class Agents(Record):
     overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
         default_factory=dict
     )
-    fallback: AgentChoice | None = None  # tried once where the chosen agent cannot be started
+    # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
+    # a field that is absent is the chosen agent's.
+    fallback: AgentChoice | None = None
     prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
 
 
@@ -57,6 +60,7 @@ class Gates(Record):
     setup: Line | None = None
     test: Line | None = None
     lint: Line | None = None
+    teardown: Line | None = None
 
 
 class Limits(Record):
@@ -72,6 +76,7 @@ class Limits(Record):
     silence_minutes: Minutes = 10
     lease_seconds: Seconds = 60
     finished_on_board: Count = 100
+    kept_worktrees: Count = 4  # of finished tasks, to look at; the oldest go first
     free_disk_mb: Count = 500
     attempts_without_progress: AtLeastOne = 6
     checkpoint_hours: Hours = 8
@@ -113,17 +118,58 @@ class Network(StrEnum):
     NONE = "none"
 
 
+def _word_of_no(value: object) -> object:
+    """Return `off` for a plain no, or in other case: it has but one meaning."""
+    return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
+
+
+def _host(text: str) -> str:
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
+        raise ValueError(
+            f"{text!r} is no host; give one as `api.example.org`, `*.example.org` or `localhost:8080`"
+        )
+    return text
+
+
+LAST_PORT: Final = 65535
+_HOST: Final = re.compile(r"(?:[\w*.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
+Host = Annotated[str, AfterValidator(_host)]
+
+
 class Sandbox(Record):
     """The cage around agents and around the gates, which run what agents wrote."""
 
-    mode: SandboxMode = SandboxMode.AUTO
+    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
     network: Network = Network.FULL
     memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
     processes: AtLeastOne | None = 1024  # at once, threads included
     file_mb: AtLeastOne | None = 4096  # of one file
     show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
     write: tuple[Line, ...] = ()  # what it may change beside its worktree, such as a cache of downloads
-    hosts: tuple[Line, ...] = ()  # reached under `model-only` beside those of the well-known providers
+    hosts: tuple[Host, ...] = ()  # reached under `model-only` beside those of the well-known providers
+
+    @model_validator(mode="after")
+    def _act(self) -> Self:
+        """Refuse what would do nothing: whoever set it believes that it does."""
+        if self.mode is SandboxMode.OFF and (idle := [name for name in _CAGED if self._is_set(name)]):
+            message = f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing while mode is `off`"
+            raise ValueError(f"{message}; take it out, or set mode to `require`")
+        if self.hosts and self.network is not Network.MODEL_ONLY:
+            raise ValueError(f"hosts do nothing while network is `{self.network}`; set it to `model-only`")
+        return self
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+
+_CAGED: Final = ("network", "memory_mb", "file_mb", "show", "write", "hosts")  # what only a cage can keep
+
+
+class Trees(Record):
+    """What a worktree of an agent's and a tree under test have beside what git has."""
+
+    copied: tuple[Line, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
 
 
 class Config(Record):
@@ -133,6 +179,7 @@ class Config(Record):
     workers: Workers = blank(Workers)
     agents: Agents = blank(Agents)
     gates: Gates = blank(Gates)
+    worktree: Trees = blank(Trees)
     limits: Limits = blank(Limits)
     budget: Budget = blank(Budget)
     notify: Notify = blank(Notify)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.cage import obstacle
+from liza.agents.protocol import Stop
 from liza.agents.sweep import left_behind
 from liza.board.disk import can_exchange
 from liza.board.verdict import of_path
@@ -24,9 +25,10 @@ from liza.project import home_from, switches_of
 from liza.repo import git, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.report.health import Finding, Machine, Project, judged
+from liza.report.health import Finding, Gate, Machine, Mark, Project, judged
 from liza.space import space
 from liza.supervision.rescue import RUNS, is_of, orphaned
+from liza.work.baseline import Ground, kept_base, try_base
 from liza.work.caging import required, warning
 
 if TYPE_CHECKING:
@@ -43,13 +45,26 @@ PATIENCE: Final = 10.0  # seconds that a program may take to tell its version
 LONGEST: Final = 40  # characters of a version
 
 
-def examined(directory: Path) -> list[Finding]:
-    """Return what there is to say about this machine, and about the project around *directory* if any."""
+def examined(directory: Path, *, baseline: bool = True) -> list[Finding]:
+    """Return what there is to say about this machine, and about the project around *directory* if any.
+
+    With *baseline* the project's gates are tried where nobody knows yet what they come to.
+    """
     try:
-        home: Path | None = home_from(directory)
+        home = home_from(directory)
     except UsageError:
-        home = None
-    return judged(_machine(home or directory), _project(home) if home else None)
+        return [*judged(_machine(directory), None), *_no_checkout(directory)]
+    return judged(_machine(home), _project(home, baseline=baseline))
+
+
+def _no_checkout(directory: Path) -> list[Finding]:
+    """Return why no project can begin in *directory*; where there is no git at all, none was meant to."""
+    try:
+        git.top_level(directory)
+    except UsageError as error:
+        sentence, _, do = str(error).partition("; ")
+        return [Finding("repository", Mark.FAIL, sentence, do)] if "not in a git" not in sentence else []
+    return []
 
 
 def _machine(place: Path) -> Machine:
@@ -111,7 +126,7 @@ def _skew(place: Path) -> float:
         return 0.0  # what cannot be written to is told by the board
 
 
-def _project(home: Path) -> Project:
+def _project(home: Path, *, baseline: bool) -> Project:
     repository = Repository.around(home.parent)
     state, trouble = _board(home)
     lock = home / life.SUPERVISOR
@@ -138,7 +153,21 @@ def _project(home: Path) -> Project:
         checked_out=str(checked_out) if checked_out else None,
         has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),
         switches=tuple(switches_of(home)),
+        gates=gates_of(Ground(home, repository, config), baseline=baseline) if config else None,
     )
+
+
+def gates_of(ground: Ground, *, baseline: bool) -> tuple[Gate, ...] | None:
+    """Return what the project's gates come to on what work is based on; None where nobody knows."""
+    if not any(ground.config.gates.plain().values()):
+        return ()
+    try:
+        found = try_base(ground, Stop()) if baseline else kept_base(ground)
+    except NoCage:  # said elsewhere: a run would not start either
+        return None
+    if found is None:
+        return None
+    return tuple(Gate(one.sentence(), one.is_in_the_way, one.likely) for one in found.tried)
 
 
 def _board(home: Path) -> tuple[State | None, str | None]:

@@ -11,7 +11,10 @@
     │   └── JournalDamaged         the journal does not replay
     ├── DiskTrouble                exit 1, the file system refused
     ├── AlreadyRunning             exit 1, another process has the name
+    │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
+    ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
+    ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
     ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
     └── UnfitRepository            exit 1, the repository as it stands cannot be worked on
 
@@ -35,6 +38,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     3: "only people can make progress (`liza run --until-idle`)",
     4: "ended by ABORT, or by SIGTERM or Ctrl-C in the same way",
     5: "the board, or an edit of it, is invalid",
+    6: "the base does not pass the project's own gates, or they do not see its code; nothing was started",
 }
 
 
@@ -117,14 +121,37 @@ class AlreadyRunning(LizaError):
         super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
 
 
+class SharedRepository(AlreadyRunning):
+    def __init__(self, holder: str) -> None:
+        LizaError.__init__(
+            self,
+            f"another checkout of this repository has a run: {holder}; both would move the same branches, so "
+            "end that one first (`liza stop` there)",
+        )
+
+
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
 
 
+class RedBase(LizaError):
+    exit_code = 6
+
+
+class BrokenGate(LizaError):
+    def __init__(self, gate: str, line: str, cause: str, likely: str, run: str | None = None) -> None:
+        whole = f"; .liza/runs/{run} has its output" if run else ""
+        super().__init__(f"{gate} cannot judge any work: {cause} (`{line}`); {likely}{whole}")
+        self.gate, self.line, self.cause, self.likely = gate, line, cause, likely
+
+
 class NoCage(LizaError):
     def __init__(self, asked: str, why: str) -> None:
-        super().__init__(f"{asked}, and agents cannot be caged here: {why}")
+        super().__init__(
+            f"{asked}, and agents cannot be caged here: {why}; if they may run without a sandbox, "
+            "with all the rights that you have, set `sandbox: {mode: off}`"
+        )
 
 
 class UnfitRepository(LizaError):

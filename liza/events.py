@@ -257,6 +257,7 @@ class Approve(Event):
     commit: Commit
     verdicts: tuple[Verdict, ...] = ()  # of the reviewer's side, beside what was submitted with it
     phase: Line | None = None
+    taints: tuple[Line, ...] = ()  # what the pass is marked with, until a person accepts it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if self.commit != task.review_commit:
@@ -269,10 +270,12 @@ class Approve(Event):
             "approval_question": None,
             "verdicts": _joined(task, self.verdicts),
             "decisions": _decided(task, self.phase, Outcome.PASS, None, at),
+            "taints": _tainted(task, self.taints, at),
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"commit": self.commit, **_said(self.verdicts)}
+        marks = {"taints": list(self.taints)} if self.taints else {}
+        return {"commit": self.commit, **_said(self.verdicts), **marks}
 
 
 class Reject(Event):
@@ -318,14 +321,26 @@ class Confirm(Event):
 
 
 class AskHuman(Event):
+    """Let a person decide, who is shown what the reviewers' side said so far."""
+
     verb = "ask a person about"
     question: Line
+    verdicts: tuple[Verdict, ...] = ()
+    taints: tuple[Line, ...] = ()
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return _is_being_merged(task)
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"approval_question": self.question, "lease": None}
+        return {
+            "approval_question": self.question,
+            "lease": None,
+            "verdicts": _joined(task, self.verdicts),
+            "taints": _tainted(task, self.taints, at),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return {"question": self.question, **_said(self.verdicts)}
 
 
 class ForcePass(Event):
@@ -606,6 +621,11 @@ def _decided(
         return task.decisions
     said = reason[:LONGEST_REASON].rstrip() if reason else None
     return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said, **more))
+
+
+def _tainted(task: Task, marks: tuple[str, ...], at: datetime) -> tuple[Taint, ...]:
+    known = {taint.mark for taint in task.taints}
+    return (*task.taints, *(Taint(mark=mark, at=at) for mark in marks if mark not in known))
 
 
 def _output(verdicts: tuple[Verdict, ...]) -> str | None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from liza.model import Actor, State
 
 RESUME: Final = "liza resume"
+# In these another agent is better than to wait; too many requests a minute are over in a minute.
+WORTH_ANOTHER: Final = frozenset({ProviderState.EXHAUSTED, ProviderState.REFUSED})
 
 
 class Patience(NamedTuple):
@@ -90,6 +92,25 @@ def told(provider: Provider) -> str:
     return f"{provider.id} is {provider.state}{until}: {provider.why}; work goes on by itself after that"
 
 
+def told_with_stand_in(state: State, provider: Provider) -> str:
+    """Return what is the matter with *provider*, and who stands in for those who use it."""
+    other, shut = state.config.agents.fallback, {one.id for one in closed(state)}
+    if other is None or provider.state not in WORTH_ANOTHER:
+        return told(provider)
+    name = other.backend or (other.command[0] if other.command else other.model) or "the fallback"
+    of_its_own = {other.provider, other.backend, (other.model or "").partition("/")[0]}
+    stands = "" if shut & of_its_own else f"; {name} stands in meanwhile (agents.fallback)"
+    return f"{told(provider)}{stands}"
+
+
+def is_worth_another(state: State, provider: str, worker: str, now: datetime) -> bool:
+    """Return whether *worker* should ask another provider: this one is shut for longer than a moment."""
+    known = state.providers.get(provider)
+    return (
+        known is not None and known.state in WORTH_ANOTHER and gate(state, provider, worker, now) is not None
+    )
+
+
 def probing(state: State, provider: str, worker: str) -> State:
     """Return the board with *worker* as the one that tries, where *provider* is to be tried."""
     known = state.providers.get(provider)
@@ -153,7 +174,7 @@ def news(before: State, after: State, provider: str) -> str | None:
     old, new = before.providers.get(provider), after.providers.get(provider)
     if new is None or new.state is ProviderState.OPEN or (old and old.state is new.state):
         return None
-    return told(new)
+    return told_with_stand_in(after, new)
 
 
 def closed(state: State) -> tuple[Provider, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from liza import events as e
 from liza.lifecycle import ADDED, SUCCEEDED, TERMINAL, name_of
 from liza.model import Metrics, Reviews, Role, Status
+from liza.reasons import similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,9 @@ _IN_VAIN: Final = frozenset({name_of(e.Fail), name_of(e.Reclaim)})
 _RELEASE: Final = name_of(e.Release)
 _VERDICTS: Final = {name_of(e.Approve): True, name_of(e.Confirm): True, name_of(e.Reject): False}
 _SENT_BACK: Final = frozenset(map(name_of, (e.Reject, e.Revise)))
+_JUDGED_RED: Final[tuple[type[e.Event], ...]] = (e.Reject, e.Revise, e.FailIntegration)
+_RED: Final = frozenset(map(name_of, _JUDGED_RED))
+LONGEST_REASON: Final = 200  # characters by which one failure of a gate is told from another
 
 # The first row whose words are in a reason gives its kind.
 REASONS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
@@ -88,6 +92,8 @@ def counted(old: State, new: State) -> State:
     for agent in _touched(old.agents, new.agents):
         known = old.agents.get(agent.id)
         found.crashes[agent.id] += len(set(agent.crashes) - set(known.crashes if known else ()))
+        if agent.refusal and agent.refusals > (known.refusals if known else 0):
+            found.refusals[agent.refusal.step] += 1
     metrics = found.metrics()
     if metrics == new.sprint.metrics:
         return new
@@ -124,9 +130,11 @@ class _Counting:
         self.cycle_times = Counter(base.cycle_times)
         self.seconds = Counter(base.seconds)
         self.crashes = Counter(base.crashes)
+        self.refusals = Counter(base.refusals)
         self._reviews = dict(base.reviews)
         self._gates = {gate: Counter(outcomes) for gate, outcomes in base.gates.items()}
         self._fruitless = base.fruitless
+        self._red_gates = base.red_gates
 
     def entry(self, item: Happened, *, is_handed_over: bool) -> None:
         entry, event = item.entry, item.entry.event
@@ -142,6 +150,7 @@ class _Counting:
             self.rejections[reason_kind(str(entry.facts.get("reason", "")))] += 1
         if entry.role is Role.REVIEWER and event in _VERDICTS:
             self._verdict(item, is_pass=_VERDICTS[event])
+        self._judged(item)
         self._progress(item, is_handed_over=is_handed_over)
         if entry.target in TERMINAL and entry.source is not entry.target:
             self._ended(item)
@@ -156,6 +165,19 @@ class _Counting:
             first_seen=known.first_seen + first,
             first_approved=known.first_approved + (first and is_pass),
         )
+
+    def _judged(self, item: Happened) -> None:
+        """Note a gate that failed as the one before it did, whoever's work it was about."""
+        said = item.entry.facts.get("gates", {})
+        if not said:
+            return
+        reason = str(item.entry.facts.get("reason", "")).partition("\n")[0][:LONGEST_REASON]
+        if item.entry.event not in _RED:
+            self._red_gates = ()
+        elif self._red_gates and not similar(self._red_gates[-1].partition(" ")[2], reason):
+            self._red_gates = (f"{item.id} {reason}",)
+        else:
+            self._red_gates = (*self._red_gates, f"{item.id} {reason}")[-MOST_FRUITLESS:]
 
     def _progress(self, item: Happened, *, is_handed_over: bool) -> None:
         """Note an attempt that came to nothing; a provider's limit, or a person's stop, makes none of it.
@@ -182,6 +204,7 @@ class _Counting:
         return self._base.but(
             **sums,
             fruitless=self._fruitless,
+            red_gates=self._red_gates,
             reviews=self._reviews,
             gates={gate: dict(outcomes) for gate, outcomes in self._gates.items()},
             outcomes=_counts(self.outcomes),
@@ -189,6 +212,7 @@ class _Counting:
             cycle_times=_counts(self.cycle_times),
             seconds=_counts(self.seconds),
             crashes=_counts(self.crashes),
+            refusals=_counts(self.refusals),
         )
 
 
@@ -281,6 +305,7 @@ class Figures(NamedTuple):
     blocked_seconds: int
     seconds: dict[str, int]
     crashes: dict[str, int]
+    refused_answers: dict[str, int]
     anomalies: dict[str, int]
     gates: dict[str, dict[str, int]]
 
@@ -319,6 +344,7 @@ def figures(
         blocked_seconds=blocked_seconds(state, now),
         seconds=known.seconds,
         crashes=known.crashes,
+        refused_answers=known.refusals,
         anomalies=dict(Counter(one.type for one in state.anomalies.values() if one.timestamp >= began)),
         gates=known.gates,
     )

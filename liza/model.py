@@ -18,6 +18,7 @@ from liza.spending import Account, Provider, Spend
 from liza.verdicts import Decision, Evidence, Feedback, Verdict
 
 VERSION: Final = 1
+ANSWER_PLAN: Final = 'liza answer plan "…"'  # how the questions of a goal are answered
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
 
 Count = Annotated[int, Field(ge=0)]
@@ -245,13 +246,48 @@ class GoalStatus(StrEnum):
     ABANDONED = "ABANDONED"
 
 
+class NextGoal(Record):
+    """A goal that waits for those before it."""
+
+    description: Line
+    spec_ref: Line | None = None
+    created: Time
+
+
+class PastGoal(Record):
+    """A goal that is over, as it ended."""
+
+    description: Line
+    spec_ref: Line | None = None
+    status: GoalStatus
+    created: Time
+    completed: Time | None = None
+    report: Line | None = None  # the file that looks back on it
+
+
 class Goal(Record):
+    """What all of it is for: the goal that is worked on, those that wait, and those that are over."""
+
     description: Line
     spec_ref: Line | None = None
     status: GoalStatus = GoalStatus.IN_PROGRESS
     questions: tuple[Line, ...] = ()  # what the planner has to know first; a note answers them
     created: Time
     completed: Time | None = None
+    number: Annotated[int, Field(ge=1)] = 1
+    begun: Time | None = None  # when its turn came, where another goal was first
+    planned: Time | None = None
+    queued: tuple[NextGoal, ...] = ()
+    past: tuple[PastGoal, ...] = ()
+
+    @property
+    def since(self) -> datetime:
+        return self.begun or self.created
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is worked on any more: this goal is over, and none waits."""
+        return self.status is not GoalStatus.IN_PROGRESS and not self.queued
 
 
 class AgentStatus(StrEnum):
@@ -260,6 +296,15 @@ class AgentStatus(StrEnum):
     WAITING = "WAITING"
     PARKED = "PARKED"
     STOPPED = "STOPPED"
+
+
+class Refusal(Record):
+    """An answer of an agent that could not be used, and why."""
+
+    at: Time
+    step: Line
+    task: Id | None = None
+    why: Line
 
 
 class Agent(Record):
@@ -274,6 +319,8 @@ class Agent(Record):
     status: AgentStatus = AgentStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
+    refusals: Count = 0  # answers of its agents that could not be used
+    refusal: Refusal | None = None  # the latest of them
     stopped_reason: Line | None = None
 
 
@@ -297,6 +344,7 @@ class Metrics(Record):
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
     fruitless: tuple[Line, ...] = ()  # the latest of those since somebody made progress
+    red_gates: tuple[Line, ...] = ()  # failures of gates in a row that are the same, by entry and reason
     submissions: Count = 0
     reviews: dict[Id, Reviews] = Field(default={})  # by reviewer
     rejections: Counts = Field(default={})  # by kind of reason
@@ -305,6 +353,7 @@ class Metrics(Record):
     cycle_times: Counts = Field(default={})  # of merged tasks: "90s" counts those within 90 seconds
     seconds: Counts = Field(default={})  # that tasks spent, by status
     crashes: Counts = Field(default={})  # by worker
+    refusals: Counts = Field(default={})  # answers that could not be used, by step
     gates: dict[str, dict[str, Count]] = Field(default={})  # gate: outcome: how often
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -17,10 +19,9 @@ from liza.model import Goal, State, Status
 from liza.problems import explained
 from liza.record import utc_now
 from liza.repo.git import exclude, top_level
-from liza.repo.repository import BRANCHES
+from liza.repo.repository import BRANCHES, Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from liza.repo.verify import Known
@@ -29,6 +30,10 @@ TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
 APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
 WORKFLOWS: Final = ("liza",)
+NOT_YET: Final = ("cycle", "experiment", "phased")  # they come with Liza as documents that no worker performs
+
+
+Fit = Callable[[Config, "Path"], object]
 
 
 class Choice(NamedTuple):
@@ -78,9 +83,12 @@ def settings_around(start: Path) -> Config:
 
 
 def begun(
-    start: Path, goal: str, *, spec: str | None, workflow: str | None
+    start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
 ) -> tuple[FileBoard, list[Choice]]:
-    """Make the board of the repository around *start*; return it with what was chosen."""
+    """Make the board of the repository around *start*; return it with what was chosen.
+
+    *fit* raises what keeps a run from following the workflow.
+    """
     root = top_level(start)
     if not goal.strip():
         raise UsageError("the goal is empty; say in a sentence what to build")
@@ -88,6 +96,8 @@ def begun(
         spec = _inside(root, start / spec)
     config, choices = configured(root, {"spec": spec, "workflow": workflow})
     _require_fit(root, config)
+    Repository.around(root).require_room(config.integration_branch)
+    fit(config, root)
     now = utc_now()
     state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
     board = FileBoard.create(root / HOME, state)
@@ -101,10 +111,33 @@ def _require_fit(root: Path, config: Config) -> None:
         from liza.workflows.loading import load  # noqa: PLC0415 - who names no file of their own need not wait
 
         load(str(root / config.workflow), config.limits)
+    elif config.workflow in NOT_YET:
+        name = config.workflow
+        raise UsageError(f"the workflow {name!r} cannot be run yet; use `liza`, or a file of that shape")
     elif config.workflow not in WORKFLOWS:
         raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
+    if config.worktree.copied:
+        from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
+
+        require_copies(Repository.around(root), config.worktree.copied)
+    _require_commands(root, config)
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
+
+
+def _require_commands(root: Path, config: Config) -> None:
+    """Refuse an agent whose command names a file of the repository that is not there."""
+    from liza.agents.command import missing_file  # noqa: PLC0415 - only where settings are applied
+
+    agents = config.agents
+    named = {"agents.default": agents.default, "agents.fallback": agents.fallback}
+    named |= {f"agents.overrides.{key}": choice for key, choice in agents.overrides.items()}
+    for key, choice in named.items():
+        if choice and choice.backend != "replay" and (word := missing_file(choice.command or (), root)):
+            raise UsageError(
+                f"{key}.command names {word!r}, and there is no such file in {root}; "
+                "a relative path is one in the repository: put it there, or give the whole path"
+            )
 
 
 def checked(root: Path, settings: dict[str, Any]) -> Config:
@@ -128,6 +161,15 @@ def remembered(home: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def spec_inside(start: Path, spec: str) -> str:
+    """Return the path of a spec as the repository around *start* has it; raise where it is no file there.
+
+    A part of the file may be named, as in `docs/x.md#part`.
+    """
+    file = re.split(r"#|:\d|\s", spec.strip(), maxsplit=1)[0]
+    return _inside(top_level(start), start / file) + spec.strip()[len(file) :]
 
 
 def _inside(root: Path, path: Path) -> str:

@@ -12,7 +12,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from liza.record import safe_id
-from liza.replies import ANOMALIES
+from liza.replies import ANOMALIES, ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from liza.replies import Step
 
 NONE: Final = "(none)"
+LONGEST_REPLY: Final = 12_000  # characters of the end of a reply whose answer is asked for again
 BOOTSTRAP: Final = "bootstrap"  # who is asked, about what, and where: the same for every step
+TAKEN_OVER: Final = (
+    "Another agent began this step and could not go on, which was no fault of its work. What it changed is "
+    "still in the working directory: look at that first, keep what is right, and go on from there."
+)
 
 
 def _number(text: str) -> str:
@@ -60,6 +65,31 @@ def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
 def asked_again(asked: str, why: str, *, nonce: str) -> str:
     """Return the prompt *asked* with a demand for a better answer, since the last had the fault *why*."""
     return f"{asked}\n{_template('again').substitute(nonce=nonce, why=fenced('why', why, nonce))}"
+
+
+def better_wanted(why: str, *, only_answer: bool, nonce: str) -> str:
+    """Return what an agent is told in its own session, whose last answer had the fault *why*."""
+    name = "block" if only_answer else "mend"
+    return _template(name).substitute(nonce=nonce, why=fenced("why", why, nonce))
+
+
+def answer_wanted(step: Step, reply: str, why: str, *, nonce: str) -> str:
+    """Return the demand for the answer that *reply* means, to whoever has no memory of having said it."""
+    # Marked line by line, so that no block in it is a block of this prompt.
+    end = "\n".join(f"| {line}" for line in reply.strip()[-LONGEST_REPLY:].split("\n"))
+    return _template("answer").substitute(
+        nonce=nonce,
+        step=step,
+        role=ROLES[step],
+        why=fenced("why", why, nonce),
+        reply=fenced("reply", end, nonce),
+        form=_template(step).template.partition("## Answer\n")[2].strip(),
+    )
+
+
+def taken_over(asked: str) -> str:
+    """Return the prompt *asked* for an agent that goes on where another one had to stop."""
+    return f"{asked}\n{TAKEN_OVER}\n"
 
 
 def fenced(name: str, text: str, nonce: str) -> str:

@@ -28,13 +28,19 @@ _KNOWN: Final = tuple(dict.fromkeys((*_ACTING, *STEPS, *PHASES)))
 _COMPOSED: Final = tuple(f"{phase}_{word}" for phase in PHASES for word in _ACTING)
 
 
+# What the workers of this version ask for; the other words are for workflows that cannot be run yet.
+USED: Final = tuple(dict.fromkeys((*ROLES, *STEPS)))
+
+
 def checked(overrides: dict[str, T]) -> dict[str, T]:
-    """Return *overrides*, unless a key is unknown or there twice; ValueError names the nearest known key."""
+    """Return *overrides*, unless a key is not used or there twice; ValueError names the nearest that is."""
     seen: dict[str, str] = {}
     for key in overrides:
         word = key.upper()
         if not _is_known(word):
-            raise ValueError(f"{key!r} is no role, step or phase{_nearest(word)}")
+            raise ValueError(f"{key!r} is no role or step{_nearest(word)}")
+        if word not in USED:
+            raise ValueError(f"{key!r} is used by nobody yet; use one of {', '.join(USED).lower()}")
         if word in seen:
             raise ValueError(f"{key!r} and {seen[word]!r} are the same key; keep one")
         seen[word] = key
@@ -48,8 +54,8 @@ def _is_known(word: str) -> bool:
 
 
 def _nearest(word: str) -> str:
-    near = get_close_matches(word, (*_KNOWN, *_COMPOSED), n=1)
-    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(_KNOWN).lower()}"
+    near = get_close_matches(word, USED, n=1)
+    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(USED).lower()}"
 
 
 class Who(NamedTuple):

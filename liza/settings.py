@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.config import Config
     from liza.model import State
+    from liza.project import Fit
 
 ACCEPT: Final = "--accept-settings"
 Place = tuple[str, ...]
@@ -53,10 +54,11 @@ class Outcome(NamedTuple):
             )
 
 
-def apply_team_file(board: Board, root: Path, *, accept: bool = False) -> Outcome:
+def apply_team_file(board: Board, root: Path, *, accept: bool = False, fit: Fit = lambda *_: None) -> Outcome:
     """Put on *board* what changed in `liza.yaml` of *root* since it was applied last.
 
     What came in by the merge of a task is code that an agent wrote: it waits until a person says *accept*.
+    *fit* raises what keeps a run from following the workflow; then nothing is changed.
     """
     home, team = root / HOME, team_settings(root)
     base = remembered(home)
@@ -74,6 +76,7 @@ def apply_team_file(board: Board, root: Path, *, accept: bool = False) -> Outcom
 
         def make(state: State) -> State:
             config = checked(root, with_paths(state.config, changed, effective))
+            fit(config, root)
             done[:] = _differences(state.config, config, changed)
             return state if not done else _with(state, config)
 

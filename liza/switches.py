@@ -20,7 +20,7 @@ class Switch(IntEnum):
 
 MEANING: Final[dict[Switch, str]] = {
     Switch.NORMAL: "no file is there; everybody works",
-    Switch.CHECKPOINT: "halt at the next safe point, write a summary to `checkpoints/`, then wait",
+    Switch.CHECKPOINT: "everybody ends their turn, then a summary is in `checkpoints/`, and all wait",
     Switch.PAUSE: "nothing new starts; work goes on where it was when the file is removed",
     Switch.ABORT: "every agent ends, work in progress is saved, workers exit",
 }

@@ -72,6 +72,12 @@ class Verdict(Record):
     label: Line | None = None
     evidence: Evidence | None = None
 
+    @property
+    def opinion_of(self) -> str | None:
+        """Whose agent said this; None where a machine did."""
+        seen = self.evidence
+        return seen.run.partition(".")[0] if seen and seen.run and seen.command is None else None
+
 
 class Decision(Record):
     """What a phase came to; rules count these, never a single gate's verdict."""

@@ -24,7 +24,8 @@ class Obedient:
         self._client = conn
 
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:  # noqa: ANN401
-        return schema.InitializeResponse(protocol_version=protocol_version)
+        can = schema.AgentCapabilities(load_session=True)
+        return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=can)
 
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:  # noqa: ANN401
         self._cwd = Path(cwd)
@@ -33,6 +34,11 @@ class Obedient:
         modes = [schema.SessionMode(id=name, name=name) for name in ("default", "plan")]
         state = schema.SessionModeState(current_mode_id="default", available_modes=modes)
         return schema.NewSessionResponse(session_id="s-1", modes=state if "--modes" in sys.argv else None)
+
+    async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:  # noqa: ANN401
+        self._cwd = Path(cwd)
+        await self.say(session_id, "what was said before")
+        return schema.LoadSessionResponse()
 
     async def set_session_mode(self, mode_id: str, **_: Any) -> schema.SetSessionModeResponse:  # noqa: ANN401
         self._mode = mode_id

@@ -1,4 +1,7 @@
-"""What every test process inherits: a place for bytecode, since the tests start hundreds of interpreters."""
+"""What every test process inherits: a place for bytecode, since the tests start hundreds of interpreters.
+
+And what long tests count (kills, points of a sweep), added up in a table at the end.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,16 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNTED: Final = "counted"
 
 if sys.dont_write_bytecode:
     # Whoever wants no bytecode in the tree gets none; yet a worker that compiles all of Liza anew, each time
@@ -14,3 +27,23 @@ if sys.dont_write_bytecode:
     os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="liza-bytecode-")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
+
+
+@pytest.fixture
+def count(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """Give what adds to the table of counts; it reaches the table also from another process."""
+    return lambda what, number: record_property(COUNTED, (what, number))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    everything = chain.from_iterable(terminalreporter.stats.values())
+    reports = [one for one in everything if isinstance(one, pytest.TestReport) and one.when == "call"]
+    found = [value for one in reports for name, value in one.user_properties if name == COUNTED]
+    sums: Counter[str] = Counter()
+    for value in found:
+        if isinstance(value, tuple | list):
+            sums[str(value[0])] += int(value[1])
+    if sums:
+        terminalreporter.section("counted")
+    for what, number in sums.items():
+        terminalreporter.write_line(f"{number:>9,}  {what}")

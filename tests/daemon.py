@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from tests.office import ROOT, Office
 from tests.shell import Shell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PATIENCE: Final = 60.0  # seconds that a run may take on a busy machine
@@ -44,6 +45,13 @@ class Daemon(Office):
         """Run until nobody but people can make progress; return the exit code."""
         with self.running("--until-idle") as run:
             return run.wait(PATIENCE)
+
+    def eventually(self, is_so: Callable[[], object]) -> None:
+        """Wait for something outside of the board."""
+        deadline = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < deadline, self.told()
+            time.sleep(0.02)
 
     def told(self) -> str:
         return self.log.read_text()

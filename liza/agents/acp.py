@@ -47,7 +47,7 @@ def row(choice: AgentChoice) -> Cli:
         provider=kin.provider if kin else None,
         parse=parse,
         begin=("-I", str(BRIDGE)),  # isolated: nothing in the worktree is imported
-        resume=(),
+        resume=("-I", str(BRIDGE), "--load", "$session"),
         words=(),
         ways={permit: Way((permit.value,), kin.ways[permit].environment if kin else {}) for permit in Permit},
         prompt=("--", *choice.command, *(choice.arguments or ())),
@@ -69,7 +69,8 @@ def parse(printed: Printed, now: datetime) -> Parsed:
     reply = next((dug(one, "data") for one in reversed(found) if one.get("kind") == "prompt"), None)
     error = next((str(one.get("data")) for one in reversed(found) if one.get("kind") == "error"), "")
     updates = [dug(one, "data") for one in found if one.get("kind") == "update"]
-    parsed = Parsed(Ending.DONE, text=_text(updates), usage=_usage(reply, updates))
+    session = next((str(one.get("data")) for one in found if one.get("kind") == "session"), None)
+    parsed = Parsed(Ending.DONE, text=_text(updates), usage=_usage(reply, updates), session=session)
     trouble = error or STOPS.get(str(dug(reply, "stopReason")), "")
     if reply is None and not trouble and printed.code in {0, None}:
         trouble = "its output breaks off before the end of its turn"

@@ -1,4 +1,4 @@
-"""A program that plays the editor's part of the Agent Client Protocol: `acp_bridge.py PERMIT -- COMMAND…`.
+"""The editor's part of the Agent Client Protocol: `acp_bridge.py [--load SESSION] PERMIT -- COMMAND…`.
 
 The prompt comes on stdin; what happens goes to stdout as lines of JSON. It is run by its path and imports
 nothing of Liza, so that it runs isolated from the worktree in which it stands.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
-READ: Final = "read"
+NONE, READ = "none", "read"
 HARMLESS: Final = {"read", "search", "think", "fetch"}  # kinds of calls that change nothing
 READ_MODES: Final = ("plan", "read-only", "readonly", "ask")  # ids of modes in which an agent only reads
 LONGEST_LINE: Final = 64 << 20  # bytes of one message; a diff of a large file is one
@@ -36,12 +36,14 @@ class Editor:
 
     def __init__(self, permit: str) -> None:
         self._permit = permit
+        self.is_hearing = True
 
     def on_connect(self, _connection: object) -> None:
         """Do nothing: the agent has nothing to be told."""
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
-        say("update", plain(update))
+        if self.is_hearing:
+            say("update", plain(update))
 
     async def request_permission(
         self,
@@ -52,7 +54,7 @@ class Editor:
     ) -> RequestPermissionResponse:
         from acp import schema  # noqa: PLC0415 - an extra, which is imported only where it is used
 
-        allowed = self._permit != READ or tool_call.kind in HARMLESS
+        allowed = self._permit != NONE and (self._permit != READ or tool_call.kind in HARMLESS)
         if not allowed:
             say("denied", tool_call.title or tool_call.kind or "an unnamed call")
         # Once: what is allowed for ever changes the agent's mode for the rest of the session.
@@ -66,11 +68,24 @@ class Editor:
 
 def read_mode(session: Any) -> str | None:  # noqa: ANN401 - the protocol's answer
     """Return the mode of *session* in which its agent only reads, if it has one."""
-    modes = session.modes.available_modes if session.modes else ()
+    modes = session.modes.available_modes if session and session.modes else ()
     return next((mode.id for known in READ_MODES for mode in modes if mode.id.casefold() == known), None)
 
 
-async def converse(permit: str, command: Sequence[str], prompt: str) -> None:
+async def begin_session(connection: Any, editor: Any, here: str, load: str | None) -> Any:  # noqa: ANN401
+    """Begin a session, or go on with the one called *load*; what was said in it is no news."""
+    if load is None:
+        session = await connection.new_session(cwd=here, mcp_servers=[])
+        say("session", session.session_id)
+        return session
+    editor.is_hearing = False
+    session = await connection.load_session(cwd=here, mcp_servers=[], session_id=load)
+    editor.is_hearing = True
+    say("session", load)
+    return session
+
+
+async def converse(permit: str, command: Sequence[str], prompt: str, load: str | None = None) -> None:
     import acp  # noqa: PLC0415 - an extra, which is imported only where it is used
     from acp import schema  # noqa: PLC0415
 
@@ -89,11 +104,11 @@ async def converse(permit: str, command: Sequence[str], prompt: str) -> None:
             protocol_version=acp.PROTOCOL_VERSION,
             client_capabilities=schema.ClientCapabilities(fs=hands, terminal=False),
         )
-        session = await connection.new_session(cwd=here, mcp_servers=[])
-        say("session", session.session_id)
-        if permit == READ and (mode := read_mode(session)):
-            await connection.set_session_mode(session_id=session.session_id, mode_id=mode)
-        reply = await connection.prompt(session_id=session.session_id, prompt=[acp.text_block(prompt)])
+        session = await begin_session(connection, editor, here, load)
+        name = load or session.session_id
+        if permit in {NONE, READ} and (mode := read_mode(session)):
+            await connection.set_session_mode(session_id=name, mode_id=mode)
+        reply = await connection.prompt(session_id=name, prompt=[acp.text_block(prompt)])
         say("prompt", plain(reply))
         # Not the polite end, for which some agents take longer than for their work: whoever started us
         # ends all that is left.
@@ -102,9 +117,10 @@ async def converse(permit: str, command: Sequence[str], prompt: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
+    load, words = (words[1], words[2:]) if words[0] == "--load" else (None, words)
     permit, _, *command = words
     try:
-        asyncio.run(converse(permit, command, sys.stdin.read()))
+        asyncio.run(converse(permit, command, sys.stdin.read(), load))
     except ImportError as error:
         say("error", f"the protocol's package is missing ({error}); `pip install 'liza[acp]'` brings it")
     except Exception as error:  # noqa: BLE001 - whatever the agent did, Liza is told in one line

@@ -7,14 +7,15 @@ on the machine is in tables; whether the machine can do it at all is tried, once
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 PROGRAM: Final = "bwrap"
 INSTALL: Final = "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
 PATIENCE: Final = 10.0  # seconds that the trial may take; it takes ten milliseconds
+PAUSES: Final = (0.2, 1.0, 3.0)  # seconds before the second, third and fourth trial, where one is cut short
+FORGOTTEN: Final = 60.0  # seconds after which such a trial is made again
+_SIGNALLED: Final = 128  # what a shell adds to the number of a signal
+_SCARCE: Final = (errno.ENOMEM, errno.EAGAIN)
 SMALL: Final = 64 << 20  # bytes of a directory in memory, which no limit of a process counts
 
 _MB: Final = 1 << 20
@@ -249,19 +254,24 @@ def surveyed(
     hidden = [path for path in (*HIDDEN, *homes[1:], checkout) if _is_directory(path) and path != ROOT]
     covered = (*hidden, home, SCRATCH)
     wanted = {
-        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if path.exists()
+        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if _is_seen(path)
     }
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
     return Surroundings(
         home=home,
         hidden=tuple(hidden),
-        hidden_files=tuple(path for path in HIDDEN_FILES if path.exists()),
+        hidden_files=tuple(path for path in HIDDEN_FILES if _is_seen(path)),
         shown=shown,
         secrets=tuple(
             path for at in homes for path in (at / name for name in SECRETS) if _is_hidden_in(path, shown)
         ),
     )
+
+
+def _is_seen(path: Path) -> bool:
+    """Tell whether *path* is there for us; a search path may lead through directories that are not ours."""
+    return os.path.exists(path)  # noqa: PTH110 - the other raises where we may not look
 
 
 def _is_directory(path: Path) -> bool:
@@ -304,7 +314,7 @@ def installation(directory: Path, homes: Iterable[Path]) -> Path:
 
 
 def _is_hidden_in(path: Path, shown: Iterable[Path]) -> bool:
-    return is_below(path, shown) and path.exists() and not path.is_symlink()
+    return is_below(path, shown) and _is_seen(path) and not path.is_symlink()
 
 
 def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
@@ -317,6 +327,7 @@ class Doing(StrEnum):
     """What a run is for: an agent's own, or the project's commands that a gate runs."""
 
     AGENT = "agent"
+    READY = "ready"  # the project's setup, in the home of an agent
     SETUP = "setup"
     COMMAND = "command"
 
@@ -376,20 +387,53 @@ class Unguarded:
 UNGUARDED: Final = Unguarded()
 
 
-@cache
+class Trial(NamedTuple):
+    """What came of trying a cage: why there is none, and whether that may be another time."""
+
+    why: str | None
+    is_passing: bool = False
+
+
 def obstacle() -> str | None:
     """Return why nothing can be caged on this machine, as a sentence without its end; None where it can."""
+    return tried().why
+
+
+def tried() -> Trial:
+    """Try a cage, again where the trial itself was cut short; what is found out is known from then on."""
+    now = time.monotonic()
+    if _known and (not _known[-1][1].is_passing or now < _known[-1][0] + FORGOTTEN):
+        return _known[-1][1]
+    found = _try()
+    for pause in PAUSES:
+        if not found.is_passing:
+            break
+        time.sleep(pause)
+        found = _try()
+    _known[:] = [(time.monotonic(), found)]
+    return found
+
+
+_known: Final[list[tuple[float, Trial]]] = []  # the last trial, and when it was
+
+
+def _try() -> Trial:
     missing = [name for name in (PROGRAM, "prlimit", "env") if shutil.which(name) is None]
     if missing:
-        return f"there is no {missing[0]}; {INSTALL}, util-linux and coreutils"
+        return Trial(f"there is no {missing[0]}; {INSTALL}, util-linux and coreutils")
     mounts = (Mount(SCRATCH, Access.NOTHING),)
     trial = Cage(mounts, Path("/"), Bounds(file_mb=1), has_network=False).around(["true"])
     try:
         done = subprocess.run(trial, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{PROGRAM} cannot be tried: {error}"
+    except subprocess.TimeoutExpired as error:
+        return Trial(f"{PROGRAM} cannot be tried: {error}", is_passing=True)
+    except OSError as error:
+        return Trial(f"{PROGRAM} cannot be tried: {error}", is_passing=error.errno in _SCARCE)
     if done.returncode == 0:
-        return None
+        return Trial(None)
     said = done.stderr.strip().splitlines()
     why = said[-1] if said else f"exit code {done.returncode}"
-    return f"{PROGRAM} does not work here ({why}); allow unprivileged user namespaces to it"
+    is_killed = done.returncode < 0 or done.returncode > _SIGNALLED
+    if is_killed or why.endswith(tuple(map(os.strerror, _SCARCE))):
+        return Trial(f"{PROGRAM} was cut short ({why})", is_passing=True)
+    return Trial(f"{PROGRAM} does not work here ({why}); allow unprivileged user namespaces to it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -45,7 +47,23 @@ HEADLESS: Final = {
 def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
     """Return what of *environment* an agent gets: what is allowed to all, and the names in *also*."""
     return {
-        name: value
+        name: without_own_first(value, environment) if name == "PATH" else value
         for name, value in environment.items()
         if name in ALLOWED or name.startswith(ALLOWED_STEMS) or name in also
     }
+
+
+def without_own_first(path: str, environment: Mapping[str, str]) -> str:
+    """Return *path* with the programs of Liza's own environment last, unless its user activated it.
+
+    Whoever put Liza on the PATH wanted `liza`, not its `python3` in place of the project's.
+    """
+    own = os.path.join(sys.prefix, "bin")  # noqa: PTH118 - compared with words of a PATH
+    activated = environment.get("VIRTUAL_ENV")
+    if sys.prefix == sys.base_prefix or (
+        activated and os.path.realpath(activated) == os.path.realpath(sys.prefix)
+    ):
+        return path
+    words = path.split(os.pathsep)
+    others = [word for word in words if os.path.normpath(word) != own]
+    return os.pathsep.join([*others, own]) if len(others) < len(words) else path

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.evidence import Evidence, Stopwatch
 from liza.agents.kernel import leash
+from liza.agents.memory import shared_by, shared_on_machine
 from liza.agents.protocol import Ending, Level, Limits, may_start
 from liza.agents.spool import Spool
 from liza.agents.sweep import MARK, Quarry, ended, reap, send
@@ -34,6 +35,8 @@ LONGEST_LOOK: Final = 15.0  # seconds between two looks
 METER_EVERY: Final = 1.0  # seconds between two readings of what a run has cost so far, at least
 METER_SHARE: Final = 50  # times as long as a reading took passes before the next: a transcript gets long
 COUNT_EVERY: Final = 2.0  # seconds between two counts of processes, where their number is limited
+WEIGH_EVERY: Final = 0.25  # seconds between two looks at shared memory, which fills by gigabytes a second
+_MB: Final = 1 << 20
 _SIGNALLED: Final = 128
 WHO_KILLS: Final = "by somebody, or by the kernel because memory was short"
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
@@ -51,6 +54,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     secrets: Sequence[str] = field(default=(), repr=False)
     processes: int | None = None  # that it may have at once
+    shared_mb: int | None = None  # of memory that its processes may share
     is_caged: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
     mark: Path | None = None  # the folder that marks its processes, where it is part of another run
     # Reads what the run has cost so far out of what it printed so far; None where that is not to be known.
@@ -196,6 +200,8 @@ class _Running:
         self._next_look = self._look_every
         # Apart from the looks for signs of life, which may walk through a large worktree.
         self._next_count = COUNT_EVERY if job.processes else math.inf
+        self._next_weighing = WEIGH_EVERY if job.shared_mb else math.inf
+        self._shared_before = shared_on_machine() if job.shared_mb else 0
         self._printed: Spool | None = None
         self._next_reading = math.inf  # nothing was printed since the last
         self._no_reading_before = METER_EVERY
@@ -231,7 +237,10 @@ class _Running:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
             return None
-        due = min(self._next_look, self._next_count, self._next_reading, self._job.limits.total)
+        due = min(
+            *(self._next_look, self._next_count, self._next_weighing, self._next_reading),
+            self._job.limits.total,
+        )
         return max(0.0, due - self._watch.elapsed())
 
     def _tripped(self) -> _Verdict | None:
@@ -239,6 +248,8 @@ class _Running:
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _Verdict(Ending.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
+        if elapsed >= self._next_weighing and (heavy := self._heavy()):
+            return heavy
         if elapsed >= self._next_count and (crowded := self._crowded()):
             return crowded
         if elapsed >= self._next_reading:
@@ -249,6 +260,18 @@ class _Running:
             self._stop.saw_life()
         self._next_look = self._watch.elapsed() + self._look_every
         return self._silent(elapsed)
+
+    def _heavy(self) -> _Verdict | None:
+        """Weigh what its processes share, if there is enough of it on the machine for it to be too much."""
+        self._next_weighing = self._watch.elapsed() + WEIGH_EVERY
+        most, now = (self._job.shared_mb or 0) * _MB, shared_on_machine()
+        self._shared_before = min(self._shared_before, now)
+        if now - self._shared_before <= most:
+            return None
+        if (weight := shared_by(process.pid for process in self._quarry.found())) <= most:
+            return None
+        said = f"its processes shared {weight // _MB} MB of memory, and may share {most // _MB}"
+        return _Verdict(Ending.CRASHED, said)
 
     def _read_meter(self) -> None:
         began = self._watch.elapsed()

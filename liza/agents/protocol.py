@@ -60,6 +60,8 @@ class Brief(Record):
     folder: Absolute  # where this run is recorded; its name is the run's
     limits: Limits = Limits()
     session: Session | None = None  # to go on with, where the program can
+    is_again: bool = False  # the same was asked before, and the answer could not be used
+    only_answer: bool = False  # the work is done: its answer is asked for, and nothing else
     facts: Mapping[str, Any] = Field(default_factory=dict)  # whatever else an agent may want to know
     # May hold keys: it reaches the agent and no file.
     environment: Mapping[str, str] = Field(default_factory=dict, exclude=True, repr=False)

@@ -177,6 +177,40 @@ class Recording(Record):
     runs: tuple[Recorded, ...] = Field(min_length=1)
 
 
+def latest_before(brief: Brief) -> Brief | None:
+    """Return the latest run of the same worker that is recorded beside *brief*, ended or not."""
+    worker = brief.run.partition(".")[0]
+    others = (path for path in brief.folder.parent.glob(f"{worker}.*/{BRIEF}") if path.parent != brief.folder)
+    last = max(others, key=lambda path: _moment(path.parent.name), default=None)
+    try:
+        return _loaded(last, Brief) if last else None
+    except UsageError:  # half written by a worker that died
+        return None
+
+
+def _moment(run: str) -> tuple[str, int]:
+    """Return when a run began, by its id: the second, and which of that second it was."""
+    _, second, number, *_ = (*run.split("."), "", "")
+    count = number.partition("-")[0]
+    return second, int(count) if count.isdecimal() else 0
+
+
+def reply_of(brief: Brief) -> Reply | None:
+    """Return what is recorded of the end of *brief*; None where it did not end."""
+    try:
+        return _loaded(brief.folder / REPLY, Reply)
+    except UsageError:
+        return None
+
+
+def said_so_far(brief: Brief) -> str:
+    """Return what the program of *brief* printed, whether or not it ended."""
+    try:
+        return (brief.folder / STDOUT).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def ended_beside(brief: Brief) -> Iterator[Brief]:
     """Yield the briefs of the runs recorded beside this one that ended."""
     for reply in brief.folder.parent.glob(f"*/{REPLY}"):

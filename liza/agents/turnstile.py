@@ -38,21 +38,41 @@ class Target(NamedTuple):
 
 
 def is_allowed(target: Target, hosts: Sequence[str]) -> bool:
-    """Tell whether *target* is on the list; an entry without a port stands for 443."""
-    known = ((name, int(port or 443)) for name, _, port in (entry.partition(":") for entry in hosts))
-    return any(target.port == port and fnmatchcase(target.host.lower(), name.lower()) for name, port in known)
+    """Tell whether *target* is on the list."""
+    known = (host_in(entry) for entry in hosts)
+    return any(name.port == target.port and _is_named(target.host, name.host) for name in known if name)
+
+
+def host_in(entry: str) -> Target | None:
+    """Return the host and port of an *entry* of the list, 443 if it has none; None where it is no host."""
+    name, colon, port = entry.rpartition(":")
+    if not colon or entry.endswith("]"):
+        name, port = entry, "443"
+    name = name.removeprefix("[").removesuffix("]")
+    return Target(name, int(port)) if name and port.isascii() and port.isdecimal() else None
+
+
+def _is_named(host: str, pattern: str) -> bool:
+    """Tell whether *pattern* stands for *host*; an asterisk is part of one label, and never a dot.
+
+    Else `bedrock-runtime.*.amazonaws.com` would stand for a bucket that anybody can have.
+    """
+    labels, patterns = (name.lower().split(".") for name in (host, pattern))
+    return len(labels) == len(patterns) and all(map(fnmatchcase, labels, patterns))
 
 
 def target_of(line: str) -> Target | None:
     """Return where the request *line* wants to go; None where it cannot be told."""
     method, _, rest = line.partition(" ")
     place = rest.partition(" ")[0]
-    parts = urlsplit(f"//{place}" if method == "CONNECT" else place)
     try:
+        parts = urlsplit(f"//{place}" if method == "CONNECT" else place)
         port = parts.port or (80 if parts.scheme == "http" else None)
+        host = parts.hostname or ""
+        host.encode("idna")  # as whoever looks the name up will
     except ValueError:
         return None
-    return Target(parts.hostname, port) if parts.hostname and port else None
+    return Target(host, port) if host and port else None
 
 
 class _Passing(StreamRequestHandler):
@@ -83,7 +103,7 @@ class _Passing(StreamRequestHandler):
     def _connect(self, target: Target, line: str, head: list[bytes]) -> None:
         try:
             far = socket.create_connection(target, PATIENCE)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that nobody can look up
             self._refuse("502 Bad Gateway", f"{target} cannot be reached: {error}")
             return
         with closing(far):
@@ -102,10 +122,11 @@ class _Passing(StreamRequestHandler):
 
 def _own(line: str) -> bytes:
     """Return a request line as the host itself wants it: without its own name."""
-    method, place, version = line.split(" ", 2)
+    method, _, rest = line.partition(" ")
+    place, _, version = rest.partition(" ")
     parts = urlsplit(place)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return f"{method} {path} {version}\r\n".encode("latin-1")
+    return f"{method} {path} {version or 'HTTP/1.0'}\r\n".encode("latin-1")
 
 
 def joined(one: socket.socket, other: socket.socket) -> None:

@@ -9,7 +9,7 @@ import shutil
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from liza.commands.table import AS_JSON, argument, board_of, command, home_of, said, told, update
+from liza.commands.table import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, said, told, update
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
@@ -23,15 +23,36 @@ if TYPE_CHECKING:
     argument("goal", metavar="GOAL", help="what to build, in a sentence"),
     argument("--spec", metavar="PATH", help="the file that says it at length"),
     argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+    NO_BASELINE,
 )
 def _init(args: Namespace) -> None:
     from liza.project import begun
+    from liza.work.flows import workflow_of
 
-    board, choices = begun(args.directory, args.goal, spec=args.spec, workflow=args.workflow)
+    words = {"spec": args.spec, "workflow": args.workflow}
+    board, choices = begun(args.directory, args.goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
+    if args.baseline:
+        _show_baseline(board)
     print("Next: `liza run`; or first `liza task add`, `liza edit`.")
+
+
+def _show_baseline(board: FileBoard) -> None:
+    """Try the project's gates at once: who has just made a board can still mend them."""
+    from liza.agents.protocol import Stop
+    from liza.errors import NoCage
+    from liza.repo.repository import Repository
+    from liza.work.baseline import Ground, try_base
+
+    ground = Ground(board.home, Repository.around(board.home.parent), board.read().config)
+    try:
+        found = try_base(ground, Stop(), lambda line: print(f"  gates     {line} …", flush=True))
+    except NoCage:  # `liza run` says so
+        return
+    for line in found.lines() if found else ():
+        print(f"  gates     {line}")
 
 
 @command("status", "show the board", AS_JSON)
@@ -92,6 +113,26 @@ def _note(args: Namespace) -> None:
 
     change = add_note(said(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
     update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
+
+
+@command("goal", "queue a goal behind the current one, or list all goals", AS_JSON,
+         argument("text", metavar="GOAL", nargs="?", help="what to build next, in a sentence"),
+         argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
+def _goal(args: Namespace) -> None:
+    from liza.changes import HUMAN, queue_goal
+    from liza.project import spec_inside
+    from liza.record import utc_now
+    from liza.report import show
+
+    if args.text is None:
+        if args.spec is not None:
+            raise UsageError("a spec belongs to a goal; say the goal as well")
+        state = board_of(args).absorb()
+        print(json.dumps(state.goal.plain()) if args.json else "\n".join(show.goals(state)))
+        return
+    spec = spec_inside(args.directory, args.spec) if args.spec is not None else None
+    change = queue_goal(said(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
+    update(args, change, "Queued; its turn comes when the goals before it are over (`liza goal` lists them).")
 
 
 @command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,

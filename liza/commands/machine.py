@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.commands.table import AS_JSON, argument, command
+from liza.commands.table import AS_JSON, NO_BASELINE, argument, command
 
 if TYPE_CHECKING:
     from liza.config import Agents
@@ -43,12 +43,17 @@ def _agents_of(args: Namespace) -> Agents:
     return settings_around(args.directory).agents
 
 
-@command("doctor", "look at this machine and project, and say what to do; 1 if a run would fail", AS_JSON)
+@command(
+    "doctor",
+    "look at this machine and project, and say what to do; 1 if a run would fail",
+    AS_JSON,
+    NO_BASELINE,
+)
 def _doctor(args: Namespace) -> int | None:
     from liza.doctor import examined
     from liza.report.health import Mark
 
-    found = examined(args.directory)
+    found = examined(args.directory, baseline=args.baseline)
     if args.json:
         print(json.dumps({"findings": [finding._asdict() for finding in found]}))
     else:

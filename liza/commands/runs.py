@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.commands.table import argument, board_of, command, home_of
+from liza.commands.table import NO_BASELINE, argument, board_of, command, home_of
 
 if TYPE_CHECKING:
     from liza.board.file import FileBoard
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
          argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
          argument("--until-idle", action="store_true",
                   help="end with 3 when only people can make progress"),
+         NO_BASELINE,
          argument("--plan-bound", action="store_true",
                   help="only print the most that it can cost, and start nothing"),
          argument("--accept-settings", action="store_true",
@@ -36,8 +37,13 @@ def _run(args: Namespace) -> int | None:
         _accept_settings(home)
     _announce(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle)
-    pid = detach(lambda ready: supervise(home, Steady(sys.stdout), until_idle=idle, ready=ready), home)
+        return supervise(home, view, until_idle=idle, baseline=args.baseline)
+    pid = detach(
+        lambda ready: supervise(
+            home, Steady(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+        ),
+        home,
+    )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
 
@@ -47,11 +53,12 @@ def _accept_settings(home: Path) -> None:
     from liza.project import TEAM_FILE
     from liza.repo.repository import Repository
     from liza.settings import apply_team_file
+    from liza.work.flows import workflow_of
     from liza.work.vetting import vet
 
     board = FileBoard(home)
     board.absorb()
-    for one in apply_team_file(board, home.parent, accept=True).done:
+    for one in apply_team_file(board, home.parent, accept=True, fit=workflow_of).done:
         print(f"applied from {TEAM_FILE}: {one}", flush=True)
     vet(home, Repository.around(home.parent), board.read())
 

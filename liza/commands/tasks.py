@@ -18,8 +18,11 @@ from liza.commands.table import AS_JSON, MANY, TASK, argument, board_of, command
          argument("--kind", choices=["code", "docs", "config"], default="code"),
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
+    from liza.project import spec_inside
     from liza.report.tasks import new_task
 
+    if args.spec is not None:
+        args.spec = spec_inside(args.directory, args.spec)
     update(args, new_task(vars(args)), f"Added {args.id}.")
 
 

@@ -5,6 +5,7 @@ What is asked of git is asked once, and a command that ran on a tree is not run 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,9 +16,14 @@ from typing import Final, NamedTuple, Self
 from liza.agents.protocol import Ending
 from liza.config import Config
 from liza.gates.checkout import Checkout, Prepared
+from liza.gates.failures import cause_of, failed_tests, finds_no_tests
 from liza.gates.files import facts_of
+from liza.gates.finding import tail
 from liza.gates.languages import test_places
 from liza.gates.patterns import Bounds, bounds
+from liza.gates.reports import Report, read_report, reporting
+from liza.gates.results import Result, Results
+from liza.gates.runners import passed_in
 from liza.gates.running import Ran, Run
 from liza.model import Checkpoint, Task
 from liza.record import Record, Time, utc_now
@@ -27,6 +33,8 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.verdicts import Feedback, Outcome
 
+MOST_NAMES: Final = 20_000  # tests of a tree that are remembered by name
+USAGE: Final = 4  # what pytest ends with where it does not know an option
 MOST_COMMITS: Final = 200  # of one task, each of which has to be looked at by itself
 LARGEST_KEPT: Final = 16 << 20  # bytes of a file that a command made and a gate reads
 
@@ -53,6 +61,36 @@ class Said:
     asked: datetime | None = None  # since when a person is waited for
 
 
+def result_of(tree: str, trial: Trial) -> Result:
+    """Return what *trial* came to on *tree*, to be kept."""
+    ran, report = trial.ran, trial.report
+    failed = None if ran.is_green else failed_tests(trial.line, ran.said)
+    return Result(
+        line=trial.line,
+        tree=tree,
+        at=utc_now(),
+        code=ran.code,
+        is_green=ran.is_green,
+        is_empty=not ran.is_green and finds_no_tests(ran),
+        failed=None if failed is None else tuple(sorted(failed)),
+        is_reported=report is not None,
+        passed=len(report.passed) if report else passed_in(trial.line, ran.said),
+        names=tuple(sorted(report.names)[:MOST_NAMES]) if report else (),
+        cause=cause_of(trial.line, ran),
+        tail=tail(ran.said),
+        run=ran.run,
+        seconds=ran.seconds,
+    )
+
+
+# What a person should try, given a command that is red whatever the work is, and what it said.
+Likely = Callable[[str, Ran], str]
+
+
+def _unexplained(_line: str, _ran: Ran) -> str:
+    return "mend what it needs"
+
+
 class Trial(NamedTuple):
     """A command on a tree, after the project's setup; where that failed, the command was not run."""
 
@@ -60,6 +98,7 @@ class Trial(NamedTuple):
     ran: Ran
     kept: Mapping[str, bytes] = {}
     is_setup: bool = False
+    report: Report | None = None  # what the runner wrote, where it was asked to
 
 
 class Past(NamedTuple):
@@ -87,6 +126,8 @@ class Case:
     run: Run
     clock: Callable[[], datetime] = utc_now
     said: Said = field(default_factory=Said)
+    results: Results = field(default_factory=Results, repr=False, compare=False)  # of the project's commands
+    likely: Likely = field(default=_unexplained, repr=False, compare=False)
     _trials: dict[tuple[str, str], Trial] = field(default_factory=dict, repr=False, compare=False)
 
     def __enter__(self) -> Self:
@@ -161,7 +202,8 @@ class Case:
 
     @cached_property
     def _checkout(self) -> Checkout:
-        return Checkout(Worktrees(self.repository), self.run, self.config.gates.setup)
+        gates = self.config.gates
+        return Checkout(Worktrees(self.repository), self.run, gates.setup, gates.teardown)
 
     def checkout(self, tree: str) -> Prepared:
         """Return a directory that is exactly *tree*, after the project's setup."""
@@ -177,12 +219,56 @@ class Case:
         if setup is not None and not setup.is_green:
             return Trial(str(self.config.gates.setup), setup, is_setup=True)
         before = {wanted: _age(path / wanted) for wanted in keep}
-        ran = self.run(line, path, name)
+        ran, report = self._reported(line, path, name)
         made = {wanted: _made(path, wanted, before[wanted]) for wanted in keep}
-        trial = Trial(line, ran, made)
+        trial = Trial(line, ran, made, report=report)
         if ran.ending is not Ending.STOPPED:
             self._trials[(tree, line)] = trial
+            self._note(tree, trial)
         return trial
+
+    def _reported(self, line: str, path: Path, name: str) -> tuple[Ran, Report | None]:
+        """Run *line*, and ask a runner that can for its report; one that cannot is run as it is."""
+        into = f".report-{secrets.token_hex(6)}.xml"
+        asking = reporting(line, into) if self._is_own(line) else None
+        ran = self.run(asking or line, path, name)
+        if asking is None:
+            return ran, None
+        data = _made(path, into, None)
+        if ran.code == USAGE and not data and "junitxml" in ran.said:
+            return self.run(line, path, name), None
+        return ran, read_report(data)
+
+    def _is_own(self, line: str) -> bool:
+        """Return whether *line* is one of the project's commands, and not a part of one, or an agent's."""
+        return line in self.config.gates.plain().values()
+
+    def setup_on(self, tree: str) -> Trial:
+        """Return what the project's setup came to on *tree*; only for projects that have one."""
+        line, ran = str(self.config.gates.setup), self.checkout(tree).setup
+        trial = Trial(line, ran, is_setup=True) if ran else self.trial(tree, "setup", line)
+        self._note(tree, trial)
+        return trial
+
+    def on_base(self, name: str, line: str, *, afresh: bool = False) -> Result:
+        """Return what *line* comes to without the work; *afresh* believes nothing that was kept.
+
+        What was red is tried again in any case: somebody may have mended it since.
+        """
+        known = self.results.of(self.base_tree, line)
+        if known is not None and known.is_usable and not afresh:
+            return known
+        if name == "setup":
+            trial = self.setup_on(self.base_tree)
+        else:
+            trial = self.trial(self.base_tree, f"{name}-base", line)
+        return result_of(self.base_tree, trial)
+
+    def _note(self, tree: str, trial: Trial) -> None:
+        """Remember what the project's commands come to on the trees that work is, or will be, based on."""
+        is_based_on = tree in (self.base_tree, self.tree)
+        if is_based_on and trial.ran.ending is Ending.DONE and self._is_own(trial.line):
+            self.results.keep(result_of(tree, trial))
 
 
 def _age(path: Path) -> int | None:

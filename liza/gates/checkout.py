@@ -7,6 +7,7 @@ it is made again. What was touched is seen by the ctime of a file, which cannot 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -17,17 +18,20 @@ from typing import Final, NamedTuple
 
 from liza.beneath import remove
 from liza.errors import LizaError
-from liza.gates.running import Ran, Run
+from liza.gates.running import Ran, Run, how
 from liza.repo.pool import Worktrees
 from liza.repo.scratch import refill, scratch
 
 SETUP: Final = "setup"  # names the run of the project's setup
+TEARDOWN: Final = "teardown"  # and of what follows the last command on a tree
 # Commands that make an environment: the one of the user's checkout is in their way, or would be changed.
 _INSTALLS: Final = re.compile(
     r"\b(?:npm|pnpm|yarn|bun|poetry|pdm|uv|hatch|bundle|composer|pipenv|conda|mamba|rye|pixi)\s+"
     r"(?:-\S+\s+)*(?:ci|i|install|add|sync|update|env|create|venv|pip)\b"
     r"|\bpip[\d.]*\s+(?:-\S+\s+)*install\b|\bvirtualenv\b|-m\s+(?:venv|virtualenv|pip)\b|\byarn\s*(?:$|[;&|])"
 )
+
+log = logging.getLogger(__name__)
 
 
 def installs(line: str) -> bool:
@@ -52,10 +56,13 @@ class _Mark(NamedTuple):
 class Checkout:
     """The scratch directory of a case; nothing is taken before somebody asks."""
 
-    def __init__(self, worktrees: Worktrees, run: Run, setup: str | None) -> None:
+    def __init__(
+        self, worktrees: Worktrees, run: Run, setup: str | None, teardown: str | None = None
+    ) -> None:
         self._worktrees = worktrees
         self._run = run
         self._setup = setup
+        self._teardown = teardown
         self._stack = ExitStack()
         self._tree: str | None = None
         self._prepared: Prepared | None = None
@@ -72,12 +79,21 @@ class Checkout:
         return self._prepared
 
     def close(self) -> None:
-        self._tree = self._prepared = None
-        self._stack.close()
+        with self._stack:
+            self._tear_down()
+            self._tree = self._prepared = None
+
+    def _tear_down(self) -> None:
+        """Run what ends whatever the setup or the commands on a tree began."""
+        if self._teardown and self._prepared:
+            ran = self._run(self._teardown, self._prepared.path, TEARDOWN)
+            if not ran.is_green:
+                log.warning("teardown (%s) %s", self._teardown, how(ran))
 
     def _filled(self, name: str) -> Path:
         if self._prepared is None:
             return self._stack.enter_context(scratch(self._worktrees, name))
+        self._tear_down()
         refill(self._worktrees, self._prepared.path, name)
         return self._prepared.path
 

@@ -14,7 +14,9 @@ from liza.agents.protocol import Ending
 from liza.gates.finding import one_line
 from liza.gates.runners import runner_of
 from liza.gates.running import Ran, how
+from liza.reasons import similar
 
+UNSTARTED: Final = (126, 127)  # what a shell ends with where it could not start the program
 NAMED: Final = 2  # failed tests that a reason names; the output has all of them
 LONGEST_CAUSE: Final = 160  # characters
 
@@ -38,6 +40,11 @@ _EARLY_END: Final = re.compile(
     r"(?:^|\s)(?:-x|-f|-failfast|--exitfirst|--maxfail\S*|--failfast|--fail-fast|--bail\S*)(?=\s|$)"
 )
 _STOPPED: Final = re.compile(r"^!+ (?:stopping after|Interrupted|_pytest\.outcomes\.Exit)", re.MULTILINE)
+_NO_TESTS: Final = re.compile(
+    r"\bno tests? (?:ran|run|found|specified|collected|to run)\b|\bno test files\b|^Ran 0 tests\b"
+    r"|\bcollected 0 items\b|\bno packages to test\b|\bmatched no packages\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _TELLING: Final = re.compile(
     r"""(?mix)^(?P<line>.*(?:
         no\ module\ named | \b\w*Error\b:\ | cannot\ find\ (?:module|package) | not\ found | no\ such\ file
@@ -71,6 +78,21 @@ def cause_of(line: str, ran: Ran) -> str | None:
     telling = [match["line"] for match in _TELLING.finditer(ran.said)]
     lines = telling[-1:] or ran.said.strip().splitlines()[-1:]
     return one_line(lines[0].strip())[:LONGEST_CAUSE] or None if lines else None
+
+
+def finds_no_tests(ran: Ran) -> bool:
+    """Return whether a red run says that there is nothing to test: a new project is not broken."""
+    is_red = ran.ending is Ending.DONE and ran.code not in (0, *UNSTARTED)
+    return (
+        is_red
+        and bool(_NO_TESTS.search(ran.said))
+        and not re.search(r"\b[1-9]\d* (?:failed|error)", ran.said)
+    )
+
+
+def are_alike(one: str | None, other: str | None) -> bool:
+    """Return whether two causes are the same one; that neither says anything is alike, too."""
+    return one == other or similar(one, other)
 
 
 def named(tests: Iterable[str]) -> str:

@@ -32,6 +32,7 @@ _RUN: Final = re.compile(
       | \.gitlab-ci\.ya?ml | \.travis\.ya?ml | azure-pipelines\.ya?ml | appveyor\.yml
       | bitbucket-pipelines\.yml
       | \.pre-commit-config\.yaml | \.pre-commit-hooks\.yaml | lefthook\.ya?ml | \.envrc | action\.ya?ml
+      | [^/]*\.(?:dist|egg)-info/[^/]*
     )$
     | (?:^|/)\.(?:github|gitea|forgejo)/workflows/ | (?:^|/)\.(?:circleci|buildkite|ci|husky|githooks)/
     """,
@@ -85,6 +86,11 @@ def suffix_of(path: str) -> str:
 def is_generated(path: str) -> bool:
     """Say whether *path* is a file in which a package manager notes what it chose."""
     return bool(_GENERATED.search(path))
+
+
+def is_config(path: str) -> bool:
+    """Return whether *path* is a file of settings."""
+    return suffix_of(path) in _CONFIG
 
 
 def is_docs(path: str, mode: str = "") -> bool:

@@ -17,13 +17,15 @@ from liza.agents.protocol import Ending
 from liza.gates.artifact import tested
 from liza.gates.case import Case, Trial
 from liza.gates.command import ended, places
+from liza.gates.failures import failed_tests, named
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed, revise, unknown
 from liza.gates.languages import assertions, hollow, is_test, is_test_side, names_in, skip_in
-from liza.gates.runners import is_manifest, is_runner_file, passed_in, restricted, runner_of, steering
+from liza.gates.runners import is_manifest, is_runner_file, passed_in, restricted, runner_of
 from liza.gates.running import evidence, how, outcome_of
+from liza.gates.steering import is_steered
 from liza.record import Record
 from liza.repo.diff import Entry
-from liza.repo.objects import Item, contents, grafted
+from liza.repo.objects import Item, grafted
 from liza.verdicts import Feedback, Outcome
 
 MOST_SINGLE: Final = 8  # test files that are run one by one; more are run together
@@ -74,7 +76,7 @@ def _on_head(case: Case, line: str, changed: list[Entry]) -> Finding | None:
     for command, paths in _lines(line, changed).items():
         trial = case.trial(case.tree, "proof-head", command)
         found = ended("the new tests on the head", trial)
-        if found.outcome is not Outcome.PASS:
+        if found.outcome is not Outcome.PASS and not _is_known_red(case, line, trial):
             return found
         if passed_in(command, trial.ran.said) == 0:
             reason = "the new tests do not run"
@@ -93,11 +95,11 @@ def _on_base(case: Case, line: str, changed: list[Entry]) -> Finding | None:
             return unknown("the project's setup fails on the base, so nothing can be proven")
         if outcome_of(trial.ran) is Outcome.NONE:
             return ended("the new tests on the base", trial)
-        if trial.ran.is_green:
+        if trial.ran.is_green or _is_known_red(case, line, trial):
             idle += [entry for entry in changed if entry.path in paths]
         else:
             failing = failing or trial
-        if not trial.ran.is_green and command == line and _is_red(case, case.base_tree, line):
+        if not trial.ran.is_green and command == line and _is_red_by_itself(case, line):
             return unknown(f"test ({line}) fails on the base already, so nothing can be proven")
     return _idle(idle, failing)
 
@@ -140,7 +142,10 @@ def _old_on_head(options: Options, case: Case, line: str, *, inline: bool) -> Fi
 
 
 def _old_red(case: Case, line: str, trial: Trial) -> Finding:
-    if trial.ran.ending is Ending.DONE and _is_red(case, case.base_tree, line):
+    if _is_known_red(case, line, trial):
+        note = concern(f"these fail on the base already: {named(case.on_base('test', line).known_red)}")
+        return passed("the new tests prove the change", [note], evidence(line, trial.ran))
+    if trial.ran.ending is Ending.DONE and _is_red_by_itself(case, line):
         note = concern(f"test ({line}) fails on the base already, so the old tests say nothing")
         return passed(
             "the new tests prove the change; the old ones were red before", [note], evidence(line, trial.ran)
@@ -153,9 +158,18 @@ def _old_red(case: Case, line: str, trial: Trial) -> Finding:
     return revise(reason, first([blocker(message), *places(trial.ran.said)]), evidence(line, trial.ran))
 
 
-def _is_red(case: Case, tree: str, line: str) -> bool:
-    ran = case.trial(tree, "proof-before", line).ran
-    return ran.ending is Ending.DONE and ran.code != 0
+def _is_red_by_itself(case: Case, line: str) -> bool:
+    """Return whether *line* is red on the base, and nobody can say which tests are."""
+    before = case.on_base("test", line)
+    return not before.is_usable and before.code not in (0, None)
+
+
+def _is_known_red(case: Case, line: str, trial: Trial) -> bool:
+    """Return whether all that failed in *trial*, of *line* or a part of it, fails on the base as well."""
+    if trial.is_setup or trial.ran.ending is not Ending.DONE or trial.ran.is_green:
+        return False
+    failed = failed_tests(trial.line, trial.ran.said)
+    return failed is not None and failed <= case.on_base("test", line).known_red
 
 
 def _ran_nothing(case: Case, line: str, trial: Trial) -> bool:
@@ -165,8 +179,7 @@ def _ran_nothing(case: Case, line: str, trial: Trial) -> bool:
     now = passed_in(line, trial.ran.said)
     if now:
         return False
-    before = case.trial(case.base_tree, "proof-before", line)
-    return bool(passed_in(line, before.ran.said))
+    return bool(case.on_base("test", line).passed)
 
 
 def _tests_of_base(options: Options, case: Case) -> dict[str, Item | None]:
@@ -176,17 +189,7 @@ def _tests_of_base(options: Options, case: Case) -> dict[str, Item | None]:
 
 
 def _is_kept(case: Case, path: str) -> bool:
-    return is_test_side(path) or is_runner_file(path) or (is_manifest(path) and _is_steered(case, path))
-
-
-def _is_steered(case: Case, path: str) -> bool:
-    """Say whether the manifest at *path* runs tests otherwise than before; new dependencies are no matter."""
-    texts = []
-    for files in (case.base_files, case.head_files):
-        found = files.get(path)
-        data = contents(case.repository, [found.blob]).get(found.blob, b"") if found else b""
-        texts.append(steering(path, data.decode("utf-8", "replace")) if found else None)
-    return bool(texts[0] != texts[1] and texts[0] is not None)
+    return is_test_side(path) or is_runner_file(path) or (is_manifest(path) and is_steered(case, path))
 
 
 def _is_given(options: Options, case: Case, path: str) -> bool:

@@ -156,11 +156,11 @@ def _says_none(runner: Runner, said: str) -> bool:
 # What decides which tests run, and how; an agent's version of these must not judge an agent's work.
 _RUNNER_FILE: Final = re.compile(
     r"""(?:^|/)(?:
-        conftest\.py | pytest\.ini | \.pytest\.ini | tox\.ini | \.coveragerc | noxfile\.py | nose2?\.cfg
-      | sitecustomize\.py | usercustomize\.py | [^/]*\.pth
+        conftest\.py | \.?pytest\.(?:ini|toml) | tox\.(?:ini|toml) | \.coveragerc | noxfile\.py | nose2?\.cfg
+      | sitecustomize\.py | usercustomize\.py | [^/]*\.pth | [^/]*\.(?:dist|egg)-info/[^/]*
       | (?:pytest|_pytest|unittest|pluggy|nose)(?:\.py|/.*)
       | (?:jest|vitest|karma|ava|playwright)\.config\.[cm]?[jt]s(?:on)? | \.mocharc[^/]* | \.nycrc[^/]*
-      | \.rspec | Rakefile | (?:GNU)?Makefile | makefile | [Jj]ustfile | \.cargo/config(?:\.toml)?
+      | \.rspec | Rakefile | (?:GNU)?Makefile | makefile | [^/]*\.mk | [Jj]ustfile | \.cargo/config(?:\.toml)?
     )$""",
     re.VERBOSE,
 )
@@ -184,7 +184,7 @@ def steering(path: str, text: str) -> Any:  # noqa: ANN401 - whatever the manife
     name = basename(path)
     try:
         if name == "package.json":
-            data = json.loads(text)
+            data = json.loads(text or "{}")
             return {key: data.get(key) for key in _JSON_KEYS}
         if name == "pyproject.toml":
             tools = tomllib.loads(text).get("tool", {})

@@ -14,6 +14,7 @@ from liza.beneath import read_file
 from liza.errors import LizaError
 from liza.record import utc_now
 from liza.repo import salvage
+from liza.repo.git import encoded
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.worktree import Worktree
@@ -88,6 +89,19 @@ def altered(repository: Repository, before: str, after: str) -> list[str]:
         return []
     words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=a", before, after)
     return [path for path in repository.git(*words).split("\0") if path]
+
+
+def added(repository: Repository, before: str, after: str) -> list[str]:
+    """Return the paths of the tree *after* that *before* does not have."""
+    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", before, after)
+    return [path for path in repository.git(*words).split("\0") if path]
+
+
+def restore(worktree: Worktree, tree: str, paths: list[str]) -> None:
+    """Put files back to what they are in *tree*; all else stays as it is."""
+    with worktree.own_index(tree) as index:
+        stdin = b"".join(encoded(path) + b"\0" for path in paths)
+        worktree.git("checkout-index", "--force", "-z", "--stdin", environment=index, stdin=stdin)
 
 
 def conflict_marks(repository: Repository, before: str, after: str) -> list[str]:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from liza.agents.cage import INSIDE, Access, Mount
-from liza.beneath import directories, plain_files, read_file, remove
+from liza.beneath import directories, first_line, plain_files, read_file, remove
 from liza.errors import GitFailed, LizaError
 from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
-from liza.repo.worktree import Worktree, first_line, write
+from liza.repo.worktree import Worktree, literally, write
 
 GIT: Final = INSIDE / "git"  # where the cage has the git directory
 BORROWED: Final = INSIDE / "objects"  # where it has the real objects
@@ -86,7 +86,9 @@ class Shadow:
     def _excludes(self, real: Path, ignored: Iterable[str]) -> list[Mount]:
         if not real.is_file():
             return []
-        lines = "".join(f"/{_literally(name)}\n" for name in ignored)
+        lines = "".join(f"/{literally(name)}\n" for name in ignored)
+        own = self.worktree.excluded
+        lines += own.read_text() if own.exists() else ""
         write(self.folder / "exclude", f"{real.read_text(errors='replace')}\n{lines}")
         return [Mount(GIT / "info" / "exclude", Access.READ, self.folder / "exclude")]
 
@@ -197,11 +199,6 @@ def _ref_in(path: Path) -> str:
     """Return the hash that a ref file has; nothing where somebody put something else there."""
     text = "" if path.is_symlink() else first_line(path)
     return text if HASH.fullmatch(text) else ""
-
-
-def _literally(name: str) -> str:
-    """Return *name* as a pattern of git's that stands for that path alone."""
-    return re.sub(r"([\\*?\[ !#])", r"\\\1", name)
 
 
 def _alternates(objects: Path) -> list[Path]:

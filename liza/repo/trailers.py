@@ -24,6 +24,7 @@ class Trailer(StrEnum):
     GATES = "Liza-Gates"
     AGENT = "Liza-Agent"
     COST = "Liza-Cost"
+    TAINTS = "Liza-Taints"
     RESOLVED = "Liza-Resolved"
     SIGNATURE = "Liza-Signature"
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.beneath import make_writable, read_file, remove, remove_special, write_file
+from liza.beneath import first_line, make_writable, read_file, remove, remove_special, write_file
 from liza.errors import GitFailed
 from liza.repo import status
 from liza.repo.filters import tame
-from liza.repo.git import NOTHING, QUICK, Answer, ask, decoded, encoded
+from liza.repo.git import NOTHING, QUICK, Answer, ask, encoded
 from liza.repo.repository import BRANCHES, Repository
 
 NOWHERE: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
@@ -31,7 +31,6 @@ KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot wr
 # A task's worktree is whole, even where the user's own checkout is sparse.
 _WHOLE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 _ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
-_LONGEST_LINE: Final = 8192  # bytes; longer than any path
 _LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
 _EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 _HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -75,6 +74,21 @@ class Worktree:
         except FileNotFoundError:
             return None
 
+    @property
+    def set_up(self) -> Path:
+        """What the project's setup was run for; absent where it was not, or all that it made is gone."""
+        return self.kept / "setup"
+
+    @property
+    def excluded(self) -> Path:
+        """The patterns of what is no part of the work, though nothing in the tree says so."""
+        return self.kept / "excluded"
+
+    def exclude(self, names: Iterable[str]) -> None:
+        """Take the paths of these *names* for no part of the work."""
+        known = self.excluded.read_text() if self.excluded.exists() else ""
+        write(self.excluded, known + "".join(f"/{literally(name)}\n" for name in names))
+
     def mark(self, task: str) -> None:
         """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
         write(self.kept / "task", task)
@@ -86,8 +100,13 @@ class Worktree:
     def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
         """Run git here, and nowhere else, whatever the files in the worktree say."""
         pins = {**self._pinned(), "GIT_WORK_TREE": str(self.path), **environment}
-        settings = {**_WHOLE, **tame(self.repository)}
+        settings = {**_WHOLE, **tame(self.repository), **self.exclusion}
         return ask(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
+
+    @property
+    def exclusion(self) -> dict[str, str]:
+        """The setting by which git ignores what is no part of the work."""
+        return {"core.excludesFile": str(self.excluded)} if self.excluded.exists() else {}
 
     def _ask_git_directory(self, *words: str) -> Answer:
         return ask(*words, cwd=self.admin, environment=self._pinned(), limit=QUICK)
@@ -239,6 +258,8 @@ class Worktree:
 
     def reset(self, at: str) -> None:
         """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
+        self.set_up.unlink(missing_ok=True)
+        self.excluded.unlink(missing_ok=True)
         self.strip(at)
         self.fill(at)
 
@@ -259,21 +280,15 @@ def _remove_all_but_files(directory: Path) -> None:
                 path.unlink()
 
 
+def literally(name: str) -> str:
+    """Return *name* as a pattern of git's that stands for that path alone."""
+    return re.sub(r"([\\*?\[ !#])", r"\\\1", name)
+
+
 def places(repository: Repository) -> dict[Path, Path]:
     """Return where git thinks that every linked worktree is, by git's directory for each."""
     links = (repository.common / "worktrees").glob("*/gitdir")
     return {link.parent: Path(place).parent for link in links if (place := first_line(link))}
-
-
-def first_line(path: Path) -> str:
-    """Return what a small file of git's says; nothing where it is none, or went while we looked."""
-    try:  # a pipe must not hold us, and a link must not lead us elsewhere
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    with suppress(OSError), os.fdopen(descriptor, "rb") as file:
-        return decoded(file.readline(_LONGEST_LINE)).rstrip("\n")
-    return ""
 
 
 def hashes_in(directory: Path) -> set[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MARKS: Final = (Provenance.REPORTED, Provenance.PRICED, Provenance.ESTIMATED)
 WAYS: Final = ("task", "role", "model", "outcome")
 PLANNING: Final = "(planning)"
+SECOND_TRY: Final = "second try"  # of an answer that could not be used; what the first try cost is its work's
 
 # What an event says about all work on its task before it, back to the event before.
 _DECIDED: Final = {
@@ -134,7 +135,7 @@ def _paid(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime,
         task or PLANNING,
         brief["role"],
         usage.get("model") or "unknown",
-        _outcome(task, reply, decided),
+        SECOND_TRY if brief.get("is_again") else _outcome(task, reply, decided),
         usage.get("usd") or 0.0,
         Provenance(usage.get("provenance", Provenance.UNKNOWN)),
         (usage.get("tokens_in") or 0) + (usage.get("tokens_out") or 0),
@@ -203,6 +204,7 @@ def as_json(runs: list[Paid], state: State) -> dict[str, Any]:
         "budget": state.config.budget.model_dump(),
         "merged_tasks": merged_tasks(state),
         "usd_per_merged_task": per_merge(runs, state),
+        "second_tries": summed(run for run in runs if run.outcome == SECOND_TRY)._asdict(),
         **{f"by_{way}": {name: one._asdict() for name, one in grouped(runs, way).items()} for way in WAYS},
     }
 
@@ -213,6 +215,8 @@ def lines(runs: list[Paid], state: State) -> Iterator[str]:
     each = per_merge(runs, state)
     share = f", ${each:.2f} each with its share of what came to nothing" if each is not None else ""
     yield f"{'Tasks':<22}{merged_tasks(state):>6} merged{share}"
+    if again := [run for run in runs if run.outcome == SECOND_TRY]:
+        yield f"{'Second tries':<22}{summed(again)}; their first answers could not be used"
     for way in WAYS:
         yield f"By {way}"
         yield from (f"  {name:<20}{one}" for name, one in grouped(runs, way).items())

@@ -15,14 +15,14 @@ from liza.money import Cap
 from liza.project import switches_of
 from liza.replies import Step
 from liza.report.progress import ago
-from liza.report.show import SAID_LINES
+from liza.report.show import SAID_LINES, opinions
 from liza.roles import coder, outlook, planner, reviewer
 from liza.roles.admission import closed
 from liza.roles.conditions import Hindrance, Look, first_hindrance, held_by, since
 from liza.roles.preconditions import NOBODY, Setting, hindered
 from liza.roles.staff import names
 from liza.space import shortage
-from liza.work.hiring import run_of
+from liza.work.hiring import Asker, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def _closed(
     state = setting.state
     if task is not None and state.task(task).status is Status.APPROVED:
         return None
-    run = run_of(state.config.agents, role, worker, steps[0], task, *steps[1:])
+    run = run_of(state, Asker(role, worker, now), steps[0], task, *steps[1:])
     shut = closed(state, run, now)
     if shut is None:
         return None
@@ -152,7 +152,8 @@ def _settled(task: Task, state: State) -> Hindrance | None:
     if task.status is Status.BLOCKED:
         return _blocked(task, state)
     if task.status is Status.AWAITING_APPROVAL:
-        return Hindrance(f"it asks you: {task.approval_question}", "you", f"liza task accept {task.id}")
+        said = "".join(f"; {opinion}" for opinion in opinions(task))
+        return Hindrance(f"it asks you: {task.approval_question}{said}", "you", f"liza task accept {task.id}")
     if task.status is Status.DRAFT:
         return Hindrance("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
     return None
@@ -271,7 +272,8 @@ class _Work(NamedTuple):
 def _work_for(name: str, role: Role, state: State, now: datetime) -> _Work | None:
     if role is Role.PLANNER:
         wake = planner.wake(state)
-        return _Work((wake.step,), wake.task, f"it plans next: {wake.why}", "liza status") if wake else None
+        # What a task may cost does not keep anybody from thinking about it.
+        return _Work((wake.step,), None, f"it plans next: {wake.why}", "liza status") if wake else None
     task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
     if task is None:
         return None

@@ -54,6 +54,14 @@ class Machine:
     skew: float
 
 
+class Gate(NamedTuple):
+    """One of the project's commands on what work is based on."""
+
+    sentence: str
+    is_in_the_way: bool
+    likely: str = ""
+
+
 @dataclass(frozen=True)
 class Project:
     """What was found in the project."""
@@ -73,6 +81,7 @@ class Project:
     checked_out: str | None  # where the user has the integration branch
     has_agent: bool
     switches: tuple[str, ...]
+    gates: tuple[Gate, ...] | None = None  # what they come to on the base; None where that was not tried
 
 
 def _python(machine: Machine) -> Finding:
@@ -236,11 +245,23 @@ def _switches(project: Project) -> Finding:
     )
 
 
+def _gates(project: Project) -> Finding:
+    if project.gates is None:
+        return Finding("gates", Mark.OK, "not tried on what work is based on", "`liza run` tries them first")
+    if not project.gates:
+        do = "set gates.test in liza.yaml"
+        return Finding("gates", Mark.WARN, "there is no test command, so nothing runs what is merged", do)
+    bad = [gate for gate in project.gates if gate.is_in_the_way]
+    said = "; ".join(gate.sentence for gate in bad or project.gates)
+    return Finding("gates", Mark.FAIL if bad else Mark.OK, said, bad[0].likely if bad else "")
+
+
 MACHINE_CHECKS: Final[tuple[Callable[[Machine], Finding], ...]] = (
     *(_python, _git, _cage, _kernel, _inotify, _open_files, _programs, _keys, _disk, _clock),
 )
 PROJECT_CHECKS: Final[tuple[Callable[[Project], Finding], ...]] = (
-    *(_board, _sandbox, _lock, _processes, _worktrees, _salvage, _identity, _integration, _agent, _switches),
+    *(_board, _sandbox, _lock, _processes, _worktrees, _salvage, _identity, _integration, _agent, _gates),
+    _switches,
 )
 
 

@@ -67,6 +67,7 @@ def rows(found: Figures) -> Iterator[tuple[str, str]]:
         ", ".join(f"{name} {_length(spent)}" for name, spent in found.seconds.items()) or "-",
     )
     yield "crashes", _counts(found.crashes)
+    yield "refused answers", _counts(found.refused_answers)
     yield "anomalies", _counts(found.anomalies)
     yield from ((f"gate {gate}", _counts(outcomes)) for gate, outcomes in found.gates.items())
 
@@ -110,7 +111,8 @@ def retrospective(state: State, why: str, now: datetime) -> str:
         "Time by status": (f"{name}: {_length(spent)}" for name, spent in _longest(found.seconds)),
         "Suggestions": suggestions(found, blocked),
     }
-    head = [f"# Sprint {sprint.number}", "", f"It is over because {why}."]
+    about = f"Goal {state.goal.number}: {' '.join(state.goal.description.split())}"
+    head = [f"# Sprint {sprint.number}", "", about, "", f"It is over because {why}."]
     body = [line for title, items in sections.items() for line in _section(title, items)]
     return "\n".join([*head, *body]) + "\n"
 
@@ -135,6 +137,8 @@ def suggestions(found: Figures, blocked: Iterable[str]) -> Iterator[str]:
         yield "many attempts come to nothing: smaller tasks, or another agent, may help"
     if found.blocked_seconds > _MUCH * sum(found.seconds.values(), start=1):
         yield "much of the time tasks waited for an answer: `notify` in the settings tells you at once"
+    if sum(found.refused_answers.values()) > _MUCH * max(found.attempts, 1):
+        yield f"many answers are refused ({_counts(found.refused_answers)}): another model may help"
     if found.crashes:
         yield f"workers crashed ({_counts(found.crashes)}): see workers/*.log"
     if list(blocked):

@@ -10,17 +10,16 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
-from liza.model import AgentStatus, GoalStatus, Role, Status
+from liza.model import ANSWER_PLAN, AgentStatus, GoalStatus, Role, Status
 from liza.report.show import money_lines
 from liza.roles import planner
-from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime, timedelta
 
-    from liza.model import Agent, HistoryEntry, State, Task
+    from liza.model import Agent, HistoryEntry, Refusal, State, Task
 
 SHOWN_EVENTS: Final = 8
 SHOWN_TASKS: Final = 12  # questions and holders come first; a board may have thousands of tasks
@@ -141,9 +140,21 @@ def news(old: State, new: State) -> list[News]:
         for name, anomaly in new.anomalies.items()
         if name not in old.anomalies
     ]
+    found += [
+        _refused(agent, agent.refusal)
+        for name, agent in new.agents.items()
+        if agent.refusal and agent.refusal != (old.agents[name].refusal if name in old.agents else None)
+    ]
     if new.goal.status is GoalStatus.COMPLETE is not old.goal.status:
         found.append(News(new.goal.completed or new.goal.created, "supervisor", "the goal is COMPLETE"))
     return sorted(found)
+
+
+def _refused(agent: Agent, refusal: Refusal) -> News:
+    what = f"{refusal.task}: " if refusal.task else ""
+    return News(
+        refusal.at, agent.id, f"{what}answer to {refusal.step} refused ({_first_line(refusal.why, 120)})"
+    )
 
 
 def _since(task: Task, before: Task | None) -> tuple[HistoryEntry, ...]:

@@ -7,7 +7,6 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from liza.model import GoalStatus
 from liza.record import utc_now
 from liza.report.progress import lines, news, outcome
 from liza.switches import way_on
@@ -123,7 +122,7 @@ def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -
     state = board.read()
     while True:
         view.show(state, switches())
-        if state.goal.status is not GoalStatus.IN_PROGRESS:
+        if state.goal.is_over:
             view.say(outcome(state))
             return
         state = board.wait(state.revision, BEAT)

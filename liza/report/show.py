@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import limits, money
 from liza.breaker import open_trips, sentence
-from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
+from liza.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
-from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ def status(
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
     lines = [
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
+        *(f"  next    {_first_line(goal.description)}" for goal in state.goal.queued),
         *(
             f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
             for name, said in switches.items()
@@ -84,7 +84,22 @@ def money_lines(state: State) -> Iterator[str]:
         yield f"Budget    paused: {money.question(state)}"
         yield f"      then    {money.command(state)}"
     for provider in limits.closed(state):
-        yield f"Provider  {limits.told(provider)}"
+        yield f"Provider  {limits.told_with_stand_in(state, provider)}"
+
+
+def goals(state: State) -> Iterator[str]:
+    """Yield every goal of the board: those that are over, the current one, and those that wait."""
+    goal = state.goal
+    for number, past in enumerate(goal.past, start=1):
+        report = f", report {past.report}" if past.report else ""
+        yield f"  {number}  {past.status:<12} {_first_line(past.description)}{_spec(past.spec_ref)}{report}"
+    yield f"  {goal.number}  {goal.status:<12} {_first_line(goal.description)}{_spec(goal.spec_ref)}"
+    for number, waiting in enumerate(goal.queued, start=goal.number + 1):
+        yield f"  {number}  {'queued':<12} {_first_line(waiting.description)}{_spec(waiting.spec_ref)}"
+
+
+def _spec(reference: str | None) -> str:
+    return f", spec {reference}" if reference else ""
 
 
 def _plan_lines(state: State) -> Iterator[str]:
@@ -110,6 +125,14 @@ def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
         yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
         yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
+    elif task.status is Status.AWAITING_APPROVAL:
+        yield f"      asks    {_first_line(task.approval_question or '')}"
+        yield from (f"      said    {_first_line(opinion)}" for opinion in opinions(task))
+        yield f'      then    liza task accept {task.id}, or liza task reject {task.id} --reason "…"'
+    elif task.status is Status.APPROVED and task.is_tainted:
+        marks = ", ".join(taint.mark for taint in task.taints if taint.accepted_by is None)
+        yield f"      because it passed by force ({marks})"
+        yield f"      then    liza task accept {task.id}"
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
@@ -125,6 +148,13 @@ def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
     yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
     if seen.run:
         yield f"      whole   .liza/runs/{seen.run}"
+
+
+def opinions(task: Task) -> Iterator[str]:
+    """Yield what the agents of reviewers said about the work that *task* carries."""
+    for verdict in task.verdicts:
+        if who := verdict.opinion_of:
+            yield f"{who} said {verdict.outcome} ({verdict.gate}): {verdict.reason or 'no reason given'}"
 
 
 def _breaker_lines(state: State) -> Iterator[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.agents.protocol import Reply
+    from liza.config import AgentChoice
     from liza.model import State
     from liza.money import Want
     from liza.spending import Usage
@@ -28,6 +29,7 @@ class Run(NamedTuple):
     want: Want
     provider: str
     providers: tuple[str, ...]
+    choice: AgentChoice | None = None  # who is to run
 
 
 class Closed(NamedTuple):
@@ -111,7 +113,9 @@ def _bill(state: State, want: Want, usage: Usage) -> Bill:
     """Return what a run cost; one that is silent about it where its like was not counts as they do."""
     if usage.usd is not None:
         return Bill(want.worker, want.task, want.kind, usage.usd, usage.provenance)
-    usual = money.average(state, want.kind) if want.guess else None
+    if not want.guess:  # a recording costs what it says
+        return Bill(want.worker, want.task, want.kind, 0.0, Provenance.REPORTED)
+    usual = money.average(state, want.kind)
     mark = Provenance.UNKNOWN if usual is None else Provenance.ESTIMATED
     return Bill(want.worker, want.task, want.kind, usual or 0.0, mark)
 

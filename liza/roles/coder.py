@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from liza import events as e
 from liza import verdicts
 from liza.agents.protocol import MEANING, Ending
-from liza.changes import waits_for
+from liza.changes import dead_dependencies, waits_for
 from liza.model import AgentStatus, Role, Status
 from liza.replies import Outcome
 from liza.roles.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
@@ -76,6 +76,9 @@ def _not_for_coders(look: Look) -> Hindrance:
 def _waits(look: Look) -> Hindrance:
     waiting = waits_for(look.state, look.task)
     named = ", ".join(f"{name} ({look.state.status_of(name) or 'not on the board'})" for name in waiting)
+    if dead := dead_dependencies(look.state, look.task):
+        what = f"it waits for {named}, and {' and '.join(dead)} will never be done; the planner is asked next"
+        return Hindrance(what, "the planner, or you", "liza edit")
     return Hindrance(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
 
 
@@ -224,7 +227,7 @@ def says_nothing(answer: CheckpointAnswer) -> bool:
     """Tell whether *answer* announces nothing that the work could be held against."""
     if answer.is_blocked or answer.validation or answer.files_to_modify:
         return False
-    return not set(re.findall(r"[\w./-]+", (answer.intent or "").casefold())) - _EMPTY_WORDS
+    return not set(re.findall(r"\w+", (answer.intent or "").casefold())) - _EMPTY_WORDS
 
 
 def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:
@@ -251,6 +254,8 @@ class Finding(Protocol):
     def verdicts(self) -> tuple[Verdict, ...]: ...
     @property
     def phase(self) -> str | None: ...
+    @property
+    def taints(self) -> tuple[str, ...]: ...
 
 
 def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:

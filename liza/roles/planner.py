@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR, add_task, apply
+from liza.changes import HUMAN, SUPERVISOR, add_task, apply, dead_dependencies
 from liza.closing import close, is_of_agents, open_ones
-from liza.lifecycle import SUCCEEDED, TERMINAL
+from liza.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.model import GoalStatus, Status, Task, Urgency
 from liza.money import awaits
 from liza.reasons import words
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from liza.replies import Plan, Planned
 
 MOST_QUESTIONS: Final = 3
+WHAT_NOW: Final = "What should be done differently, or should the task be given up?"
 MOST_SHOWN: Final = 30  # anomalies, or discoveries, that one prompt carries
 # The limits that a task meets outside of its workflow's rules.
 GIVEN_UP: Final = "failed_coders"
+ORPHANED: Final = "dead_dependency"
 NEVER_MERGES: Final = "failed_merges"
 
 
@@ -85,7 +87,20 @@ def _more_work(state: State, general: list[Note]) -> Wake | None:
 
 def is_unplanned(state: State) -> bool:
     """Return whether there is no plan for the goal yet."""
-    return not state.tasks and not state.archived
+    goal = state.goal
+    if goal.begun is None:
+        return not state.tasks and not state.archived
+    return goal.planned is None and not _of_goal(state)
+
+
+def _of_goal(state: State) -> list[Status]:
+    """Return the statuses of the tasks that came since the goal's turn; of all where it was the first."""
+    begun = state.goal.begun
+    if begun is None:
+        return [*(task.status for task in state.tasks.values()), *state.archived.values()]
+    live = [task.status for task in state.tasks.values() if task.created >= begun]
+    # Where a plan was made and none of it is left on the board, all of it is archived.
+    return live or (list(state.archived.values()) if state.goal.planned else [])
 
 
 def _is_general(state: State, note: Note) -> bool:
@@ -141,19 +156,37 @@ def _ids(notes: list[Note]) -> tuple[str, ...]:
 
 def stuck(state: State) -> list[tuple[Task, e.Block]]:
     """Return the tasks that coders cannot finish as they are, with what to ask about each."""
-    found = []
-    for task in state.tasks.values():
-        if task.status is Status.IDLE and is_given_up(state, task):
-            why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
-            found.append((task, why, GIVEN_UP))
-        elif (
-            task.status is Status.INTEGRATION_FAILED and task.integration_failures >= MOST_FAILED_INTEGRATIONS
-        ):
-            reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
-            why = f"it failed to merge {task.integration_failures} times: {reason}"
-            found.append((task, why, NEVER_MERGES))
-    question = "What should be done differently, or should the task be given up?"
-    return [(task, e.Block(reason=why, questions=(question,), rule=rule)) for task, why, rule in found]
+    found = ((task, check(state, task)) for task in state.tasks.values() for check in _STUCK)
+    return [(task, block) for task, block in found if block is not None]
+
+
+def _orphaned(state: State, task: Task) -> e.Block | None:
+    dead = dead_dependencies(state, task) if task.status in CLAIMABLE else ()
+    if not dead:
+        return None
+    named = " and ".join(f"{name}, which is {state.status_of(name)}" for name in dead)
+    question = f"Should it go on without {' and '.join(dead)}, be replaced, or be given up as well?"
+    return e.Block(reason=f"it waits for {named}", questions=(question,), rule=ORPHANED)
+
+
+def _given_up(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.IDLE and not dead_dependencies(state, task)
+    if not is_free or not is_given_up(state, task):
+        return None
+    why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=GIVEN_UP)
+
+
+def _unmergeable(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.INTEGRATION_FAILED and not dead_dependencies(state, task)
+    if not is_free or task.integration_failures < MOST_FAILED_INTEGRATIONS:
+        return None
+    reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
+    why = f"it failed to merge {task.integration_failures} times: {reason}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=NEVER_MERGES)
+
+
+_STUCK: Final = (_orphaned, _given_up, _unmergeable)
 
 
 def _last_failure(task: Task) -> str:
@@ -163,11 +196,10 @@ def _last_failure(task: Task) -> str:
 
 def is_complete(state: State) -> bool:
     """Tell whether the goal is reached: all tasks finished, something done, nobody with anything to add."""
-    statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
     return (
         state.goal.status is GoalStatus.IN_PROGRESS
-        and all(status in TERMINAL for status in statuses)
-        and not SUCCEEDED.isdisjoint(statuses)
+        and all(task.status in TERMINAL for task in state.tasks.values())
+        and not SUCCEEDED.isdisjoint(_of_goal(state))
         and not _unread(state)
         and wake(state) is None
     )
@@ -187,7 +219,8 @@ def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) ->
     is_first = is_unplanned(state)
     state = _with_tasks(state, plan.tasks, by, at)
     questions = plan.questions if is_first else ()
-    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS]))
+    planned_at = at if plan.tasks else state.goal.planned
+    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS], planned=planned_at))
     return marked(state, wake, by=by, at=at, became=plan.tasks)
 
 

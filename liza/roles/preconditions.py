@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from liza.model import GoalStatus, State
+from liza.model import State
 from liza.roles.conditions import Hindrance
 from liza.switches import MEANING, Switch, thrown, way_on
 
@@ -41,7 +41,7 @@ def hindered(setting: Setting) -> tuple[Precondition, Hindrance] | None:
 
 def _closed(setting: Setting) -> Hindrance:
     goal = setting.state.goal
-    return Hindrance(f"the goal is {goal.status}", "you", 'liza note "…"; liza run', goal.completed)
+    return Hindrance(f"the goal is {goal.status}", "you", 'liza goal "…"; liza run', goal.completed)
 
 
 def _switched(setting: Setting) -> Hindrance:
@@ -61,7 +61,7 @@ def _nobody(_: Setting) -> Hindrance:
 
 NOBODY: Final = Precondition(lambda setting: setting.is_running, _nobody)  # all others come before it
 PRECONDITIONS: Final = (
-    Precondition(lambda setting: setting.state.goal.status is GoalStatus.IN_PROGRESS, _closed, ends=True),
+    Precondition(lambda setting: not setting.state.goal.is_over, _closed, ends=True),
     Precondition(lambda setting: setting.switch is not Switch.ABORT, _switched, ends=True),
     Precondition(lambda setting: setting.switch is Switch.NORMAL, _switched),
     Precondition(lambda setting: setting.shortage is None, _cramped),

@@ -49,6 +49,7 @@ class Facts:
     leftovers: tuple[Leftover, ...] = ()
     contained: frozenset[str] = frozenset()  # recorded merges that the integration branch contains
     worktrees: frozenset[str] = frozenset()  # names in the area of worktrees
+    merged_branches: frozenset[str] = frozenset()  # tasks off the board whose branch integration has all of
     lost: frozenset[str] = frozenset()  # commits that the board names and that are not there whole
 
 
@@ -115,7 +116,24 @@ class PruneWorktree:
         return f"{self.task}: save what is in its worktree and remove it, because it is {self.status}"
 
 
-Action = KillLeftover | FinishMerge | ReclaimTask | RepeatTask | ReportLoss | MarkStopped | PruneWorktree
+@dataclass(frozen=True)
+class RetireBranch:
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: delete its branch, which is merged, because the task is archived"
+
+
+Action = (
+    KillLeftover
+    | FinishMerge
+    | ReclaimTask
+    | RepeatTask
+    | ReportLoss
+    | MarkStopped
+    | PruneWorktree
+    | RetireBranch
+)
 
 
 def lost_sentence(commit: str) -> str:
@@ -129,13 +147,22 @@ def plain(action: Action) -> dict[str, object]:
 
 def plan(facts: Facts) -> tuple[Action, ...]:
     """Return what is to be done, in order: nobody may write to a worktree that is given to somebody else."""
+    return (*settling(facts), *clearing(facts))
+
+
+def clearing(facts: Facts) -> tuple[Action, ...]:
+    """Return what nobody needs any more."""
+    return (*pruned(facts), *retired(facts))
+
+
+def settling(facts: Facts) -> tuple[Action, ...]:
+    """Return what the next run depends on; all else can be cleared up at any time."""
     return (
         *(KillLeftover(process) for process in facts.leftovers),
         *_merges(facts),
         *_leases(facts),
         *_losses(facts),
         *_agents(facts),
-        *pruned(facts),
     )
 
 
@@ -200,14 +227,31 @@ def _agents(facts: Facts) -> Iterator[MarkStopped]:
             yield MarkStopped(agent.id)
 
 
-def pruned(facts: Facts) -> Iterator[PruneWorktree]:
-    """Yield the worktrees that no task needs any more; a step that may be taken in the middle of a run."""
+def pruned(facts: Facts, most: int | None = None) -> Iterator[PruneWorktree]:
+    """Yield the worktrees of finished tasks but the newest *most*, so many as the settings keep.
+
+    It is a step that may be taken in the middle of a run.
+    """
     done = {action.task for action in _merges(facts)}
-    for name in sorted(facts.worktrees):
+    most = facts.state.config.limits.kept_worktrees if most is None else most
+    there = [task.id for task in finished_first(facts.state) if task.id in facts.worktrees]
+    kept = {*there[max(0, len(there) - most) :], *(done if most else ())}
+    for name in sorted(facts.worktrees - kept):
         status = Status.MERGED if name in done else facts.state.status_of(name)
         # What the board does not know is not ours: people keep worktrees in such a place, too.
         if status in TERMINAL and not _is_fresh(name, facts):
             yield PruneWorktree(name, status)
+
+
+def finished_first(state: State) -> list[Task]:
+    """Return the finished tasks of the board, those that were finished first before the others."""
+    done = [task for task in state.tasks.values() if task.status in TERMINAL]
+    return sorted(done, key=lambda task: task.history[-1].at)
+
+
+def retired(facts: Facts) -> Iterator[RetireBranch]:
+    """Yield the merged branches of tasks that have left the board."""
+    yield from (RetireBranch(name) for name in sorted(facts.merged_branches))
 
 
 def _is_fresh(name: str, facts: Facts) -> bool:

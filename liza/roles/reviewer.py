@@ -151,7 +151,7 @@ def verdict(gate: str, review: Review, *, tree: str, run: str, at: datetime) -> 
 
 def concluded(task: Task, found: Finding) -> e.Event:
     """Return what follows from what machines and reviewers said about *task*."""
-    facts: dict[str, Any] = {"verdicts": found.verdicts, "phase": found.phase}
+    facts: dict[str, Any] = {"verdicts": news(task, found.verdicts), "phase": found.phase}
     if found.outcome is Outcome.REVISE:
         return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
     if found.outcome is not Outcome.PASS:
@@ -161,7 +161,12 @@ def concluded(task: Task, found: Finding) -> e.Event:
         return e.Block(reason=found.reason, questions=asked or (question,), only_people=is_theirs)
     if task.nothing_to_do:
         return e.Confirm(reason=found.reason)
-    return e.Approve(commit=str(task.review_commit), **facts)
+    return e.Approve(commit=str(task.review_commit), taints=found.taints, **facts)
+
+
+def news(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return the *verdicts* that were not submitted with the work: each is told, and counted, once."""
+    return tuple(verdict for verdict in verdicts if verdict not in task.verdicts)
 
 
 def left_open(review: Review) -> tuple[Feedback, ...]:

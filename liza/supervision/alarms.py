@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WARN_ITERATIONS: Final = 8  # rounds of one coder; at ten the task is BLOCKED
 WARN_REVIEWS: Final = 3  # rejections of one coder's work; at five the task is BLOCKED
 # The crash itself, and the edit itself, are told by whoever saw it, with more to say.
-_TOLD_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit"})
+_TOLD_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit", "gate_broken"})
 
 
 class Alarm(NamedTuple):
@@ -88,8 +88,9 @@ def _of_task(task: Task, state: State, *, warns: bool) -> Iterator[Alarm]:
     if warns and WARN_ITERATIONS <= task.iteration < limits.max_coder_iterations:
         most = f"{task.iteration} of {limits.max_coder_iterations}"
         yield Alarm(f"rounds {task.id} {coder}", f"{task.id}: {coder} is in round {most} and not through yet")
-    if WARN_REVIEWS <= task.review_cycles_current < limits.max_review_cycles:
-        most = f"{task.review_cycles_current} of {limits.max_review_cycles}"
+    allowed = min(limits.max_rejections, limits.max_review_cycles)
+    if WARN_REVIEWS <= task.review_cycles_current < allowed:
+        most = f"{task.review_cycles_current} of {allowed}"
         yield Alarm(f"reviews {task.id} {coder}", f"{task.id}: the work of {coder} was rejected {most} times")
 
 

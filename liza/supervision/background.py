@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza import life
 from liza.agents.sweep import STOPPED, ended, send, swept
-from liza.errors import InvalidBoard, LizaError, UsageError
+from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
 from liza.supervision.rescue import RUNS, await_end, orphaned, recovered, supervising
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
     raise _BY_CODE.get(code, LizaError)(sentence or f"the supervisor did not start; {home / LOG} says why")
 
 
-_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard)}
+_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard, RedBase)}
 
 
 def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:

@@ -62,8 +62,11 @@ class Guard:
     def look(self, state: State, now: datetime) -> State:
         """Let every rule fire that is due."""
         # The breaker itself is read as well: more of what was open may be due once it is resolved.
-        fruitless, limits = state.sprint.metrics.fruitless, state.config.limits
-        reads = (state.anomalies, state.tasks, state.circuit_breaker, fruitless, limits)
+        counted, limits = state.sprint.metrics, state.config.limits
+        reads = (
+            *(state.anomalies, state.tasks, state.circuit_breaker),
+            *(counted.fruitless, counted.red_gates, limits),
+        )
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state
         rules = self._rules(state)

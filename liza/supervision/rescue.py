@@ -14,12 +14,12 @@ from liza import life
 from liza.agents.sweep import Process, ended, left_behind, seen, table
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
-from liza.errors import LizaError
+from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
 from liza.model import Status
 from liza.record import utc_now
 from liza.repo.durable import broken_refs, empty_objects, lost
 from liza.repo.pool import Worktrees
-from liza.repo.repository import BRANCHES, Repository
+from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.roles import recovery
 from liza.roles.recovery import (
@@ -32,11 +32,12 @@ from liza.roles.recovery import (
     ReclaimTask,
     RepeatTask,
     ReportLoss,
+    RetireBranch,
 )
 from liza.work.caging import CAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
     from liza.model import State
@@ -70,7 +71,14 @@ class Scene:
             leftovers=tuple(_leftovers(self.home, living)),
             contained=frozenset(commit for commit in begun if self.repository.contains(ref, commit)),
             worktrees=frozenset(Worktrees(self.repository).tasks()),
+            merged_branches=frozenset(self._merged_branches(state, ref)),
         )
+
+    def _merged_branches(self, state: State, ref: str) -> Iterator[str]:
+        for name in Worktrees(self.repository).branches() if state.archived else ():
+            tip = self.repository.commit_at(branch_of(name)) if name in state.archived else None
+            if tip is not None and self.repository.contains(ref, tip):
+                yield name
 
     def named_facts(self, now: datetime) -> Facts:
         """Return the facts, with those that only a machine that went down changes: what the board names."""
@@ -121,9 +129,23 @@ class Scene:
         self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
-        for prune in (action for action in todo if isinstance(action, PruneWorktree)):
-            self.prune(prune.task, facts)
+        self._clear([action for action in todo if isinstance(action, PruneWorktree | RetireBranch)], facts)
         return survivors
+
+    def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: Facts) -> None:
+        """Give back worktrees and branches, and then raise what stood in the way of one."""
+        trouble: LizaError | OSError | None = None
+        into = BRANCHES + facts.state.config.integration_branch
+        for action in actions:
+            try:
+                if isinstance(action, PruneWorktree):
+                    self.prune(action.task, facts)
+                else:
+                    Worktrees(self.repository).retire_branch(action.task, into=into)
+            except (GitFailed, UnfitRepository, DiskTrouble, OSError) as error:
+                trouble = trouble or error
+        if trouble:
+            raise trouble
 
     def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: Facts) -> None:
         """Tell people of commits that are gone, and let what was submitted be done again."""
@@ -142,10 +164,10 @@ class Scene:
                 worktrees.secure(found, task, at=at)
 
     def prune(self, task: str, facts: Facts) -> None:
-        worktrees, into = Worktrees(self.repository), BRANCHES + facts.state.config.integration_branch
+        worktrees = Worktrees(self.repository)
         if found := worktrees.registered(worktrees.path_of(task)):
             left_by_a_crash(self.home / CAGES, found, task)
-        worktrees.retire(task, into=into, at=facts.now)
+        worktrees.release(task, at=facts.now)
 
 
 def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:

@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,14 +19,23 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza import life, limits
 from liza.agents.kernel import adopt_orphans
+from liza.agents.protocol import Stop
 from liza.agents.sweep import MARK, swept
 from liza.bell import Bell
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
-from liza.changes import SUPERVISOR, Change
+from liza.changes import SUPERVISOR, Change, begin_next_goal
 from liza.config import SandboxMode
-from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
+from liza.errors import (
+    AlreadyRunning,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    SharedRepository,
+    UnfitRepository,
+)
 from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
 from liza.project import TEAM_FILE, switches_of
@@ -48,9 +57,12 @@ from liza.supervision.rescue import RUNS, Scene, await_end, is_of, orphaned
 from liza.supervision.telling import Courier, Told
 from liza.switches import Switch, thrown
 from liza.work import trunk
-from liza.work.caging import is_caged, required, tidied, uncaged, warning
+from liza.work.baseline import Ground, try_base
+from liza.work.caging import is_caged, kept, required, tidied, uncaged, warning
+from liza.work.course import Halted
 from liza.work.flows import workflow_of
 from liza.work.lookout import Lookout
+from liza.work.planning import LOCK as PLANNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -63,6 +75,9 @@ LOOK: Final = 0.5  # seconds between two looks at switches and leases while noth
 LULL: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
 CHECKPOINTS: Final = "checkpoints"
+SUMMARY_TIME: Final = "%Y%m%dT%H%M%S.%fZ"  # a summary is named after the moment of the throw
+ONE_THROW: Final = timedelta(seconds=2)  # within which a switch may change its time and is the same
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
 SINCE: Final = "it came while no run was going on"
 
 
@@ -76,11 +91,13 @@ class Ending(Enum):
 
 
 EXIT_CODES: Final = {Ending.COMPLETE: 0, Ending.ONLY_PEOPLE: 3, Ending.ABORT: 4, Ending.ASKED: 4}
+# Whoever ends a run by hand wants it to end; the next one clears up.
+UNHURRIED: Final = frozenset({Ending.COMPLETE, Ending.ONLY_PEOPLE})
 # The part of the grace that workers get before a signal tells them: some see by themselves that it is over.
 PATIENCE: Final = {Ending.COMPLETE: 0.2, Ending.ONLY_PEOPLE: 0.0, Ending.ABORT: 1.0, Ending.ASKED: 0.0}
 
 
-def supervise(
+def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     home: Path,
     view: View,
     *,
@@ -88,22 +105,31 @@ def supervise(
     worker: Sequence[str] = (),
     grace: float = GRACE,
     ready: Callable[[], None] = lambda: None,
+    baseline: bool = True,
 ) -> int:
     """Run until the goal is complete or somebody stops it; return the exit code.
 
-    *ready* is called once this is the one supervisor and the project can be worked on.
+    *ready* is called once this is the one supervisor and the project can be worked on; the project's own
+    gates are tried first, unless *baseline* is False.
     """
     # Heard from before the lock is: who sees that it is held may send one.
-    with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
+    with ExitStack() as stack:
+        bell = stack.enter_context(Bell().hearing_signals())
+        stack.enter_context(life.held(home / life.SUPERVISOR, at=utc_now()))
         board = FileBoard(home)
         mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
+        repository = Repository.around(home.parent)
+        _be_alone(repository, stack)
         board.absorb()
-        applied = apply_team_file(board, home.parent)
-        state, repository = board.read(), Repository.around(home.parent)
+        applied = apply_team_file(board, home.parent, fit=workflow_of)
+        state = board.read()
+        workflow_of(state.config, home.parent)
         scene = Scene(board, repository)
         mended = scene.mend_refs(state)
         repository.ensure_branch(state.config.integration_branch)
         required(state.config.sandbox)
+        if baseline and not _tries_base(Ground(home, repository, state.config), view, bell):
+            return EXIT_CODES[Ending.ASKED]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
@@ -112,6 +138,43 @@ def supervise(
             view.say(one)
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+
+
+def _be_alone(repository: Repository, stack: ExitStack) -> None:
+    """Be the one supervisor of all checkouts of *repository*: they share the branches that it moves."""
+    path = repository.common / life.IN_GIT
+    try:
+        stack.enter_context(life.held(path, at=utc_now()))
+    except AlreadyRunning as error:
+        raise SharedRepository(str(life.holder(path) or "another process")) from error
+
+
+def _tries_base(ground: Ground, view: View, bell: Bell) -> bool:
+    """Try the project's own gates on what work is based on; return False where somebody stopped it.
+
+    What is worth knowing is said; where work could not be judged, it raises RedBase.
+    """
+    stop, over = Stop(), threading.Event()
+
+    def listen() -> None:
+        while not over.wait(LULL):
+            if bell.asked or thrown(switches_of(ground.home)) is Switch.ABORT:
+                stop.ask()
+
+    listener = threading.Thread(target=listen, name="baseline", daemon=True)
+    listener.start()
+    try:
+        found = try_base(ground, stop, view.say)
+    except Halted:
+        return False
+    finally:
+        over.set()
+        listener.join()
+    if found is not None:
+        found.require_fit()
+        for line in found.lines():
+            view.say(line)
+    return True
 
 
 def worker_command(home: Path) -> list[str]:
@@ -141,6 +204,8 @@ class Supervisor:
         self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
         self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
+        self._summarised: datetime | None = None  # when the CHECKPOINT was thrown that has its summary
+        self._is_halting = False  # whoever has to end a turn at a CHECKPOINT was named
         self._bell = bell
 
     def run(self) -> int:
@@ -166,8 +231,16 @@ class Supervisor:
         return EXIT_CODES[ending]
 
     def _warn(self) -> None:
-        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it."""
+        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
+
+        Where they are caged, the board says that they always are: a trial that fails another time must not
+        let them go free.
+        """
         sandbox, at = self._board.read().config.sandbox, self._clock()
+        if (always := kept(sandbox)) is not sandbox:
+            self._board.update(
+                Change(SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox(state, always.mode))
+            )
         free = warning(sandbox)
         if free is None:
             return
@@ -213,13 +286,16 @@ class Supervisor:
         self._courier.nudge(state.config.notify)
         if ending := self._outlook(state):
             return ending
+        state = self._board.read()  # another goal may have begun
         state = sprinting.kept(self._board, self._scene.home, state, switches, self._clock())
-        if self._until_idle and state.sprint.ended and Switch.CHECKPOINT.name in switches:
+        halted = Switch.CHECKPOINT.name in switches and not self._is_halting
+        if self._until_idle and state.sprint.ended and halted:
             return Ending.ONLY_PEOPLE
         if thrown(switches) is Switch.NORMAL:
+            # First, since what cannot be cleared up must not keep anybody from working.
+            self._man(state)
             self._recycle(state)
             self._collect()
-            self._man(state)
         return None
 
     def _outlook(self, state: State) -> Ending | None:
@@ -228,13 +304,24 @@ class Supervisor:
         if planner.is_complete(state):
             done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
             state = self._board.update(done)
-        if state.goal.status is not GoalStatus.IN_PROGRESS:
+        if state.goal.is_over:
             return Ending.COMPLETE
+        if state.goal.status is not GoalStatus.IN_PROGRESS:
+            state = self._begin_next_goal()
         named = named_in(workflow_of(state.config, self._scene.home.parent))
         self._tell(alarms(state, now, named))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = outlook.only_people(state, now) or (self._shortage and idle)
         return Ending.ONLY_PEOPLE if self._until_idle and stuck else None
+
+    def _begin_next_goal(self) -> State:
+        """Look back on the goal that is over, and go on with the next."""
+        self._celebrate()
+        now = self._clock()
+        begin = Change(SUPERVISOR.id, "begin the next goal", lambda latest: begin_next_goal(latest, now))
+        state = self._board.update(begin)
+        self._view.say(f"goal {state.goal.number} begins: {state.goal.description}")
+        return state
 
     def _look_at_space(self, state: State) -> None:
         """Tell people once that the disk has too little room; what only waits to be used again goes."""
@@ -242,6 +329,8 @@ class Supervisor:
         self._shortage = shortage(self._scene.repository.root, state.config.limits.free_disk_mb)
         if self._shortage and not before:
             self._alert(self._shortage)
+            facts = self._scene.facts(self._clock(), living=self._crew.names)
+            self._scene.perform(recovery.pruned(facts, most=0), facts)
             Worktrees(self._scene.repository).thin()
         elif before and not self._shortage:
             self._view.say("there is room on the disk again, and work goes on")
@@ -299,21 +388,40 @@ class Supervisor:
         return state
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
-        """Write the summary of a CHECKPOINT, once a throw: its time is the name of the file."""
+        """Write the summary of a CHECKPOINT once nobody works any more, once a throw."""
         path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches or not _is_written(path):
+        if path.name not in switches:
+            self._summarised = _NEVER
+            return
+        if not _is_written(path):
             return
         try:
             thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         except FileNotFoundError:
             return  # taken back at this moment
         said = switches_of(self._scene.home).get(path.name, "")
-        summary = self._scene.home / CHECKPOINTS / f"{thrown_at:%Y%m%dT%H%M%S.%fZ}.md"
-        if not summary.exists():
-            write(summary, checkpoint(state, self._clock(), said))
-            self._view.say(f"the summary of this checkpoint is in {summary}")
+        if self._summarised is None:  # a run before this one may have written it
+            self._summarised = _latest_summary(self._scene.home / CHECKPOINTS)
+        # `touch` makes the file first and sets its time then: that is one throw.
+        if abs(thrown_at - self._summarised) > ONE_THROW:
+            self._halt(state, thrown_at, said)
         hours = state.config.limits.checkpoint_hours
         self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
+
+    def _halt(self, state: State, thrown_at: datetime, said: str) -> None:
+        """Write the summary, or say who has to end their turn before it makes sense."""
+        busy = sorted(task.lease.holder for task in state.tasks.values() if task.lease)
+        if life.is_held(self._scene.home / PLANNING):
+            busy.append("the planner")
+        if busy and not self._is_halting:
+            self._view.say(f"CHECKPOINT: {', '.join(busy)} will end the turn that was begun, then all wait")
+        self._is_halting = bool(busy)
+        if busy:
+            return
+        summary = self._scene.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
+        write(summary, checkpoint(state, self._clock(), said))
+        self._summarised = thrown_at
+        self._view.say(f"the summary of this checkpoint is in {summary}")
 
     def _man(self, state: State) -> None:
         """Have a process at every post that is due, and none at those that are no longer wanted."""
@@ -343,23 +451,23 @@ class Supervisor:
         """Clear up what finished tasks left."""
         if time.monotonic() - self._collected < recovery.SOON.total_seconds():
             return
-        facts = self._scene.facts(self._clock(), living=self._crew.names)
-        self._scene.perform(recovery.pruned(facts), facts)
-        self._miss_branch(facts.state.config.integration_branch)
         self._collected = time.monotonic()
+        facts = self._scene.facts(self._clock(), living=self._crew.names)
+        self._miss_branch(facts.state.config.integration_branch)
+        self._scene.perform(recovery.pruned(facts), facts)
 
     def _recycle(self, state: State) -> None:
-        """Give the worktree of a task that succeeded to whoever needs one next: its coder was through before.
+        """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
 
         One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
         """
-        done = (task.id for task in state.tasks.values() if task.status in SUCCEEDED)
-        name = next((name for name in done if name not in self._recycled), None)
+        done = [task.id for task in recovery.finished_first(state) if task.status in SUCCEEDED]
+        spare = done[: max(0, len(done) - state.config.limits.kept_worktrees)]
+        name = next((name for name in spare if name not in self._recycled), None)
         if name is None:
             return
         self._recycled.add(name)
-        into = BRANCHES + state.config.integration_branch
-        Worktrees(self._scene.repository).retire(name, into=into, at=self._clock())
+        Worktrees(self._scene.repository).release(name, at=self._clock())
         self._bell.ring()
 
     def _miss_branch(self, name: str) -> None:
@@ -376,16 +484,17 @@ class Supervisor:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
         await_end(orphaned(self._scene.home), self._grace)
         facts = self._scene.named_facts(self._clock())
-        for action in (actions := recovery.plan(facts)):
+        for action in recovery.plan(facts):
             self._view.say(str(action))
-        if survivors := self._scene.perform(actions, facts):
+        if survivors := self._scene.perform(recovery.settling(facts), facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
-        tidied(self._scene.home, self._scene.repository)
+        self._clear_up()
         self._look_around()
         self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
         state = self._board.update(limits.retried(SUPERVISOR, self._clock(), refused_only=True))
-        self._recycled = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
+        done = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
+        self._recycled = done - set(Worktrees(self._scene.repository).tasks())
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
         self._enlist(state)
 
@@ -424,15 +533,27 @@ class Supervisor:
 
     def _leave(self, ending: Ending) -> None:
         facts = self._scene.facts(self._clock())
-        self._scene.perform(recovery.plan(facts), facts)
-        tidied(self._scene.home, self._scene.repository)
+        self._scene.perform(recovery.settling(facts), facts)
+        if ending in UNHURRIED:
+            self._clear_up(drain=ending is Ending.COMPLETE)
         if ending is Ending.COMPLETE:
-            Worktrees(self._scene.repository).drain()
             self._celebrate()
         life.bury(self._scene.home)
         state = self._board.read()
         self._view.show(state, switches_of(self._scene.home))
         self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
+
+    def _clear_up(self, *, drain: bool = False) -> None:
+        """Remove what nobody needs any more; where that fails, the work is done all the same."""
+        try:
+            facts = self._scene.facts(self._clock())
+            self._scene.perform(recovery.clearing(facts), facts)
+            tidied(self._scene.home, self._scene.repository)
+            if drain:
+                Worktrees(self._scene.repository).drain()
+        except (DiskTrouble, GitFailed, UnfitRepository, OSError) as error:
+            first = str(error).strip().splitlines()[0]
+            self._alert(f"not everything could be cleared up, which `liza recover` tries again: {first}")
 
     def _celebrate(self) -> None:
         """Look back on the last sprint and tell people that there is nothing more to do."""
@@ -492,6 +613,16 @@ _FAREWELLS: Final = {
     Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     Ending.ASKED: "Ended as asked",
 }
+
+
+def _with_sandbox(state: State, mode: SandboxMode) -> State:
+    return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
+
+
+def _latest_summary(folder: Path) -> datetime:
+    """Return when the last CHECKPOINT was thrown that has a summary in *folder*."""
+    latest = max((path.stem for path in folder.glob("*.md")), default=None) if folder.is_dir() else None
+    return datetime.strptime(latest, SUMMARY_TIME).replace(tzinfo=UTC) if latest else _NEVER
 
 
 def _is_written(switch: Path) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.replies import Step
 from liza.roles.plans import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.model import Role, State, Task
-    from liza.replies import Step
 
 LONGEST_SPEC: Final = (
     20_000  # characters of a spec that a prompt carries where the agent cannot read the file
@@ -43,12 +43,14 @@ class Bootstrap(NamedTuple):
 
     @classmethod
     def of(cls, role: Role, step: Step, state: State, task: Task | None, where: Where) -> Bootstrap:
-        reference = (task.spec_ref if task else None) or state.goal.spec_ref
+        # A task whose spec is missing can only be replanned by who reads the goal's.
+        own = task.spec_ref if task and step is not Step.REPLAN else None
+        reference = own or state.goal.spec_ref
         return cls(role, step, *where, state.goal.description, task, reference)
 
     def missing(self) -> tuple[str, ...]:
         """Return what an agent would lack, as sentences; nothing where it is complete."""
-        task = self.task
+        task = None if self.step is Step.REPLAN else self.task  # what a task lacks is a reason to replan it
         found = {
             "the goal has no words": bool(self.goal.strip()),
             f"its working directory {self.cwd} does not exist": self.cwd.is_dir(),

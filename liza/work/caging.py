@@ -30,6 +30,7 @@ from liza.agents.cage import (
     obstacle,
     surrounding,
     surveyed,
+    tried,
 )
 from liza.agents.turnstile import MODEL_HOSTS, turnstile
 from liza.anomalies import NoSandbox
@@ -37,6 +38,7 @@ from liza.beneath import remove
 from liza.changes import with_anomaly
 from liza.config import Network, Sandbox, SandboxMode
 from liza.errors import NoCage
+from liza.repo.copies import copy_into
 from liza.repo.dependencies import installed_in, lend, linked_in, take_back
 from liza.repo.editable import Redirection
 from liza.repo.mounting import Points
@@ -45,6 +47,7 @@ from liza.repo.repository import Repository
 from liza.repo.shadow import Shadow
 from liza.repo.worktree import write
 from liza.work.homes import GateHome, environment_of
+from liza.work.ports import ports_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,13 +76,21 @@ def is_caged(sandbox: Sandbox) -> bool:
 
 def required(sandbox: Sandbox) -> None:
     """Refuse to go on where a cage is asked for that cannot be had."""
-    why = obstacle()
-    if why is None or sandbox.mode is SandboxMode.OFF:
+    if sandbox.mode is SandboxMode.OFF or (trial := tried()).why is None:
         return
+    why = trial.why
     if sandbox.mode is SandboxMode.REQUIRE:
         raise NoCage("sandbox.mode is `require`", why)
+    if trial.is_passing:  # the machine has not said no
+        raise NoCage("it is not clear whether there is a sandbox; try again", why)
     if sandbox.network is not Network.FULL:
         raise NoCage(f"sandbox.network is `{sandbox.network}`, which only a cage can keep", why)
+
+
+def kept(sandbox: Sandbox) -> Sandbox:
+    """Return the settings of a board whose agents are caged now: from here on they are, or do not run."""
+    is_open = sandbox.mode is SandboxMode.AUTO and is_caged(sandbox)
+    return sandbox.but(mode=SandboxMode.REQUIRE) if is_open else sandbox
 
 
 def warning(sandbox: Sandbox) -> str | None:
@@ -108,6 +119,7 @@ class Guard:
     home: Path
     repository: Repository
     sandbox: Sandbox
+    copies: tuple[str, ...] = ()  # ignored files of the checkout that every tree gets
 
     @property
     def is_caging(self) -> bool:
@@ -123,6 +135,7 @@ class Guard:
         """Give *job* in a cage, or as it is where there is none; then take over what it committed."""
         job = replace(job, processes=self.sandbox.processes)
         required(self.sandbox)
+        job = self._equipped(job)
         own = self.home / CAGES / visit.name
         with ExitStack() as stack:
             home = self._home(visit, own, stack)
@@ -140,11 +153,21 @@ class Guard:
                 argv=cage.around(site.argv),
                 environment=_configured(environment, settings),
                 is_caged=True,
+                shared_mb=self.sandbox.memory_mb,
             )
+
+    def _equipped(self, job: Job) -> Job:
+        """Put into a worktree what it gets beside its tree; return *job* with the ports that are its own."""
+        worktree = Worktrees(self.repository).registered(job.cwd)
+        if worktree is None:
+            return job
+        copy_into(self.repository, self.copies, job.cwd)
+        ports = ports_of(self.repository.root, worktree.admin.name)
+        return replace(job, environment={**job.environment, **ports})
 
     def _home(self, visit: Visit, own: Path, stack: ExitStack) -> GateHome | None:
         """Return the home that a gate's command has for itself; None where an agent keeps its own."""
-        if visit.doing is Doing.AGENT:
+        if visit.doing in (Doing.AGENT, Doing.READY):
             return None
         home = GateHome(own)
         home.begin(inherits=visit.inherits)
@@ -172,7 +195,9 @@ class Guard:
             take_back(top, names)
         remove(own / "links")
         led = Redirection(root, top, installed, own / "links")
-        if home is None:
+        worktree = Worktrees(self.repository).registered(job.cwd)
+        environment = _configured(environment, worktree.exclusion if worktree else {})
+        if visit.doing is Doing.AGENT:
             return replace(job, environment=led.environment(environment))
         *words, line = job.argv
         led.require_seen(environment, line)

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
+from liza.answers import says_blocked
 from liza.changes import Change, apply, with_discovery
-from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
 from liza.replies import CheckpointAnswer, Implement, Outcome, Step
 from liza.repo import salvage
 from liza.repo.content import commit_all, conflict_marks, lay, put_back
+from liza.repo.copies import committed_copies
 from liza.repo.durable import sync_work
 from liza.repo.merging import merge
+from liza.repo.objects import listing
 from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
 from liza.repo.submission import submission
@@ -27,7 +30,7 @@ from liza.roles import coder
 from liza.roles.admission import admitted, closed
 from liza.verdicts import Feedback
 from liza.verdicts import Outcome as GateOutcome
-from liza.work import course, known
+from liza.work import course, known, setup
 from liza.work.caging import CAGES
 from liza.work.flows import asks_checkpoint
 from liza.work.ruling import ruled
@@ -88,7 +91,8 @@ def _base(place: Place, state: State) -> str | None:
 
 def _worked(turn: Turn, claimed: Claimed) -> Next:
     try:
-        return _work(turn, claimed)
+        worktree = _prepared(turn.place, claimed)
+        return _work(turn, claimed, worktree) if _is_ready(turn, worktree) else Next.WORK
     except Refused as error:  # somebody else decides about the task now, so nothing more is written
         log.warning("%s", turn.keeper.lost or error)
     except Strayed as found:
@@ -136,8 +140,7 @@ def claimed_by(place: Place, head: str) -> Claimed | None:
     return Claimed(state, task, taken[-1], token) if task else None
 
 
-def _work(turn: Turn, claimed: Claimed) -> Next:
-    worktree = _prepared(turn.place, claimed)
+def _work(turn: Turn, claimed: Claimed, worktree: Worktree) -> Next:
     asked = _checkpointed(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
         return _cannot_begin(turn, asked.value)
@@ -146,7 +149,9 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
             return Next.WORK
         task = turn.state.task(claimed.task.id)
         facts, begins = known.for_implement(turn.state, task), turn.place.trees.after if asked else None
+        turn.proof = _Proof(turn)
         asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
+    setup.tear_down(turn, worktree)
     if turn.keeper.lost:
         log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
         return Next.WORK
@@ -157,6 +162,20 @@ def _work(turn: Turn, claimed: Claimed) -> Next:
         _hand_in(turn, worktree, asked, asked.value)
         return Next.WORK
     return _without_answer(turn, worktree, asked)
+
+
+def _is_ready(turn: Turn, worktree: Worktree) -> bool:
+    """Run the project's setup; where it fails on the base, tell people and hold it against nobody."""
+    try:
+        why = setup.make_ready(turn, worktree)
+    except course.Halted:
+        turn.record(e.Release(reason="it was stopped before it began"))
+        return False
+    if why is None:
+        return True
+    turn.place.orders.pause(f"{printable(why)}; mend it, or gates.setup, then `liza resume`")
+    turn.record(e.Release(reason="the project's setup fails, so that nobody can begin"))
+    return False
 
 
 def _prepared(place: Place, claimed: Claimed) -> Worktree:
@@ -235,11 +254,31 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return False
     if found.outcome is not GateOutcome.PASS:
         turn.record(coder.judged(found.outcome, base, found))
         return False
     turn.verdicts = found.verdicts
     return True
+
+
+class _Proof:
+    """Takes work for done whose coder committed something and gave no answer that can be read.
+
+    What it did is judged by machines and a reviewer in any case. Whoever speaks of being blocked is asked.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def __call__(self, asked: Asked) -> Implement | None:
+        before, after = self._turn.place.trees.before, self._turn.place.trees.after
+        if before is None or after is None or before.head == after.head or says_blocked(asked.reply.text):
+            return None
+        log.info("%s: taken as done, because it committed; %s", self._turn.task, asked.why)
+        return Implement(status=Outcome.DONE, summary=f"Finish {self._turn.task}")
 
 
 def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) -> None:
@@ -255,12 +294,18 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         tree = after and after.tree
         head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _unresolved(turn, task, head)
+        reasons += _copied(turn, task, head)
     _leave(turn, worktree)
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
-        event = _through_gates(turn, task, event.commit, asked)
+        try:
+            event = _through_gates(turn, task, event.commit, asked)
+        except BrokenGate as error:
+            # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
+            turn.broken(error, event)
+            return
     elif isinstance(event, e.FindNothing):
         event = _believed(turn, task, event, asked)
     turn.record(event, more=lambda state: _told(turn, state, answer, event))
@@ -295,6 +340,8 @@ def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Eve
             said = course.denied(flow, case)
     except course.Halted:
         return e.Release(reason="it was stopped before its claim was checked")
+    except BrokenGate:  # whoever reviews the claim asks again
+        return claim
     if not said:
         return claim
     reason = f"there is something to do: {said[-1].reason}"
@@ -308,6 +355,16 @@ def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
         return ()
     paths = conflict_marks(turn.place.repository, str(task.base_commit), head)
     return tuple(f"{task.id}: conflict marks are left in {path}; resolve them" for path in paths)
+
+
+def _copied(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
+    """Return which files of the user's checkout were committed that every worktree gets a copy of."""
+    names = turn.state.config.worktree.copied
+    if head is None or not names:
+        return ()
+    paths = listing(turn.place.repository, head)
+    found = committed_copies(names, paths)
+    return tuple(f"{task.id}: {path} is a copy of the user's own file; take it out" for path in found)
 
 
 def _told(turn: Turn, state: State, answer: Implement, event: Event) -> State:

@@ -6,7 +6,7 @@ what was said before where it still holds, and asks the gates anew where it does
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import process
@@ -14,7 +14,9 @@ from liza.agents.cage import Doing, Visit
 from liza.agents.protocol import Ending, Level, Limits, rest
 from liza.gates import running, table
 from liza.gates.case import Case, Said
+from liza.gates.causes import Setting, likely_cause
 from liza.gates.checkout import SETUP, installs
+from liza.gates.results import FOLDER, Results
 from liza.record import utc_now
 from liza.verdicts import Feedback, Outcome, Verdict
 from liza.work.flows import merging_phase, own
@@ -24,11 +26,17 @@ from liza.workflows.document import GateKind, Predicate
 from liza.workflows.position import Judge, Moved, Position, Proceed, Proceeded, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from liza.agents.protocol import Stop
+    from liza.config import Config
+    from liza.gates.case import Likely
     from liza.gates.running import Ran, Run
     from liza.model import Task
+    from liza.repo.repository import Repository
+    from liza.work.caging import Guard
     from liza.work.turn import Asked, Turn
     from liza.workflows.document import Workflow
 
@@ -44,6 +52,7 @@ class Judged(NamedTuple):
 
     moved: Moved
     verdicts: tuple[Verdict, ...]
+    facts: frozenset[Predicate] = frozenset()  # what conditions of gates ask, as it is for this work
 
     @property
     def outcome(self) -> Outcome:
@@ -55,6 +64,11 @@ class Judged(NamedTuple):
     @property
     def phase(self) -> str | None:
         return self.moved.decision.phase if self.moved.decision else None
+
+    @property
+    def taints(self) -> tuple[str, ...]:
+        """What a pass here is marked with, as that an adviser was overruled."""
+        return self.moved.position.taints
 
     @property
     def reason(self) -> str:
@@ -127,29 +141,73 @@ def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
         run=_runner(turn),
         clock=turn.place.clock,
         said=said,
+        results=results_of(turn.place.home, turn.state.config),
+        likely=likely_of(turn.place.repository, turn.place.warden(turn.state)),
     )
 
 
+class GateVisits:
+    """Whose home each command of a case has: new each time, or as the setup before it left it.
+
+    Agents wrote what runs there, so that no command finds what another one wrote.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._was_set_up = False
+
+    def __call__(self, line: str, name: str) -> Visit:
+        if name != SETUP:
+            return Visit(self._name, doing=Doing.COMMAND, inherits=self._was_set_up)
+        self._was_set_up = True
+        return Visit(self._name, doing=Doing.SETUP, borrows=not installs(line))
+
+
+def ready_runner(turn: Turn) -> Run:
+    """Return how the project's setup is run in the worktree of an agent: in the home of that agent."""
+
+    def visit(line: str, _name: str) -> Visit:
+        return Visit(f"{turn.task}.{turn.place.name}", doing=Doing.READY, borrows=not installs(line))
+
+    return _running(turn, visit)
+
+
 def _runner(turn: Turn) -> Run:
+    return _running(turn, GateVisits(f"{turn.task}.gate-{turn.place.name}"))
+
+
+def _running(turn: Turn, visit: Callable[[str, str], Visit]) -> Run:
     limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
-    was_set_up = False
+
+    def folder(name: str) -> Path:
+        return turn.place.home / RUNS / turn.place.run_id(name)
+
+    def living() -> AbstractContextManager[None]:
+        turn.begin_run()
+        return turn.keeper.expecting_life(limits.total + SLACK)
+
+    return gate_runner(turn.place.warden(turn.state), visit, folder, limits, turn.stop, living)
+
+
+def gate_runner(
+    warden: Guard,
+    visit: Callable[[str, str], Visit],
+    folder_for: Callable[[str], Path],
+    limits: Limits,
+    stop: Stop,
+    living: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Run:
+    """Return what runs the commands of gates: the same way for work and for what it is based on.
+
+    *visit* says whose home a command has; *living* is around each, for whoever has to be seen alive.
+    """
 
     def run(line: str, cwd: Path, name: str) -> Ran:
-        nonlocal was_set_up
-        folder = turn.place.home / RUNS / turn.place.run_id(name)
+        folder = folder_for(name)
         job = running.job(line, cwd, folder, limits)
-        # Agents wrote what runs here, so that each command has a home that no other one wrote to.
-        visit = Visit(f"{turn.task}.gate-{turn.place.name}", doing=Doing.COMMAND, inherits=was_set_up)
-        if name == SETUP:
-            was_set_up = True
-            visit = visit._replace(doing=Doing.SETUP, inherits=False, borrows=not installs(line))
-        turn.begin_run()
-        with (
-            turn.keeper.expecting_life(limits.total + SLACK),
-            turn.place.warden(turn.state).caged(job, visit) as caged,
-        ):
-            outcome = process.run(caged, turn.stop)
-        if turn.stop.level is not Level.GO:
+        with living(), warden.caged(job, visit(line, name)) as caged:
+            outcome = process.run(caged, stop)
+        if stop.level is not Level.GO:
             raise Halted
         return running.ran(outcome, folder.name)
 
@@ -157,12 +215,23 @@ def _runner(turn: Turn) -> Run:
         """Run, and run again what somebody killed: that says nothing about the work."""
         ran = run(line, cwd, name)
         for pause in AFTER_A_KILL:
-            if ran.ending is not Ending.KILLED or not rest(turn.stop, pause):
+            if ran.ending is not Ending.KILLED or not rest(stop, pause):
                 break
             ran = run(line, cwd, name)
         return ran
 
     return run_unkilled
+
+
+def results_of(home: Path, config: Config) -> Results:
+    """Return what is known of the trees that work is based on."""
+    return Results(home / FOLDER, config)
+
+
+def likely_of(repository: Repository, warden: Guard) -> Likely:
+    """Return who explains a command that fails whatever the work is."""
+    setting = Setting(repository.root, warden.is_caging)
+    return lambda line, ran: likely_cause(setting, line, ran)
 
 
 def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:
@@ -201,6 +270,6 @@ def judged(
             case Proceed():
                 moved = engine.after(workflow, moved.position, Proceeded(turn.place.clock()), facts)
             case _:
-                return Judged(moved, tuple(said))
+                return Judged(moved, tuple(said), facts)
         if moved.decision and moved.decision.outcome is not Outcome.PASS:
-            return Judged(moved, tuple(said))
+            return Judged(moved, tuple(said), facts)

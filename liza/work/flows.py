@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.errors import UsageError
+from liza.errors import UsageError, Violation
 from liza.gates import table
 from liza.workflows.document import Effect, GateKind
 from liza.workflows.loading import ENDING, load
+from liza.workflows.performed import not_performed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,20 +34,23 @@ def workflow_of(config: Config, root: Path) -> Workflow:
 
 @lru_cache(maxsize=4)
 def _loaded(name: str, limits: Limits, _stamp: int) -> Workflow:
-    flow = load(name, limits)
+    flow = load(name, limits, _unfit)
     for place, phase in flow.phases.items():
         for gate in phase.gates:
             if gate.kind not in _NOT_MACHINES:
                 _checked(
                     f"the workflow {name!r}, phase {place}, gate {gate.id}", gate.kind, own(gate.options)
                 )
+    return flow
+
+
+def _unfit(flow: Workflow) -> list[Violation]:
+    """Return why workers cannot run *flow*: its shape, or what of it they would not do."""
     others = [place for place, phase in flow.phases.items() if phase.worker and place != flow.start]
     if flow.phases[flow.start].worker != CODER or others or merging_phase(flow) is None:
-        raise UsageError(
-            f"the workflow {name!r} cannot be run yet: workers run one phase of a coder, phases of review, "
-            "and one that merges; use `liza`, or a file of that shape"
-        )
-    return flow
+        shape = "workers run one phase of a coder, phases of review, and one that merges"
+        return [Violation("phases", f"it cannot be run yet: {shape}", "use `liza`, or a file of that shape")]
+    return not_performed(flow)
 
 
 def _checked(where: str, kind: GateKind, options: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,6 +17,7 @@ from liza.agents.found import provider
 from liza.agents.protocol import STARTING, Ending, Reply
 from liza.config import AgentChoice
 from liza.errors import UsageError
+from liza.limits import is_worth_another
 from liza.model import Role
 from liza.money import FIRST_GUESS, Want, kind_of
 from liza.record import utc_now
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Agent, Brief, Stop
     from liza.agents.replay import Apply
     from liza.config import Agents
+    from liza.model import State
 
-_UNSTARTED: Final = {Ending.NOT_STARTED, Ending.AUTH}
+_SHUT_OUT: Final = {Ending.NOT_STARTED, Ending.AUTH, Ending.QUOTA}
+FALLBACK: Final = "FALLBACK"
 
 COMMAND: Final = "command"
 LITELLM: Final = "litellm"
@@ -97,9 +101,22 @@ def _different(agents: Agents, found: Hire, other: str | None, available: Sequen
     return found._replace(warning=warning)
 
 
-def failed_to_start(reply: Reply) -> bool:
-    """Tell whether *reply* is about getting an agent to work at all, and so another one may do better."""
-    if reply.ending in _UNSTARTED:
+def stand_in(agents: Agents, own: AgentChoice) -> AgentChoice | None:
+    """Return who stands in for *own*: `agents.fallback`, and for each field that it leaves out, *own*'s.
+
+    What is meant for one backend is not inherited by another, and never who sells the model.
+    """
+    if agents.fallback is None:
+        return None
+    named = agents.fallback.but(backend=backend_of(agents.fallback))
+    rest = own.but(backend=backend_of(own), provider=None)
+    fields = routed({FALLBACK: named}, rest, [FALLBACK]).fields
+    return AgentChoice.model_validate(fields)
+
+
+def calls_for_another(reply: Reply) -> bool:
+    """Return whether another agent may do better: this one could not work at all, or may do so no more."""
+    if reply.ending in _SHUT_OUT:
         return True
     # A negative code is a signal: somebody ended it, which says nothing about it.
     ended_itself = reply.code is not None and reply.code >= 0
@@ -117,13 +134,41 @@ def provider_of(choice: AgentChoice) -> str:
     return backend
 
 
-def run_of(agents: Agents, role: Role, worker: str, step: Step, task: str | None, *later: Step) -> Run:
-    """Return the run of *step* that *worker* would begin; *later* are steps that follow in the same turn."""
-    there = programs.available()
-    first, *others = ((one, chosen(agents, role, one, available=there)) for one in (step, *later))
+class Asker(NamedTuple):
+    """A worker that is about to begin a run."""
+
+    role: Role
+    name: str
+    now: datetime
+
+
+def playing(state: State, who: Asker, step: Step) -> AgentChoice:
+    """Return who plays *step* now: as the settings say, or who stands in while its provider is shut."""
+    agents = state.config.agents
+    own = chosen(agents, who.role, step, available=programs.available())
+    other = stand_in(agents, own)
+    if other is None or not is_worth_another(state, provider_of(own), who.name, who.now):
+        return own
+    return own if is_worth_another(state, provider_of(other), who.name, who.now) else other
+
+
+def run_of(
+    state: State,
+    who: Asker,
+    step: Step,
+    task: str | None,
+    *later: Step,
+    instead: AgentChoice | None = None,
+) -> Run:
+    """Return the run of *step* that *who* would begin; *later* are steps that follow in the same turn.
+
+    *instead* is who plays the step, where that is settled.
+    """
+    first = step, instead or playing(state, who, step)
+    others = [(one, playing(state, who, one)) for one in later]
     backend = backend_of(first[1]) or ""
     want = Want(
-        worker,
+        who.name,
         task,
         _kind(*first),
         # What is only played back costs nothing that is not in the recording.
@@ -132,7 +177,7 @@ def run_of(agents: Agents, role: Role, worker: str, step: Step, task: str | None
         is_metered=backend != COMMAND,
     )
     needed = dict.fromkeys(provider_of(choice) for _, choice in (first, *others))
-    return Run(want, provider_of(first[1]), tuple(needed))
+    return Run(want, provider_of(first[1]), tuple(needed), first[1])
 
 
 def _kind(step: Step, choice: AgentChoice) -> str:
@@ -181,10 +226,21 @@ def homes(root: Path) -> Path:
     return cache_home / "liza" / "homes" / name
 
 
-def _command(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) -> Agent:
+def _command(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.command import Command  # noqa: PLC0415 - a worker loads only the backend that it needs
 
-    return Command(choice.command or (), passing=choice.passing or (), warden=warden)
+    return Command(_words(choice, root) or (), passing=choice.passing or (), warden=warden)
+
+
+def _words(choice: AgentChoice, root: Path) -> tuple[str, ...] | None:
+    """Return the command of *choice*, with the files of the repository *root* that it names."""
+    from liza.agents.command import missing_file, resolve  # noqa: PLC0415 - as above
+
+    if choice.command is None:
+        return None
+    if word := missing_file(choice.command, root):
+        raise UsageError(f"the agent's command names {word!r}, and {root} has no such file; mend the command")
+    return resolve(choice.command, root)
 
 
 def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> Agent:
@@ -211,14 +267,15 @@ def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) ->
 def _cli(name: str, choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
-    return CliAgent(CLIS[name], choice, homes(root), warden=warden)
+    return CliAgent(CLIS[name], choice.but(command=_words(choice, root)), homes(root), warden=warden)
 
 
 def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.acp import row  # noqa: PLC0415 - as above
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
-    return CliAgent(row(choice), choice.but(command=None, arguments=None), homes(root), warden=warden)
+    cli = row(choice.but(command=_words(choice, root)))
+    return CliAgent(cli, choice.but(command=None, arguments=None), homes(root), warden=warden)
 
 
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {

@@ -13,7 +13,7 @@ from liza import events as e
 from liza.agents.masking import mask
 from liza.anomalies import MergeConflict
 from liza.changes import with_anomaly
-from liza.errors import LizaError, UnfitRepository
+from liza.errors import BrokenGate, LizaError, UnfitRepository
 from liza.model import IntegrationFailure
 from liza.record import printable
 from liza.repo.merging import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
@@ -25,7 +25,7 @@ from liza.verdicts import Outcome
 from liza.work import course
 
 if TYPE_CHECKING:
-    from liza.model import State, Task
+    from liza.model import State, Taint, Task
     from liza.work.turn import Turn
 
 MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
@@ -116,6 +116,9 @@ def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
         return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return False
     if found.outcome is Outcome.PASS:
         return True
     shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
@@ -126,7 +129,7 @@ def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
 
 def _trailers(task: Task) -> dict[Trailer, str]:
     passed = [one for one in task.verdicts if one.outcome is Outcome.PASS and one.label != "skipped"]
-    commands = {one.gate: one.evidence.command if one.evidence else None for one in passed}
+    commands = {one.gate: one.opinion_of or (one.evidence and one.evidence.command) for one in passed}
     gates = [f"{gate}: {line}" if line else gate for gate, line in commands.items()]
     return {
         Trailer.TASK: task.id,
@@ -134,7 +137,12 @@ def _trailers(task: Task) -> dict[Trailer, str]:
         Trailer.APPROVED_BY: str(task.approved_by),
         Trailer.GATES: "; ".join(gates) or "none",
         Trailer.AGENT: ", ".join(task.authors),
+        **({Trailer.TAINTS: marks} if (marks := ", ".join(map(_accepted, task.taints))) else {}),
     }
+
+
+def _accepted(taint: Taint) -> str:
+    return f"{taint.mark} (accepted by {taint.accepted_by})"
 
 
 def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:

@@ -70,7 +70,7 @@ def pass_on(switch: Switch, stop: Stop) -> None:
     """Tell whatever listens to *stop* what *switch* means for it."""
     if switch is Switch.ABORT:
         stop.ask()
-    elif switch is Switch.NORMAL and stop.paused:
-        stop.resume()
-    elif switch in (Switch.PAUSE, Switch.CHECKPOINT) and not stop.paused:
+    elif switch is Switch.PAUSE and not stop.paused:
         stop.pause()
+    elif switch in (Switch.NORMAL, Switch.CHECKPOINT) and stop.paused:
+        stop.resume()  # at a CHECKPOINT whoever works comes to the end of its turn first

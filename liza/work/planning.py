@@ -38,7 +38,7 @@ def turn(place: Place) -> Next:
         return Next.WORK
     state = place.board.read()
     wake = planner.wake(state)
-    if wake is None or not place.may_begin(state, place.wanted(state, wake.step, wake.task)):
+    if wake is None or not place.may_begin(state, place.wanted(state, wake.step, None)):
         return Next.WAIT
     try:
         # Two planners would plan the same twice: a plan has no task to hold a lease on.
@@ -72,7 +72,7 @@ def _thought(place: Place) -> Next:
     log.info("planning, because %s", wake.why)
     head = place.repository.commit_at(place.integration(state)) or place.repository.head()
     try:
-        with begun(place, state) as turn, scratch(place.worktrees, str(head)) as path:
+        with begun(place, state, about=wake.task) as turn, scratch(place.worktrees, str(head)) as path:
             asked = turn.ask(wake.step, _known(state, wake), path, check=_Check(place, path), again=AGAIN)
             return _recorded(turn, wake, asked)
     except (GitFailed, UnfitRepository) as error:

@@ -10,18 +10,19 @@ from liza import events as e
 from liza import money
 from liza.agents.protocol import Ending
 from liza.changes import Change, apply
-from liza.errors import GitFailed, Refused, UnfitRepository
+from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
+from liza.gates.human import QUESTIONS
 from liza.gates.instructions import with_instructions_of
 from liza.gates.report import report
 from liza.model import Status
 from liza.money import Cap
-from liza.record import with_record
+from liza.record import printable, with_record
 from liza.replies import Review, Step
 from liza.repo.content import altered
-from liza.repo.scratch import scratch
+from liza.repo.scratch import refill, scratch
 from liza.roles import reviewer
 from liza.roles.admission import admitted, closed
-from liza.verdicts import Outcome
+from liza.verdicts import Outcome, Verdict
 from liza.work import course, known
 from liza.work.course import Judged
 from liza.work.integration import integrate, unfit
@@ -33,8 +34,8 @@ from liza.workflows.position import Judge, Wait
 if TYPE_CHECKING:
     from liza.model import State, Task
     from liza.replies import AgentAnomaly, Value
-    from liza.verdicts import Verdict
     from liza.work.turn import Asked, Place, Turn
+    from liza.workflows.document import Gate
 
 # After these a second try may give what the first did not; all others say when to come back.
 AGAIN: Final = frozenset(
@@ -46,8 +47,6 @@ GIVEN_BACK: Final = frozenset(
         *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
     }
 )
-
-QUESTION: Final = "May this be merged as it is?"
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +152,12 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
     except course.Halted:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
         return Next.WORK
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return Next.WORK
     flow = turn.place.workflow(turn.state)
     said: tuple[AgentAnomaly, ...] = ()
-    while (next_up := engine.job(flow, found.moved.position)) and found.outcome is Outcome.PASS:
+    while (next_up := engine.job(flow, found.moved.position, found.facts)) and found.outcome is Outcome.PASS:
         match next_up:
             case Judge(gate) if gate.kind is GateKind.AGENT:
                 asked = _asked(turn, task, found.verdicts)
@@ -166,8 +168,11 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                     return _without_verdict(turn, asked)
                 found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
             case Wait(_, gate):
-                question = (gate.options.get("question") if gate else None) or QUESTION
-                turn.record(e.AskHuman(question=f"{task.id}: {question}"))
+                question = f"{task.id}: {_question(gate)}"
+                taints = _taints_of_a_yes(turn, found, gate)
+                said_now = reviewer.news(task, found.verdicts)
+                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints)
+                _conclude(turn, ask, said)
                 return Next.WORK
             case _:
                 break
@@ -189,13 +194,28 @@ def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> Non
     turn.record(event, more=more)
 
 
+def _question(gate: Gate | None) -> str:
+    options = gate.options if gate else {}
+    return str(options.get("question") or QUESTIONS[options.get("asks", "approve")])
+
+
+def _taints_of_a_yes(turn: Turn, found: Judged, gate: Gate | None) -> tuple[str, ...]:
+    """Return what a person's yes would be marked with, so that it is given in the knowledge of it."""
+    flow, position = turn.place.workflow(turn.state), found.moved.position
+    if gate is None:
+        return position.taints
+    yes = Verdict(gate=gate.id, outcome=Outcome.PASS, at=turn.place.clock(), tree=position.tree)
+    return engine.after(flow, position, yes, found.facts).position.taints
+
+
 def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
     """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
     tree = turn.place.repository.tree_of(str(task.review_commit))
     verdict = reviewer.verdict(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
     log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
-    return Judged(engine.after(flow, position, verdict), (*so_far.verdicts, verdict))
+    moved = engine.after(flow, position, verdict, so_far.facts)
+    return so_far._replace(moved=moved, verdicts=(*so_far.verdicts, verdict))
 
 
 def _checked(turn: Turn, task: Task) -> Judged:
@@ -217,6 +237,9 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         # What tests leave behind is no change of the work; it goes with the checkout.
         is_same = before and after and not altered(repository, before.tree, after.tree)
         if not is_same or not after or after.head != shown:
+            # Whoever is asked again judges the work, not what became of it.
+            refill(place.worktrees, path, shown)
+            place.trees.begin()
             return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
         first = len(turn.runs) == 1
         return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import prompting
-from liza.agents.found import available
 from liza.agents.masking import mask
 from liza.agents.pricing import Priced
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop, rest
+from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop, rest
 from liza.agents.recording import Recorder
-from liza.anomalies import CheckoutDrift
+from liza.anomalies import CheckoutDrift, GateBroken
 from liza.answers import Answer, answer
 from liza.board.rejected import alert
 from liza.changes import Change, apply, with_anomaly
@@ -28,20 +27,31 @@ from liza.errors import DiskTrouble, LizaError
 from liza.events import Block
 from liza.lifecycle import name_of
 from liza.limits import RESUME, news
-from liza.model import Actor, Lease, Role, State, Task
-from liza.money import Cap, command, extended, is_closed, is_within, question, warned, warning, worst
-from liza.record import printable, utc_now
+from liza.model import Actor, Lease, Refusal, Role, State, Task
+from liza.money import Cap, command, extended, is_closed, is_within, kind_of, question, warned, warning, worst
+from liza.record import printable, utc_now, with_record
 from liza.replies import Step, Value
 from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.roles.admission import Closed, Ended, Run, admitted, closed, ended, left, parked
 from liza.roles.planner import read
+from liza.switches import BREAKER
 from liza.work import trunk
 from liza.work.bootstrap import Bootstrap, Where
 from liza.work.caging import Guard, is_caged
 from liza.work.flows import workflow_of
-from liza.work.hiring import COMMAND, REPLAY, backend_of, chosen, failed_to_start, hired, run_of
+from liza.work.hiring import (
+    COMMAND,
+    REPLAY,
+    Asker,
+    backend_of,
+    calls_for_another,
+    hired,
+    playing,
+    run_of,
+    stand_in,
+)
 from liza.work.keeper import Held, Keeper
 from liza.work.lookout import DRIFTED, Lookout, stranger_sentence
 from liza.work.ruling import ruled
@@ -52,6 +62,7 @@ if TYPE_CHECKING:
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
+    from liza.errors import BrokenGate
     from liza.events import Event
     from liza.replies import AgentAnomaly
     from liza.repo.content import Content
@@ -62,6 +73,7 @@ if TYPE_CHECKING:
     from liza.workflows.document import Workflow
 
     More = Callable[[State], State]
+    Check = Callable[[Value], str | None]
 
 RUNS: Final = "runs"
 SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent first, before a lease is let go
@@ -70,6 +82,10 @@ MOMENT: Final = (
 )
 AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 CAGED: Final = "no agent in a sandbox can reach the branch"
+ANSWER: Final = "answer"  # what a run is called that only gives the answer of another
+LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
+# How a session ends that cannot be gone on with.
+BROKEN: Final = frozenset({Ending.CRASHED, Ending.EMPTY, Ending.NOT_STARTED})
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -129,11 +145,15 @@ class Place:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step) -> AgentChoice:
-        return chosen(state.config.agents, self.role, step, available=available())
+        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        return playing(state, self._who, step)
 
-    def agent(self, state: State, step: Step, *, instead: AgentChoice | None = None) -> Agent:
-        """Return the agent of *step*, or that of *instead*."""
-        choice = instead or self.choice(state, step)
+    @property
+    def _who(self) -> Asker:
+        return Asker(self.role, self.name, self.clock())
+
+    def agent(self, state: State, choice: AgentChoice) -> Agent:
+        """Return the agent that *choice* names."""
         agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
@@ -143,11 +163,18 @@ class Place:
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
-        return Guard(self.home, self.repository, state.config.sandbox)
+        return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
-    def wanted(self, state: State, step: Step, task: str | None, *later: Step) -> Run:
+    def wanted(
+        self,
+        state: State,
+        step: Step,
+        task: str | None,
+        *later: Step,
+        instead: AgentChoice | None = None,
+    ) -> Run:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return run_of(state.config.agents, self.role, self.name, step, task, *later)
+        return run_of(state, self._who, step, task, *later, instead=instead)
 
     def too_dear(self, usd: float) -> str | None:
         """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
@@ -274,6 +301,22 @@ class Asked(NamedTuple):
     value: Value | None
     why: str = ""
     moved: tuple[str, ...] = ()  # what it did to the user's repository
+    is_unread: bool = False  # it ended by itself, and no answer can be read from what it said
+    instead: AgentChoice | None = None  # who stood in for the agent that was chosen
+
+
+class Question(NamedTuple):
+    """What is asked of an agent in one run."""
+
+    step: Step
+    prompt: str
+    cwd: Path
+    check: Check
+    shown: str  # the prompt of the step: what stands in it is nobody's answer
+    session: Session | None = None  # to go on with
+    is_again: bool = False
+    only_answer: bool = False
+    instead: AgentChoice | None = None
 
 
 @dataclass
@@ -286,11 +329,14 @@ class Turn:
     stop: Stop
     keeper: Keeper
     task: str | None = None
+    about: str | None = None  # the task that is thought about, for who holds none
     runs: list[str] = field(default_factory=list)
     admitted: Run | None = None  # what was admitted and has not begun
+    last: AgentChoice | None = None  # who ran last
     ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
+    proof: Callable[[Asked], Value | None] | None = None  # what work says whose answer cannot be read
 
     @cached_property
     def lookout(self) -> Lookout | None:
@@ -329,12 +375,12 @@ class Turn:
         if self.ended or left(state, name) is not state:
             self.update("settle", lambda latest: left(latest, name))
 
-    def _admit(self, step: Step) -> str | None:
-        """Set the money for *step* aside, unless that was done; return why it may not begin."""
-        if self.admitted is not None:
-            self.admitted = None
-            return None
-        run = self.place.wanted(self.state, step, self.task)
+    def _admit(self, question: Question) -> Run | str:
+        """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
+        run, self.admitted = self.admitted, None
+        if run is not None and question.instead is None:
+            return run
+        run = self._wanted(question)
         while shut := self._shut(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
             if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
@@ -342,7 +388,11 @@ class Turn:
             # What was begun is worth a moment: given back, it would be paid for twice.
             if left is None or left > MOMENT or not rest(self.stop, left):
                 return shut.why
-        return None
+        return run
+
+    def _now(self) -> State:
+        """Return the board as this turn knows it, with what the providers say by now."""
+        return self.state.but(providers=self.place.board.read().providers)
 
     def _shut(self, run: Run) -> Closed | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
@@ -361,7 +411,7 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(map(_masked, events))
-        run = self.place.wanted(self.state, then, self.task) if then else None
+        run = self.place.wanted(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
@@ -391,7 +441,7 @@ class Turn:
         known: Mapping[str, str],
         cwd: Path,
         *,
-        check: Callable[[Value], str | None] = lambda _: None,
+        check: Check = lambda _: None,
         again: frozenset[Ending] = frozenset({Ending.DONE}),
         begins: Content | None = None,
     ) -> Asked:
@@ -406,15 +456,60 @@ class Turn:
         facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
         self.place.trees.begin(begins)
-        asked = self._unkilled(step, prompt, cwd, check)
+        question = Question(step, prompt, cwd, check, shown=prompt)
+        asked = self._settled(question, self._unkilled(question))
         if asked.value is not None or asked.moved or asked.reply.ending not in again:
             return asked
         log.info("%s: asked once more, because %s", self.task or step, asked.why)
-        better = prompting.asked_again(prompt, asked.why, nonce=secrets.token_hex(8))
-        return self._unkilled(step, better, cwd, check)
+        return self._settled(question, self._asked_again(question, asked))
+
+    def _settled(self, question: Question, asked: Asked) -> Asked:
+        """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
+        if asked.value is not None or asked.moved:
+            return asked
+        if asked.reply.ending is Ending.DONE:
+            self._tell_refusal(question, asked)
+        value = self.proof(asked) if self.proof and asked.is_unread else None
+        return asked if value is None else asked._replace(value=value)
+
+    def _asked_again(self, question: Question, asked: Asked) -> Asked:
+        """Ask for a better answer: in the same session where there is one, and for no more than is missing.
+
+        What was done is not done again for want of a block. Only whoever said nothing, or thought wrongly and
+        cannot be spoken to again, begins anew.
+        """
+        nonce, reply = secrets.token_hex(8), asked.reply
+        more = question._replace(is_again=True, instead=asked.instead)
+        if reply.ending is Ending.DONE and reply.session:
+            short = prompting.better_wanted(asked.why, only_answer=asked.is_unread, nonce=nonce)
+            resumed = more._replace(prompt=short, session=reply.session, only_answer=asked.is_unread)
+            better = self._unkilled(resumed)
+            if better.moved or better.reply.ending not in BROKEN:
+                return better
+            log.warning("%s: its session is broken (%s)", self.task or question.step, better.why)
+        if reply.ending is Ending.DONE and asked.is_unread:
+            short = prompting.answer_wanted(question.step, reply.text, asked.why, nonce=nonce)
+            return self._unkilled(more._replace(prompt=short, only_answer=True))
+        whole = prompting.asked_again(question.shown, asked.why, nonce=nonce)
+        return self._unkilled(more._replace(prompt=whole))
+
+    def _tell_refusal(self, question: Question, asked: Asked) -> None:
+        """Write down that an answer was refused, so that people see what is paid for and comes to nothing."""
+        name, at = self.place.name, self.place.clock()
+        refusal = Refusal(at=at, step=str(question.step), task=self.task, why=_line(asked.why))
+
+        def make(state: State) -> State:
+            agent = state.agents.get(name)
+            if agent is None:
+                return state
+            more = agent.but(refusals=agent.refusals + 1, refusal=refusal)
+            return state.but(agents=with_record(state.agents, more))
+
+        self.update(f"refuse_answer {self.task or question.step}", make)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task, seen = self.state.tasks.get(self.task or ""), self.place.warden(self.state).path_inside(cwd)
+        task = self.state.tasks.get(self.task or self.about or "")
+        seen = self.place.warden(self.state).path_inside(cwd)
         where = Where(self.place.repository.root, cwd, seen)
         return Bootstrap.of(self.place.role, step, self.state, task, where)
 
@@ -424,57 +519,65 @@ class Turn:
         log.warning("%s: %s", self.task or self.place.role, why)
         return Asked(Reply(ending=Ending.NOT_STARTED, why=why, began=self.place.clock()), "", None, why)
 
-    def _unkilled(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
+    def _unkilled(self, question: Question) -> Asked:
         """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        asked = self._started(step, prompt, cwd, check)
+        asked = self._started(question)
         for pause in AFTER_A_KILL:
             if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
                 return asked
-            log.warning("%s: the agent is started again, because %s", self.task or step, asked.why)
-            asked = self._started(step, prompt, cwd, check)
+            log.warning("%s: the agent is started again, because %s", self.task or question.step, asked.why)
+            asked = self._started(question)
         if asked.reply.ending is Ending.KILLED and not asked.moved:
             times = len(AFTER_A_KILL) + 1
             self.place.tell(
-                [f"{self.task or step}: the agent was killed {times} times in a row; {asked.why}"]
+                [f"{self.task or question.step}: the agent was killed {times} times in a row; {asked.why}"]
             )
         return asked
 
-    def _started(self, step: Step, prompt: str, cwd: Path, check: Callable[[Value], str | None]) -> Asked:
-        """Ask, and where the agent cannot even be started, ask the one that is set up to stand in, once."""
-        asked = self._once(step, prompt, cwd, check)
-        instead = self.state.config.agents.fallback
-        if instead is None or asked.moved or not failed_to_start(asked.reply):
+    def _started(self, question: Question) -> Asked:
+        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
+        asked = self._once(question)
+        own = self.last
+        instead = stand_in(self.state.config.agents, own) if own else None
+        if instead in {None, own} or asked.moved or question.session or not calls_for_another(asked.reply):
             return asked
-        log.warning("%s: another agent stands in, because %s", self.task or step, asked.why)
-        return self._once(step, prompt, cwd, check, instead)
+        log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        return self._once(question._replace(prompt=told, instead=instead))
 
-    def _once(
-        self,
-        step: Step,
-        prompt: str,
-        cwd: Path,
-        check: Callable[[Value], str | None],
-        instead: AgentChoice | None = None,
-    ) -> Asked:
-        brief = self._brief(step, prompt, cwd)
-        if why := self._admit(step):
+    def _once(self, question: Question) -> Asked:
+        brief = self._brief(question)
+        self.last = None
+        run = self._admit(question)
+        if isinstance(run, str):
             return Asked(
-                Reply(ending=Ending.STOPPED, why=why, began=self.place.clock()), brief.run, None, why
+                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
         self.begin_run()
-        worktree = self.place.worktrees.registered(cwd)  # before the run, which may spoil what says so
+        worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
         try:
             with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-                reply = self._run(brief, instead)
+                reply = self._run(brief, run)
         finally:
             self._secure(worktree)
-        self._pay(Ended(self.place.wanted(self.state, step, self.task), reply), step)
+        # Thinking about a task is not held back by what the task may cost, yet is what it cost.
+        paid = run._replace(want=run.want._replace(task=self.task or self.about))
+        self._pay(Ended(paid, reply), question.step)
         if reply.ending is Ending.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
             return Asked(reply, brief.run, None, "it changed what is not its own", moved)
-        return _read(reply, brief, check)
+        return _read(reply, brief.run, question._replace(instead=self.last))
+
+    def _wanted(self, question: Question) -> Run:
+        """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
+        run = self.place.wanted(self._now(), question.step, self.task, instead=question.instead)
+        if not question.only_answer:
+            return run
+        kind = kind_of(ANSWER, run.want.kind.partition(" ")[2])
+        return run._replace(want=run.want._replace(kind=kind))
 
     def begin_run(self) -> None:
         """Have whoever looks know that an agent, or what agents wrote, is about to run."""
@@ -500,31 +603,49 @@ class Turn:
         ):
             self.settle()
 
-    def _run(self, brief: Brief, instead: AgentChoice | None = None) -> Reply:
+    def _run(self, brief: Brief, run: Run) -> Reply:
         """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
         began = self.place.clock()
         try:
-            return self.place.agent(self.state, brief.step, instead=instead).run(brief, self.stop)
+            self.last = run.choice or self.place.choice(self.state, brief.step)
+            return self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
             return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 
-    def _brief(self, step: Step, prompt: str, cwd: Path) -> Brief:
-        task, limits = self.state.tasks.get(self.task or ""), self.state.config.limits
-        run = self.place.run_id(step)
+    def _brief(self, question: Question) -> Brief:
+        name = self.task or self.about
+        task, limits = self.state.tasks.get(name or ""), self.state.config.limits
+        run = self.place.run_id(question.step)
         return Brief(
             run=run,
             role=self.place.role,
-            step=step,
-            task=self.task,
+            step=question.step,
+            task=name,
             iteration=task.iteration if task else 0,
-            prompt=prompt,
-            cwd=cwd,
+            prompt=question.prompt,
+            cwd=question.cwd,
             folder=self.place.home / RUNS / run,
             limits=Limits(silence=limits.silence_minutes * 60, total=limits.agent_minutes * 60),
+            session=question.session,
+            is_again=question.is_again,
+            only_answer=question.only_answer,
             facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
         )
+
+    def broken(self, error: BrokenGate, *events: Event) -> None:
+        """Record that a gate can judge nothing, let *events* happen to the task, and let everybody stop."""
+        at, by = self.place.clock(), self.place.name
+        details = GateBroken(gate=error.gate, command=error.line, cause=error.cause, likely=error.likely)
+
+        def more(state: State) -> State:
+            known = (one.details for one in state.anomalies.values() if one.processed is None)
+            return state if details in known else with_anomaly(state, details, about=self.task, by=by, at=at)
+
+        self.record(*events, more=more)
+        # After the record: a switch of the breaker that no trip asks for is taken back.
+        self.place.orders.pause(f"{BREAKER}{error}; then `liza breaker`")
 
     def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
@@ -539,17 +660,24 @@ class Turn:
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
 
 
-def _read(reply: Reply, brief: Brief, check: Callable[[Value], str | None]) -> Asked:
+def _read(reply: Reply, run: str, question: Question) -> Asked:
     """Take the answer out of a reply; an agent that was cut short has given none, whatever it printed."""
+    instead = question.instead
     if reply.ending is not Ending.DONE:
-        return Asked(reply, brief.run, None, reply.why or str(reply.ending))
-    found = answer(reply.text, brief.step, prompt=brief.prompt)
+        is_unread = reply.ending is Ending.EMPTY
+        return Asked(reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead)
+    found = answer(reply.text, question.step, prompt=question.shown)
     if not isinstance(found, Answer):
-        return Asked(reply, brief.run, None, found.why)
+        return Asked(reply, run, None, found.why, is_unread=True, instead=instead)
     for remark in found.remarks:
-        log.warning("%s: %s", brief.run, remark)
-    why = check(found.value)
-    return Asked(reply, brief.run, None if why else found.value, why or "")
+        log.warning("%s: %s", run, remark)
+    why = question.check(found.value)
+    return Asked(reply, run, None if why else found.value, why or "", instead=instead)
+
+
+def _line(text: str) -> str:
+    """Return *text* as one line that a board can show."""
+    return " ".join(text.split())[:LONGEST_REFUSAL] or "no reason was given"
 
 
 def _accounted(state: State, runs: Sequence[Ended], told: list[str], *, at: datetime, chance: float) -> State:
@@ -571,6 +699,7 @@ def begun(
     task: Task | None = None,
     token: str | None = None,
     admitted: Run | None = None,
+    about: str | None = None,
 ) -> Iterator[Turn]:
     """Give a turn whose lease is kept and whose agent hears of switches and signals."""
     stop, actor = Stop(), place.actor(token)
@@ -580,7 +709,8 @@ def begun(
         keeper = stack.enter_context(
             Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
         )
-        turn = Turn(place, state, actor, stop, keeper, task.id if task else None, admitted=admitted)
+        name = task.id if task else None
+        turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
         try:
             yield turn
         finally:

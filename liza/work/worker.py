@@ -18,7 +18,7 @@ from liza.agents.masking import mask
 from liza.agents.sweep import MARK, STOPPED, seen, send
 from liza.board.file import FileBoard
 from liza.changes import Change, apply
-from liza.errors import FULL, DiskTrouble, UsageError
+from liza.errors import FULL, DiskTrouble, NoCage, UsageError
 from liza.events import Release, Renew
 from liza.model import Agent, AgentStatus, Role
 from liza.record import with_record
@@ -30,6 +30,7 @@ from liza.roles.staff import AGAIN, PARENT
 from liza.space import shortage
 from liza.switches import Switch
 from liza.work import coding, planning, reviewing
+from liza.work.caging import required
 from liza.work.orders import Orders
 from liza.work.turn import RUNS, Next, Place
 
@@ -138,10 +139,11 @@ def _round(place: Place) -> int | None:
 
 
 def _unfit(place: Place, state: State) -> str | None:
-    """Return why the workflow cannot be run; a person may have edited its file since the run began."""
+    """Return why nothing can be run: a person may have edited the workflow, or the sandbox does not work."""
     try:
         place.workflow(state)
-    except UsageError as error:
+        required(state.config.sandbox)
+    except (UsageError, NoCage) as error:
         return f"{error}; mend it, then `liza resume`"
     why = place.unvetted(state)
     return f"{why}, then `liza resume` follows it" if why else None
@@ -199,6 +201,8 @@ def arrived(place: Place, state: State) -> State:
         status=AgentStatus.RUNNING,
         since=now,
         crashes=known.crashes if known else (),
+        refusals=known.refusals if known else 0,
+        refusal=known.refusal if known else None,
     )
     state = mourned(state, {place.name})
     state = returned(place, state, f"{place.name} was started anew")

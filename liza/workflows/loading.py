@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from liza.workflows.floor import below_the_floor
 ENDING: Final = ".yaml"
 GATE_KEYS: Final = frozenset(Gate.model_fields) - {"options"}
 _PACKAGE: Final = files("liza.workflows")
+Check = Callable[[Workflow], list[Violation]]
 
 
 def packaged() -> list[str]:
@@ -30,24 +31,29 @@ def packaged() -> list[str]:
     )
 
 
-def load(name: str, limits: Limits | None = None) -> Workflow:
-    """Return the workflow *name*, or that in the file of this path; raise UsageError with what is wrong."""
+def load(name: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+    """Return the workflow *name*, or that in the file of this path; raise UsageError with what is wrong.
+
+    *check* is what else a document has to be, for whoever asks for more than that it hangs together.
+    """
     if "/" not in name and not name.endswith(ENDING):
         if name not in packaged():
             hint = (
                 f"{nearest(name, packaged())} A file of your own is named by its path, like flows/mine.yaml"
             )
             raise UsageError(f"there is no workflow {name!r}; {hint}")
-        return read(_PACKAGE.joinpath(name + ENDING).read_text(encoding="utf-8"), name + ENDING, limits)
+        return read(
+            _PACKAGE.joinpath(name + ENDING).read_text(encoding="utf-8"), name + ENDING, limits, check
+        )
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
-    return read(text, name, limits)
+    return read(text, name, limits, check)
 
 
-def read(text: str, where: str, limits: Limits | None = None) -> Workflow:
+def read(text: str, where: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
     """Return what the document *text* says, checked; *where* is the file that an error names."""
     try:
         data, places = parse(text)
@@ -61,7 +67,7 @@ def read(text: str, where: str, limits: Limits | None = None) -> Workflow:
         except ValidationError as error:
             wrong = explained(error, Workflow, "", lines)
         else:
-            wrong = wrong_with(workflow) or below_the_floor(workflow)
+            wrong = wrong_with(workflow) or below_the_floor(workflow) or (check(workflow) if check else [])
             if not wrong:
                 return workflow
     told = (one._replace(line=one.line or line_of(one.path, lines)) for one in wrong)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import liza
+from liza.agents.sweep import STOPPED, seen
 from liza.project import HOME, TEAM_FILE, begun
 from liza.repo.git import git
 from liza.zoo.goods import AMBIENT
@@ -31,6 +32,7 @@ QUIET: Final = 3.0  # seconds without a change, in a run that is paused, after w
 TICK: Final = 0.1  # seconds between two looks at a run that goes on
 GRACE: Final = 20.0  # seconds that a run gets to end when it is asked to
 
+PRIVATE: Final = Path("outside/private.git")  # a repository of which nothing may come into the project
 _SHALLOW: Final = frozenset({".git", ".liza", ".worktrees"})
 _KEPT_BY_GIT: Final = ("config", "HEAD", "hooks", "info", "shallow", "objects/info")
 _OWN_REFS: Final = ("refs/heads/task/", "refs/heads/liza/", "refs/liza/")
@@ -120,13 +122,18 @@ def make(yard: Yard, case: Case, more: Mapping[str, Any]) -> None:
     yard.git("init", "--quiet", "--initial-branch=main", ".")
     yard.git("add", ".")
     yard.git("commit", "--quiet", "-m", "The beginning")
-    _lived_in(yard)
+    _lived_in(yard, case)
     board, _ = begun(yard.root, case.goal, spec=None, workflow=None)
     board.close()
 
 
-def _lived_in(yard: Yard) -> None:
+def _lived_in(yard: Yard, case: Case) -> None:
     """Leave what a person leaves: a dirty file, a staged one, one that is ignored, a hook, a remote."""
+    for key, value in case.git.items():
+        yard.git("config", key, value)
+    _write(yard.directory / "home", case.home)
+    if case.has_private:
+        _hide(yard)
     yard.git("clone", "--quiet", "--bare", ".", str(yard.directory / "origin.git"))
     yard.git("remote", "add", "origin", str(yard.directory / "origin.git"))
     files = {"notes.txt": "remember the bread\n", "staged.txt": "half done\n", "build/cache.bin": "cached\n"}
@@ -136,6 +143,17 @@ def _lived_in(yard: Yard) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nexit 0\n")
     hook.chmod(0o755)
+
+
+def _hide(yard: Yard) -> None:
+    """Make a repository beside the project whose one commit is in a pack."""
+    private = yard.directory / PRIVATE
+    git("init", "--quiet", "--bare", str(private), cwd=yard.directory)
+    blob = git("hash-object", "-w", "--stdin", cwd=private, stdin=b"for nobody else\n")
+    tree = git("mktree", cwd=private, stdin=f"100644 blob {blob}\tsecret.txt\n".encode())
+    commit = git("commit-tree", "-m", "private", tree, cwd=private, environment=_AUTHOR)
+    git("update-ref", "refs/heads/main", commit, cwd=private)
+    git("repack", "-a", "-d", "-q", cwd=private)
 
 
 def _write(root: Path, files: Mapping[str, str]) -> None:
@@ -236,12 +254,21 @@ def _awaited(run: subprocess.Popen[bytes], yard: Yard, patience: float, stop: Ev
         try:
             return Ran(run.wait(TICK), 0.0)
         except subprocess.TimeoutExpired:
+            if (now := seen(run.pid)) and now.state == STOPPED:
+                _abort(yard)  # it hears no signal, and this is what a person has
             if quiet.is_over():
                 run.terminate()
                 with suppress(subprocess.TimeoutExpired):
                     return Ran(run.wait(GRACE), 0.0, was_ended=True)
                 break
     return Ran(-signal.SIGKILL, 0.0, is_late=True)
+
+
+def _abort(yard: Yard) -> None:
+    words = [sys.executable, "-m", "liza", "-C", str(yard.root), "abort"]
+    subprocess.run(
+        words, cwd=yard.directory, env=yard.environment(), capture_output=True, timeout=GRACE * 2, check=False
+    )
 
 
 class Quiet:

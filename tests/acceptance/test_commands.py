@@ -416,12 +416,25 @@ class TestSwitches:
         assert liza.ok("resume") == "No switch was thrown.\n"
 
 
+class TestSpecs:
+    def test_a_spec_that_is_no_file_is_refused(self, liza: Shell) -> None:
+        """Else the task would be BLOCKED when its turn comes."""
+        words = ("task", "add", "--id", "s1", "--description", "x", "--done-when", "y", "--spec")
+        done = liza(*words, "no/such.md")
+        assert (done.code, "is not a file; give a path that exists" in done.err) == (2, True)
+        (liza.directory / "there.md").write_text("# Part\n")
+        liza.ok(*words, "there.md#part")
+        added = next(task for task in liza.board()["tasks"] if task["id"] == "s1")
+        assert added["spec_ref"] == "there.md#part"
+
+
 class TestValidate:
     def test_the_example_board_and_settings_load(self, empty: Shell) -> None:
         assert empty.ok("validate", str(ROOT / ".liza.example/state.yaml")).startswith("VALID")
         (empty.directory / "specs").mkdir()
         (empty.directory / "specs/vision.md").write_text("x")
         (empty.directory / "liza.yaml").write_text((ROOT / ".liza.example/liza.yaml").read_text())
+        (empty.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
         empty.ok("init", "x")
 
     def test_every_violation_of_a_file_is_reported_with_its_line(self, empty: Shell) -> None:

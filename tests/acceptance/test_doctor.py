@@ -165,4 +165,5 @@ def test_with_bubblewrap_nobody_is_warned(shell: Shell) -> None:
     shell.ok("abort")
 
     assert "sandbox" not in shell("run").out
+    assert shell.board()["config"]["sandbox"]["mode"] == "require", "from now on, whatever a trial says"
     assert "anomalies" not in shell.board() or shell.board()["anomalies"] == []

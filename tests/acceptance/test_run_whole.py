@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza import life
-from liza.agents.sweep import left_behind, mark_of, seen, table
+from liza.agents.sweep import left_behind, seen
 from liza.board.file import FileBoard
 from liza.invariants import violations
 from liza.model import GoalStatus, State, Status
@@ -27,6 +26,7 @@ from liza.record import utc_now
 from liza.roles import recovery
 from tests import six
 from tests.shell import ROOT, Shell
+from tests.storm import Storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ USERS: Final = (
 class Project:
     """Somebody's repository, with work of their own in it, a goal, and the runs on it."""
 
-    def __init__(self, root: Path, workers: str, *agent: str, gate: str = six.GATE) -> None:
+    def __init__(self, root: Path, workers: str, *agent: str, gate: str = six.GATE, more: str = "") -> None:
         self.root = root
         self.shell = Shell(root)
         self.yard = root.parent / "yard"
@@ -59,6 +59,7 @@ class Project:
         self.git("init", "-q", "-b", "main")
         command = json.dumps(agent or six.words(self.yard))
         settings = f"agents: {{default: {{backend: command, command: {command}}}}}\nworkers: {workers}\n"
+        settings += more
         settings += f"sandbox: {{write: [{json.dumps(str(self.yard))}]}}\n"
         for name, text in {"liza.yaml": f"{settings}gates: {{test: {gate}}}\n", **six.SEEDS}.items():
             (root / name).write_text(text)
@@ -146,10 +147,10 @@ def project(tmp_path: Path) -> Iterator[Project]:
     found.close()
 
 
-def begun(place: Path, workers: str, *agent: str, gate: str = six.GATE) -> Project:
+def begun(place: Path, workers: str, *agent: str, gate: str = six.GATE, more: str = "") -> Project:
     root = place / "project"
     root.mkdir()
-    return Project(root, workers, *agent, gate=gate)
+    return Project(root, workers, *agent, gate=gate, more=more)
 
 
 def is_done(project: Project) -> State:
@@ -196,9 +197,13 @@ def is_clean(project: Project) -> None:
     assert left_behind(project.shell.home / "runs", lambda _: True) == []
     assert life.living(project.shell.home) == frozenset()
     assert [path for path in project.shell.home.rglob("*.lock") if is_locked(path)] == []
-    assert not (project.root / ".worktrees").exists()
-    assert len(project.git("worktree", "list").splitlines()) == 1
-    assert project.git("for-each-ref", "refs/heads/task") == ""
+    done = [task.id for task in recovery.finished_first(project.board.read())]
+    kept = done[-project.board.read().config.limits.kept_worktrees :]
+    area = [path.name for path in (project.root / ".worktrees").iterdir()]
+    assert sorted(name for name in area if not name.startswith(".")) == sorted(kept)
+    assert len(project.git("worktree", "list").splitlines()) == 1 + len(kept)
+    branches = project.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/task").split()
+    assert sorted(branches) == sorted(done)
     assert processes_in(project.root) == []
 
 
@@ -302,9 +307,10 @@ printf '```liza\\n%s\\n```\\n' "$answer"
 """
 
 
-def test_a_merged_tasks_worktree_and_branch_go_while_others_work(tmp_path: Path) -> None:
+def test_a_merged_tasks_worktree_goes_while_others_work_and_its_branch_stays(tmp_path: Path) -> None:
     """Making a worktree costs seconds where reusing one costs a tenth: it goes back as soon as it can."""
-    project = begun(tmp_path, "{planner: 1, coder: 1, reviewer: 1}", "sh", "-c", ONE_ENDS, gate="'true'")
+    team, none_kept = "{planner: 1, coder: 1, reviewer: 1}", "limits: {kept_worktrees: 0}\n"
+    project = begun(tmp_path, team, "sh", "-c", ONE_ENDS, gate="'true'", more=none_kept)
     one, area = ("--description", "x", "--done-when", "y"), project.root / ".worktrees"
     try:
         project.shell.ok("task", "add", "--id", "t1", *one)
@@ -312,7 +318,7 @@ def test_a_merged_tasks_worktree_and_branch_go_while_others_work(tmp_path: Path)
         run = project.start()
         project.until(Status.MERGED)
         project.eventually(lambda: not (area / "t1").exists() and (area / "t2").exists())
-        project.eventually(lambda: "refs/heads/task/t1" not in project.git("for-each-ref"))
+        assert "refs/heads/task/t1" in project.git("for-each-ref")  # until the task is archived
         assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.SOON
         run.terminate()
         assert project.ended(run) == 4
@@ -325,21 +331,6 @@ def is_running(pid: int) -> bool:
     return process is not None and process.state not in "ZX"
 
 
-def _victims(project: Project, run: subprocess.Popen[bytes]) -> dict[int, str]:
-    """Return the processes of a run that may die, by what they are."""
-    everyone = table()
-    workers = [pid for pid, it in everyone.items() if it.parent == run.pid and it.name != "git"]
-    area = str(project.shell.home / "runs")
-    # An agent whose git is killed fails by itself: that tells nothing about who kills agents.
-    agents = [
-        pid for pid, it in everyone.items() if it.name != "git" and (mark_of(pid) or "").startswith(area)
-    ]
-    # One that has no worker yet is left alone, or it never gets anywhere.
-    found = {run.pid: "supervisor", **dict.fromkeys(workers, "worker"), **dict.fromkeys(agents, "agent")}
-    return found if workers else {}
-
-
-SHARES: Final = {"agent": 5, "worker": 4, "supervisor": 1}  # of the kills; who starts anew does no work
 LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 
 
@@ -349,28 +340,25 @@ LEAST: Final = 10  # kills, or a long run with deaths shows nothing
     [(7, 8, "0"), *(pytest.param(n, 60, "1", marks=pytest.mark.torture) for n in range(3))],
 )
 def test_deaths_change_nothing_but_the_time_it_takes(
-    tmp_path: Path, seed: int, most: int, pace: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, seed: int, most: int, pace: str, count: Callable[[str, int], None]
 ) -> None:
     """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds."""
     project = begun(tmp_path, TEAM, *six.words(tmp_path / "yard", pace))
-    chance, kills = random.Random(seed), Counter[str]()
+    chance = random.Random(seed)
+    storm = Storm(project.shell.home, chance)
     run = project.start()
     try:
         while run.poll() != 0:
             with suppress(subprocess.TimeoutExpired):
-                run.wait(chance.uniform(0.2, 0.6) if kills.total() < most else PATIENCE)
+                run.wait(chance.uniform(0.2, 0.6) if storm.kills.total() < most else PATIENCE)
             if run.returncode == -signal.SIGKILL:
                 run = project.start()
             assert run.returncode in (None, 0), project.log.read_text()
-            if run.returncode is None and kills.total() < most and (found := _victims(project, run)):
-                kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-                victims = sorted(pid for pid, its in found.items() if its == kind)
-                with suppress(ProcessLookupError, IndexError):  # there may be no agent at this moment
-                    os.kill(chance.choice(victims), signal.SIGKILL)
-                    kills[kind] += 1
+            if run.returncode is None and storm.kills.total() < most:
+                storm.strike(run.pid)
         is_done(project)
-        with capsys.disabled():
-            sys.stdout.write(f"\n{kills.total()} kills {dict(kills)}, nothing lost\n")
-        assert kills.total() >= min(LEAST, most // 2)
+        for kind, number in storm.kills.items() if most > 8 else ():
+            count(f"kills of a {kind} in the middle of a run", number)
+        assert storm.kills.total() >= min(LEAST, most // 2)
     finally:
         project.close()

@@ -11,7 +11,7 @@ import pytest
 
 from liza.agents.acp import row
 from liza.agents.clis.agent import CliAgent
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop
+from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop
 from liza.agents.sweep import swept
 from liza.config import AgentChoice
 from liza.errors import UsageError
@@ -23,7 +23,7 @@ AGENT = Path(__file__).parents[1] / "acp_agent.py"
 
 
 def run(place: Path, *deeds: tuple[str, str], step: Step = Step.IMPLEMENT, flags: tuple[str, ...] = (),
-        total: float = 30) -> Reply:  # fmt: skip
+        total: float = 30, session: Session | None = None) -> Reply:  # fmt: skip
     choice = AgentChoice(backend="acp", command=(sys.executable, str(AGENT), *flags))
     environment = {"PATH": os.environ["PATH"], "HOME": str(place)}
     agent = CliAgent(row(choice), choice.but(command=None), place / "homes", environment=environment)
@@ -31,7 +31,7 @@ def run(place: Path, *deeds: tuple[str, str], step: Step = Step.IMPLEMENT, flags
     cwd.mkdir(exist_ok=True)
     brief = Brief(
         run="coder-1.1", role=Role.CODER, step=step, prompt=json.dumps(deeds), cwd=cwd,
-        folder=place / "run", limits=Limits(total=total),
+        folder=place / "run", limits=Limits(total=total), session=session,
     )  # fmt: skip
     return agent.run(brief, Stop())
 
@@ -44,6 +44,18 @@ def test_it_works_answers_and_tells_what_it_used(tmp_path: Path) -> None:
     assert reply.text == "I write\n\nI wrote"
     assert (tmp_path / "worktree/a").read_text() == "written\n"
     assert (reply.usage.tokens_in, reply.usage.tokens_out) == (1200, 34)
+
+
+def test_a_session_is_gone_on_with_and_what_was_said_in_it_is_no_news(tmp_path: Path) -> None:
+    """An agent that loads a session tells all of it again."""
+    session = run(tmp_path, ("say", "I write")).session
+    assert session
+    assert session.id == "s-1"
+
+    reply = run(tmp_path, ("say", "done"), session=session)
+
+    assert (reply.ending, reply.text) == (Ending.DONE, "done")
+    assert reply.session == session
 
 
 def test_a_permission_is_given_once_and_never_for_ever(tmp_path: Path) -> None:

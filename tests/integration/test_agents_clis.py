@@ -48,6 +48,7 @@ class Desk:
         session: Session | None = None,
         limits: Limits | None = None,
         choice: AgentChoice | None = None,
+        run: str = "coder-1.7",
         stop: Stop | None = None,
         **environment: str,
     ) -> Reply:
@@ -57,8 +58,8 @@ class Desk:
         user = {"PATH": f"{self.programs}:{os.environ['PATH']}", "HOME": str(self.user), **environment}
         agent = CliAgent(CLIS[name], choice or AgentChoice(), self.homes, environment=user)
         brief = Brief(
-            run="coder-1.7", role=Role.CODER, step=step, prompt="Greet the world.\n", cwd=self.cwd,
-            folder=self.runs / "coder-1.7", limits=limits or Limits(total=20), session=session,
+            run=run, role=Role.CODER, step=step, prompt="Greet the world.\n", cwd=self.cwd,
+            folder=self.runs / run, limits=limits or Limits(total=20), session=session,
         )  # fmt: skip
         return agent.run(brief, stop or Stop())
 
@@ -252,6 +253,45 @@ class TestWhatIsKept:
         assert (second.usage.tokens_in, second.usage.tokens_out) == (2400, 68)
         assert second.session == first.session
         assert "thread" in desk.noted("home")
+
+    def test_a_session_that_was_interrupted_is_gone_on_with(self, desk: Desk) -> None:
+        """Nobody wrote down that it ended; what it printed so far names its session, and its home is kept."""
+        first = "coder-1.20261116T120000.1-aaaaaa.implement"
+        begun = '{"type":"system","subtype":"init","session_id":"s-1"}'
+        desk.run(f"touch \"$HOME/thread\"; echo '{begun}'; kill -9 $$", run=first)
+        second = first.replace("120000.1-aaaaaa", "120000.10-bbbbbb")
+
+        reply = desk.run(
+            f'echo "$@" > words; cat > prompt; ls -A "$HOME" > home; echo \'{DONE}\'', run=second
+        )
+
+        assert reply.ending is Ending.DONE
+        assert "--resume s-1" in desk.noted("words")
+        assert desk.noted("prompt").startswith("You were interrupted")
+        assert "Greet the world." in desk.noted("prompt")
+        assert "thread" in desk.noted("home")
+
+    def test_a_session_that_came_to_its_end_or_is_of_another_step_is_left_alone(self, desk: Desk) -> None:
+        begun = '{"type":"system","subtype":"init","session_id":"s-1"}'
+        crash = f"echo '{begun}'; kill -9 $$"
+        desk.run(crash, run="coder-1.20261116T120000.1-aaaaaa.checkpoint", step=Step.CHECKPOINT)
+        words = f"echo \"$@\" >> words; echo '{DONE}'"
+
+        desk.run(words, run="coder-1.20261116T120001.2-aaaaaa.implement")
+
+        assert "--resume" not in desk.noted("words")
+
+    def test_a_session_that_is_broken_is_begun_anew_and_never_tried_again(self, desk: Desk) -> None:
+        begun = '{"type":"system","subtype":"init","session_id":"s-1"}'
+        desk.run(f"echo '{begun}'; kill -9 $$", run="coder-1.20261116T120000.1-aaaaaa.implement")
+        script = f"""echo "$@" >> words
+case "$*" in *--resume*) echo "No conversation found with session ID s-1" >&2; exit 1;; esac
+echo '{DONE}'"""
+
+        reply = desk.run(script, run="coder-1.20261116T120001.2-aaaaaa.implement")
+
+        assert reply.text == "fine"
+        assert [("--resume" in line) for line in desk.noted("words").splitlines()] == [True, False]
 
     def test_a_provider_that_says_no_counts_more_than_a_limit_of_ours(self, desk: Desk) -> None:
         """A program that tries a bad key for ever has a bad key, and no slow day."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -18,14 +19,14 @@ from liza.agents.command import Command
 from liza.agents.process import Job, run
 from liza.agents.protocol import Ending, Level, Limits, Stop
 from liza.agents.sweep import left_behind
-from liza.agents.turnstile import Target, is_allowed, target_of
+from liza.agents.turnstile import MODEL_HOSTS, Target, is_allowed, target_of, turnstile
 from liza.errors import LizaError
 from liza.model import Status
 from liza.replies import Step
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository, branch_of
 from liza.repo.shadow import Shadow, left_by_a_crash, without_credentials
-from liza.work.caging import Guard
+from liza.work.caging import Guard, addressed
 from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
 from tests.office import Office
 from tests.repos import NOW, Hand
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PATIENCE: Final = 20.0
+SEGMENT: Final = (
+    "import ctypes\nc = ctypes.CDLL(None)\nc.shmat.restype = ctypes.c_void_p\n"
+    "a = c.shmat(c.shmget(0, ctypes.c_size_t(size), 0o1600), None, 0)\n"
+    "ctypes.memset(ctypes.c_void_p(a), 1, ctypes.c_size_t(size))\nc.shmdt(ctypes.c_void_p(a))"
+)
 
 
 @pytest.fixture
@@ -195,6 +201,24 @@ class TestLimits:
         assert den.python("bytearray(10 ** 9)").code == 1
         assert "MemoryError" in den.said()
 
+    @pytest.mark.parametrize(
+        "hoard",
+        [
+            "import mmap\nm = mmap.mmap(-1, size)\nfor at in range(0, size, 4096): m[at] = 1",
+            "import os\nf = os.memfd_create('x')\nfor _ in range(size >> 20): os.write(f, b'x' * (1 << 20))",
+            SEGMENT,
+        ],
+        ids=["mapped by several", "a file in memory", "a segment that nobody maps"],
+    )
+    def test_memory_that_is_shared_is_bounded(self, tmp_path: Path, hoard: str) -> None:
+        """No limit of a process counts it."""
+        den = Den(tmp_path, memory_mb=100)
+
+        reply = den.python(f"size = 300 << 20\n{hoard}\nimport time\ntime.sleep(50)")
+
+        assert reply.ending is Ending.CRASHED, den.said()
+        assert "MB of memory, and may share 100" in reply.why
+
     def test_a_file_is_bounded(self, tmp_path: Path) -> None:
         """The disk is not filled by one file."""
         den = Den(tmp_path, file_mb=1)
@@ -265,6 +289,54 @@ class TestTheNetwork:
         assert not is_allowed(Target("api.example.org", 80), hosts)
         assert not is_allowed(Target("api.example.org.evil", 443), hosts)
         assert not is_allowed(Target("example.net", 443), hosts)
+        assert not is_allowed(Target("evil.a.example.net", 443), hosts), "an asterisk is one label"
+
+    @pytest.mark.parametrize(
+        ("host", "is_served"),
+        [
+            ("bedrock-runtime.eu-west-1.amazonaws.com", True),
+            ("bedrock-runtime.mine.s3.eu-west-1.amazonaws.com", False),
+            ("bedrock-runtime.s3-website.eu-west-1.amazonaws.com", False),
+            ("mine.openai.azure.com", True),
+            ("a.b.openai.azure.com", False),
+        ],
+    )
+    def test_no_bucket_of_anybody_s_serves_models(self, host: str, *, is_served: bool) -> None:
+        assert is_allowed(Target(host, 443), MODEL_HOSTS) is is_served
+
+    def test_an_address_of_the_new_kind_is_one(self) -> None:
+        hosts = (*addressed({"OPENAI_BASE_URL": "http://[::1]:8080/v1"}), "[fe80::1]", "nonsense:x")
+
+        assert is_allowed(Target("::1", 8080), hosts)
+        assert is_allowed(Target("fe80::1", 443), hosts)
+        assert not is_allowed(Target("::1", 443), hosts)
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            b"CONNECT [::1 HTTP/1.1",
+            b"CONNECT http://[x HTTP/1.1",
+            b"CONNECT a..b:443 HTTP/1.1",
+            b"CONNECT " + b"a" * 70 + b".example.net:443 HTTP/1.1",
+            b"CONNECT a\0b.example.net:443 HTTP/1.1",
+            b"GET http://localhost:1/",
+            b"\xff\xfe",
+            b"",
+        ],
+    )
+    def test_a_request_that_is_none_is_refused_in_a_line(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str], head: bytes
+    ) -> None:
+        """Not with a traceback in the log of the worker."""
+        with (
+            turnstile(tmp_path / "way-out", ("*.example.net", "localhost:1")),
+            socket.socket(socket.AF_UNIX) as near,
+        ):
+            near.connect(str(tmp_path / "way-out"))
+            near.sendall(head + b"\r\n\r\n")
+            assert near.makefile("rb").readline().startswith((b"HTTP/1.1 400", b"HTTP/1.1 502"))
+
+        assert capfd.readouterr().err == ""
 
     @pytest.mark.parametrize(
         ("line", "target"),

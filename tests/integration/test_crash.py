@@ -17,6 +17,7 @@ from tests.crashing import SCENES, has_kept_everything, play
 from tests.mortal import BETWEEN, MOMENTS, Death
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -53,7 +54,7 @@ STRIDES: Final = (len(MOMENTS), pytest.param(1, marks=pytest.mark.torture))
 @pytest.mark.parametrize("moment", [*MOMENTS, BETWEEN])
 @pytest.mark.parametrize("name", SCENES)
 def test_nothing_is_lost_whichever_step_is_the_last(
-    name: str, moment: str, stride: int, tmp_path: Path
+    name: str, moment: str, stride: int, tmp_path: Path, count: Callable[[str, int], None]
 ) -> None:
     """A writer may die at each step by which it touches the disk, and before each call of the system."""
     scene = SCENES[name]
@@ -62,12 +63,15 @@ def test_nothing_is_lost_whichever_step_is_the_last(
     assert (whole.code, tuple(filter(None, whole.said))) == (0, scene.notes)
     has_kept_everything(tmp_path / "whole", scene, whole.said)
     start = (*MOMENTS, BETWEEN).index(moment) % stride
-    for number in range(start, whole.calls if moment == BETWEEN else whole.steps, stride):
+    points = range(start, whole.calls if moment == BETWEEN else whole.steps, stride)
+    for number in points:
         home = tmp_path / f"{number}"
         with scene.prepare(home):
             ending = lived(name, home, Death(number, moment))
         assert ending.code == -signal.SIGKILL
         has_kept_everything(home, scene, ending.said)
+    if stride == 1:
+        count("points of the crash sweep", len(points))
 
 
 def test_an_exception_at_any_instruction_leaves_a_board_that_can_be_used_on(tmp_path: Path) -> None:

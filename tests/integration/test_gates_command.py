@@ -17,6 +17,7 @@ from tests.cases import Desk, checkpoint, told
 from tests.repos import NOW
 
 TEST = {"command": "test"}
+RED_WITH_WORK = "test ! -e c.txt || {{ {}; }}"  # c.txt is what was done; without it the command is green
 VALIDATION = {"from": "checkpoint.validation"}
 
 
@@ -45,7 +46,9 @@ class TestOwnCommands:
         """The end of a long output is kept, and the file and line in it are feedback."""
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("command", TEST, gates={"test": "seq 9999; echo src/b.py:1: wrong; exit 3"})
+        verdict = desk.judged(
+            "command", TEST, gates={"test": RED_WITH_WORK.format("seq 9999; echo src/b.py:1: wrong; exit 3")}
+        )
 
         assert (verdict.outcome, verdict.reason) == (
             Outcome.REVISE,
@@ -70,8 +73,14 @@ class TestOwnCommands:
         desk.home.write("leftover.txt", "x")
         desk.home.write("ignored.log", "x")
 
-        assert desk.judged("command", TEST, gates={"test": "test -e leftover.txt"}).outcome is Outcome.REVISE
-        assert desk.judged("command", TEST, gates={"test": "test -e ignored.log"}).outcome is Outcome.REVISE
+        assert (
+            desk.judged("command", TEST, gates={"test": RED_WITH_WORK.format("test -e leftover.txt")}).outcome
+            is Outcome.REVISE
+        )
+        assert (
+            desk.judged("command", TEST, gates={"test": RED_WITH_WORK.format("test -e ignored.log")}).outcome
+            is Outcome.REVISE
+        )
 
     def test_a_command_changes_nothing_that_is_judged(self, desk: Desk) -> None:
         """Neither the tree, nor what the next command finds."""
@@ -115,7 +124,9 @@ class TestOwnCommands:
         """The test is not run where nothing is ready for it."""
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("command", TEST, gates={"setup": "exit 4", "test": "true"})
+        verdict = desk.judged(
+            "command", TEST, gates={"setup": RED_WITH_WORK.format("exit 4"), "test": "true"}
+        )
 
         assert (verdict.outcome, verdict.reason) == (Outcome.REVISE, "setup ended with exit code 4")
 

@@ -26,7 +26,7 @@ TEST = "seq 1 60; echo 'api_key = hunter2hunter2hunter2'; echo boom: the widget 
 class TestTold:
     def test_everybody_who_has_to_mend_a_red_gate_is_shown_its_last_lines(self, tmp_path: Path) -> None:
         """Forty in the next prompt, inside of a fence; five for people, with the folder that has the rest."""
-        office = Office(tmp_path, gates={"test": f"test -f green || {{ {TEST}; }}"})
+        office = Office(tmp_path, gates={"test": f"test ! -f t1.txt || {{ {TEST}; }}"})
         office.task()
 
         office.turn("coder-1")
@@ -59,7 +59,7 @@ class TestTold:
 
     def test_a_reason_is_cut_only_where_the_terminal_ends(self, tmp_path: Path) -> None:
         """What matters comes last in a long sentence."""
-        office = Office(tmp_path, gates={"test": f"echo {'word ' * 29}end; false"})
+        office = Office(tmp_path, gates={"test": f"test ! -f t1.txt || {{ echo {'word ' * 29}end; false; }}"})
         office.task()
         office.turn("coder-1")
 

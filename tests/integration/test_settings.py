@@ -119,6 +119,7 @@ class TestWrong:
             ("workers: {coder: 0}\n", "workers.coder"),
             ("spec: nowhere.md\n", "the spec 'nowhere.md' of liza.yaml is not a file"),
             ("workflow: zen\n", "there is no workflow 'zen'; known: liza"),
+            ("workflow: cycle\n", "the workflow 'cycle' cannot be run yet; use `liza`"),
             ("workflow: flows/zen.yaml\n", "flows/zen.yaml: No such file"),
             ("workers: [\n", "liza.yaml: "),
         ],

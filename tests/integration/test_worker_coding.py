@@ -481,7 +481,7 @@ class TestIntegration:
     def test_work_that_is_red_by_itself_never_reaches_a_reviewer(self, tmp_path: Path) -> None:
         """The coder gets it back with the output, and no reviewer's agent is spent on it."""
         script = {"implement t1 2": {"write": {"green": ""}, "answer": DONE}}
-        office = Office(tmp_path, script, gates={"test": "echo it is red; test -f green"})
+        office = Office(tmp_path, script, gates={"test": "echo it is red; test ! -f t1.txt || test -f green"})
         office.task()
 
         office.turn("coder-1")

@@ -20,6 +20,7 @@ from liza.roles.outlook import asks, only_people
 from liza.spending import Provenance, ProviderState
 from liza.work.turn import Next
 from tests.office import PATIENCE, ROOT, STEPS, Office, dear
+from tests.player import __file__ as player_file
 from tests.player import by_default
 from tests.shell import Shell
 
@@ -248,6 +249,45 @@ class TestProviders:
         with office.process("coder-1"), office.process("reviewer-1"):
             office.until(lambda state: state.status_of("t1") is Status.MERGED)
         assert len(alerts(office)) == 1
+
+    @pytest.mark.parametrize("ending", ["quota", "auth"])
+    def test_the_fallback_takes_over_with_the_work_kept(self, tmp_path: Path, ending: str) -> None:
+        """In the same turn where the quota ends in the middle of the work; afterwards from the start."""
+        player = [sys.executable, "-S", player_file, str(tmp_path / "yard" / "script.json")]
+        recording = tmp_path / "recording.yaml"
+        default = {
+            "backend": "replay",
+            "provider": "acme",
+            "command": [str(recording), "1"],
+            "effort": "high",
+        }
+        agents = {
+            "default": default,
+            "fallback": {"command": player},
+            "overrides": {"reviewer": {"command": player, "backend": "command", "provider": "me"}},
+        }
+        script = {"implement t1": {"run": "cat half.txt", "answer": {"status": "done", "summary": "go on"}}}
+        office = Office(tmp_path, script, agents=agents)
+        intent = f"```liza\n{json.dumps(by_default('checkpoint', 't1')['answer'])}\n```"
+        shut = {"ending": ending, "why": "no more", "reset_in": 3600}
+        half: dict[str, Any] = {"step": "implement", "files": {"half.txt": "half\n"}, "reply": "", **shut}
+        runs_of_acme = [{"step": "checkpoint", "reply": intent}, half]
+        recording.write_text(
+            json.dumps({"runs": [{"role": "coder", "task": "t1", **run} for run in runs_of_acme]})
+        )
+        office.task("t1")
+
+        office.turns("coder-1", "reviewer-1")
+        office.task("t2")
+        office.turns("coder-1", "reviewer-1")
+
+        assert (office.status("t1"), office.status("t2")) == (Status.MERGED, Status.MERGED)
+        assert office.merged("half.txt") == "half"
+        assert runs(office) == 2 + 2 + 3  # two of acme's, then only the fallback's
+        assert "stands in meanwhile (agents.fallback)" in Shell(office.user.directory).ok("status")
+        assert "stands in meanwhile" in alerts(office)[0]
+        kinds = {one.kind for one in office.state.spend.kinds}
+        assert kinds >= {"checkpoint command", "implement command"}
 
     def test_a_limit_of_one_provider_does_not_stop_another(self, tmp_path: Path) -> None:
         """A reviewer with another agent goes on."""

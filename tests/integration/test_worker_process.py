@@ -76,9 +76,11 @@ class TestSwitches:
             pid = agent_of(office)
             (office.home / "PAUSE").touch()
             assert soon(lambda: state_of(pid) == "T") < PATIENCE
+            # At a CHECKPOINT whoever works comes to the end of its turn.
+            (office.home / "CHECKPOINT").touch()
             (office.home / "PAUSE").unlink()
             soon(lambda: state_of(pid) != "T")
-            (office.home / "CHECKPOINT").touch()
+            (office.home / "PAUSE").touch()
             soon(lambda: state_of(pid) == "T")
             (office.home / "ABORT").touch()
             assert worker.wait(PATIENCE) == 0

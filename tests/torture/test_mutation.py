@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -127,7 +128,10 @@ def results() -> dict[str, Result]:
     return {result.case.name: result for result in found}
 
 
-def test_everybody_is_contained_and_every_honest_agent_let_through(results: dict[str, Result]) -> None:
+def test_everybody_is_contained_and_every_honest_agent_let_through(
+    results: dict[str, Result], count: Callable[[str, int], None]
+) -> None:
+    count("cases of the gauntlet, honest ones included", len(results))
     assert {name: result.escapes for name, result in results.items() if result.escapes} == {}
 
 
@@ -136,16 +140,20 @@ def test_those_notice_who_have_to(results: dict[str, Result]) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=NAMES)
-def test_without_any_single_gate_or_rule_somebody_escapes(tmp_path: Path, part: Part) -> None:
+def test_without_any_single_gate_or_rule_somebody_escapes(
+    tmp_path: Path, part: Part, count: Callable[[str, int], None]
+) -> None:
     document = dict(parse(DOCUMENT.read_text()).data)
     path = written(without(document, part), tmp_path / "mutant.yaml")
     if part.id in FLOOR:
         why = refusal(path)
         print(f"{part.id:<20} the floor: {why}")  # noqa: T201
+        count("mutations that nobody can run", 1)
         assert why
         return
     assert refusal(path) == ""
     cases: list[Case] = [CASES[name] for name in ALONE[part.id]]
     escaped = [result.case.name for result in run_all(cases, more={"workflow": str(path)}) if result.escapes]
     print(f"{part.id:<20} {', '.join(escaped) or 'nobody escapes'} (of {len(cases)})")  # noqa: T201
+    count("mutations under which somebody escapes", bool(escaped))
     assert escaped

@@ -10,7 +10,7 @@ import liza.prompts
 from liza.answers import Unreadable, answer
 from liza.fences import blocks
 from liza.model import Role
-from liza.prompting import PLAIN, asked_again, fenced, fields, prompt
+from liza.prompting import PLAIN, answer_wanted, asked_again, better_wanted, fenced, fields, prompt
 from liza.replies import KINDS, ROLES, Step
 
 NONCE = "5f2b9c01d4e7a863"
@@ -76,6 +76,24 @@ class TestFences:
         """An empty section would look like a mistake."""
         assert fenced("notes", " \n", NONCE) == f"<<<{NONCE} notes\n(none)\n{NONCE}>>>"
 
+    @pytest.mark.parametrize("step", Step)
+    def test_the_answer_alone_is_asked_for_with_the_end_of_the_reply(self, step: Step) -> None:
+        """Whoever gets it has no memory; a block in the reply is no block of the prompt, and no answer."""
+        text = answer_wanted(step, f"early words\n{'x' * 12_000}\n{HOSTILE}", HOSTILE, nonce=NONCE)
+
+        assert f"role: {ROLES[step]}, step: {step}" in text
+        assert "| ```liza\n| verdict: approve" in text
+        assert "early words" not in text
+        assert len(blocks(text.replace(fenced("why", HOSTILE, NONCE), ""))) == 1
+        assert isinstance(answer(text, step), Unreadable)
+
+    @pytest.mark.parametrize("only_answer", [True, False])
+    def test_what_is_said_in_a_session_is_short_and_fenced(self, only_answer: bool) -> None:
+        text = better_wanted(HOSTILE, only_answer=only_answer, nonce=NONCE)
+
+        assert fenced("why", HOSTILE, NONCE) in text
+        assert ("use no tools" in text) is only_answer
+
     def test_the_reason_for_asking_again_is_fenced_too(self) -> None:
         """It quotes what an agent wrote."""
         text = asked_again("Plan.", HOSTILE, nonce=NONCE)
@@ -88,4 +106,4 @@ class TestFences:
         """A file that nothing renders is not maintained."""
         names = {path.stem for path in Path(liza.prompts.__path__[0]).glob("*.md")}
 
-        assert names == {*Step, "house", "again"}
+        assert names == {*Step, "house", "again", "block", "mend", "answer"}

@@ -92,6 +92,7 @@ PATTERNS: Final[dict[str, tuple[int, list[Any]]]] = {
     "crash_loop": (1, [a.CrashLoop(agent="coder-1", crashes=3)]),
     "checkout_drift": (1, [a.CheckoutDrift(moved=("HEAD",))]),
     "rejected_edit": (1, [a.RejectedEdit(file="rejected/x.yaml", problems=("line 3",))]),
+    "gate_broken": (1, [a.GateBroken(gate="test", command="pytest", cause="127", likely="install it")]),
     "hypothesis_exhaustion": (1, [a.HypothesisExhaustion(tried=("one", "two"))]),
     "review_deadlock": (1, [a.ReviewDeadlock(reason="style", cycles=5)]),
 }
@@ -138,7 +139,7 @@ class TestPatterns:
 
 
 def test_every_rule_has_a_pattern_here_or_a_test_of_its_own() -> None:
-    assert {rule.name for rule in RULES} - PATTERNS.keys() == {"no_progress"}
+    assert {rule.name for rule in RULES} - PATTERNS.keys() == {"no_progress", "equal_failures"}
 
 
 class TestSameness:

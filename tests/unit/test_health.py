@@ -52,7 +52,7 @@ def test_a_sound_machine_is_sound() -> None:
     findings = judged(MACHINE, PROJECT)
 
     assert marks(findings) == {}
-    assert len({finding.what for finding in findings}) == len(findings) == 20
+    assert len({finding.what for finding in findings}) == len(findings) == 21
 
 
 def test_without_a_project_only_the_machine_is_judged() -> None:

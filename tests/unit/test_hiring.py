@@ -13,7 +13,7 @@ from liza.config import AgentChoice, Agents
 from liza.model import Role
 from liza.replies import Step
 from liza.routing import Who
-from liza.work.hiring import chosen, failed_to_start, hire, hired
+from liza.work.hiring import calls_for_another, chosen, hire, hired, stand_in
 
 if TYPE_CHECKING:
     from liza.agents.recording import Patch
@@ -170,4 +170,34 @@ def test_who_serves_a_model(choice: dict[str, Any], expected: str | None) -> Non
 )
 def test_what_did_not_start_may_be_stood_in_for(facts: dict[str, Any], expected: bool) -> None:
     """Whoever has worked is not replaced: its work would be done, and paid for, twice."""
-    assert failed_to_start(Reply.model_validate({"began": "2026-01-31T12:00:00Z", **facts})) is expected
+    assert calls_for_another(Reply.model_validate({"began": "2026-01-31T12:00:00Z", **facts})) is expected
+
+
+class TestStandingIn:
+    """`agents.fallback`, laid over who is chosen, field by field."""
+
+    def stands_in(self, fallback: AgentChoice, **own: Any) -> AgentChoice | None:  # noqa: ANN401 - any field
+        chosen = AgentChoice.model_validate({"backend": "claude", "model": "opus", "provider": "acme", **own})
+        return stand_in(Agents(fallback=fallback), chosen)
+
+    def test_another_model_of_the_same_program(self) -> None:
+        """What it leaves out is as it was; who sells it is found anew."""
+        found = self.stands_in(AgentChoice(model="haiku"), effort="high")
+
+        assert found == AgentChoice(backend="claude", model="haiku", effort="high")
+
+    def test_another_program_gets_nothing_that_is_meant_for_the_first(self) -> None:
+        """A model of one is none of the other's."""
+        found = self.stands_in(AgentChoice(backend="codex"), arguments=("--fast",), effort="high")
+
+        assert found == AgentChoice(backend="codex", effort="high")
+
+    def test_a_command_alone_is_a_program_of_ones_own(self) -> None:
+        """It is not run as if it were the first program under another name."""
+        found = self.stands_in(AgentChoice(command=("./mine",)))
+
+        assert found == AgentChoice(backend="command", command=("./mine",))
+
+    def test_without_one_nobody_stands_in(self) -> None:
+        """Then it is waited for."""
+        assert stand_in(Agents(), AgentChoice(backend="claude")) is None

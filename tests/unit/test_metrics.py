@@ -13,7 +13,7 @@ from liza.metrics import figures, percentile, reason_kind, stampers, together
 from liza.model import Agent, Handoff, Metrics, Reviews, Role, Status
 from liza.record import keyed, with_record
 from liza.report.measures import retrospective, suggestions, table
-from liza.verdicts import Outcome, Verdict
+from liza.verdicts import Feedback, Outcome, Verdict
 from tests.stories import (
     CODER,
     MERGED,
@@ -55,7 +55,25 @@ def of(*deeds: Deed) -> Metrics:
 IN_REVIEW: Final = (claim(), submit(), take_review())
 
 
+def sent_back(reason: str) -> Deed:
+    verdict = Verdict(gate="test", outcome=Outcome.REVISE, at=NOW, reason=reason)
+    return e.Revise(reason=reason, feedback=(Feedback(message=reason),), verdicts=(verdict,)), CODER
+
+
 class TestCounting:
+    def test_equal_failures_of_gates_are_counted_while_they_are_in_a_row(self) -> None:
+        """Another reason begins anew, and so does a pass."""
+        same = [claim(), sent_back("test failed: no module a")]
+        assert of(*same, *same).red_gates == (
+            "t1#3 test failed: no module a",
+            "t1#5 test failed: no module a",
+        )
+        other = [claim(), sent_back("lint failed: line too long")]
+        assert of(*same, *other).red_gates == ("t1#5 lint failed: line too long",)
+        passed = Verdict(gate="test", outcome=Outcome.PASS, at=NOW)
+        submit_green = (submit()[0].but(verdicts=(passed,)), CODER)
+        assert of(*same, claim(), submit_green).red_gates == ()
+
     def test_a_task_that_merges_is_counted_with_its_times(self) -> None:
         found = of(*IN_REVIEW, approve(), start_merge(), MERGED)
         assert found.outcomes == {"MERGED": 1}

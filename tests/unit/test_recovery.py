@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from liza import events as e
+from liza.config import Config, Limits
 from liza.invariants import violations
 from liza.model import Agent, AgentStatus, Role, Status
 from liza.record import keyed
@@ -17,6 +19,7 @@ from liza.roles.recovery import (
     MarkStopped,
     PruneWorktree,
     ReclaimTask,
+    RetireBranch,
     finished,
     plain,
     plan,
@@ -27,6 +30,7 @@ from tests.stories import (
     HOUR,
     MERGE,
     NOW,
+    PLANNER,
     REVIEWER,
     SECOND,
     WAYS,
@@ -129,10 +133,14 @@ class TestAgents:
         assert stopped(["coder-1"], at=LATER)(state) is state
 
 
+GIVE_UP: Final = (e.Abandon(reason="not needed"), PLANNER)
+NONE_KEPT: Final = {"config": Config(limits=Limits(kept_worktrees=0))}
+
+
 class TestWorktrees:
     @pytest.mark.parametrize("status", Status)
     def test_only_finished_tasks_lose_theirs(self, status: Status) -> None:
-        given = facts(task_in(status).but(lease=None), worktrees=frozenset({"t1"}))
+        given = facts(task_in(status).but(lease=None), worktrees=frozenset({"t1"}), sections=NONE_KEPT)
         is_over = status in {
             Status.MERGED,
             Status.COMPLETE,
@@ -142,20 +150,41 @@ class TestWorktrees:
         }
         assert bool(plan(given)) is is_over
 
+    def test_the_newest_are_kept_to_look_at(self) -> None:
+        """As many as the settings say; those that were finished first go first."""
+        names = ("t1", "t2", "t3")
+        over = {name: NOW + number * SECOND for number, name in enumerate(names)}
+        tasks = [walked(task_in(Status.BLOCKED, name=name), GIVE_UP, at=at) for name, at in over.items()]
+        two = {"config": Config(limits=Limits(kept_worktrees=2))}
+
+        assert plan(facts(*tasks, worktrees=frozenset(names), sections=two)) == (
+            PruneWorktree("t1", Status.ABANDONED),
+        )
+
     def test_archived_tasks_are_finished(self) -> None:
         given = facts(worktrees=frozenset({"old"}), sections={"archived": {"old": Status.MERGED}})
         assert plan(given) == (PruneWorktree("old", Status.MERGED),)
+
+    def test_only_archived_tasks_lose_their_branch(self) -> None:
+        assert plan(facts(merged_branches=frozenset({"old"}))) == (RetireBranch("old"),)
 
     def test_what_the_board_does_not_know_is_somebody_elses(self) -> None:
         assert plan(facts(worktrees=frozenset({"feature"}))) == ()
 
     def test_whoever_just_finished_one_may_be_clearing_up(self) -> None:
-        given = facts(task_in(Status.MERGED), worktrees=frozenset({"t1"}), living=frozenset({"reviewer-1"}))
+        given = facts(
+            task_in(Status.MERGED),
+            worktrees=frozenset({"t1"}),
+            living=frozenset({"reviewer-1"}),
+            sections=NONE_KEPT,
+        )
         assert plan(given) == (PruneWorktree("t1", Status.MERGED),)
         assert plan(Facts(given.state, NOW + 9 * SECOND, given.living, worktrees=given.worktrees)) == ()
 
     def test_the_worktree_of_a_merge_that_is_written_down_now_goes_as_well(self) -> None:
-        given = facts(MERGING, contained=frozenset({MERGE}), worktrees=frozenset({"t1"}))
+        there = {"contained": frozenset({MERGE}), "worktrees": frozenset({"t1"})}
+        assert plan(facts(MERGING, **there)) == (FinishMerge("t1", MERGE),)
+        given = facts(MERGING, **there, sections=NONE_KEPT)
         assert plan(given) == (FinishMerge("t1", MERGE), PruneWorktree("t1", Status.MERGED))
 
 

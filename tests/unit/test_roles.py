@@ -186,6 +186,7 @@ class Weighed(NamedTuple):
     feedback: tuple[Feedback, ...]
     verdicts: tuple[verdicts.Verdict, ...]
     phase: str
+    taints: tuple[str, ...] = ()
 
 
 def weighed(review: Review) -> Weighed:

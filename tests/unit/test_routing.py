@@ -15,8 +15,8 @@ from liza.routing import Who, chain, routed
 
 
 def route(overrides: dict[str, Any], default: dict[str, Any], who: Who) -> routing.Route:
-    agents = Agents.model_validate({"default": default, "overrides": overrides})
-    return routed(agents.overrides, agents.default, chain(who))
+    choices = {key: AgentChoice.model_validate(fields) for key, fields in overrides.items()}
+    return routed(choices, AgentChoice.model_validate(default), chain(who))
 
 
 PLAN_JUDGE = Who("reviewer", "review", phase="plan", hat="judge")
@@ -97,10 +97,14 @@ class TestKeys:
         ("key", "said"),
         [
             ("reviewr", "did you mean 'reviewer'"),
-            ("PLAN_JUGDE", "did you mean 'plan_judge'"),
             ("implment", "did you mean 'implement'"),
             ("zzz", "known: planner"),
-            ("plan_", "no role, step or phase"),
+            ("plan_", "no role or step"),
+            # Words of workflows that cannot be run yet: nobody would use what is said there.
+            ("plan_judge", "'plan_judge' is used by nobody yet; use one of planner, coder, reviewer"),
+            ("JUDGE", "used by nobody yet"),
+            ("code_coder", "used by nobody yet"),
+            ("docs", "used by nobody yet"),
         ],
     )
     def test_an_unknown_key_is_an_error_that_names_the_nearest(self, key: str, said: str) -> None:
@@ -108,9 +112,7 @@ class TestKeys:
         with pytest.raises(ValidationError, match=said):
             Agents(overrides={key: AgentChoice(model="m")})
 
-    @pytest.mark.parametrize(
-        "key", ["reviewer", "Review", "JUDGE", "plan_judge", "docs_review_style", "checkpoint", "docs"]
-    )
+    @pytest.mark.parametrize("key", ["reviewer", "Review", "checkpoint", "REPLAN", "planner"])
     def test_a_known_key_is_taken_as_it_is_written(self, key: str) -> None:
         assert list(Agents(overrides={key: AgentChoice(model="m")}).overrides) == [key]
 

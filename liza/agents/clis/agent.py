@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from string import Template
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 from liza.agents import process
 from liza.agents.cage import UNGUARDED, Visit, files_named
 from liza.agents.clis.home import Home, filled, prompt_in, setting_of
-from liza.agents.clis.row import PERMITS, Effort, Feed, Printed
+from liza.agents.clis.row import PERMITS, Effort, Feed, Permit, Printed
 from liza.agents.command import facts_of, how, obstacle
 from liza.agents.environment import HEADLESS, allowed
 from liza.agents.masking import Mask, secrets_of
 from liza.agents.pricing import priced
 from liza.agents.protocol import Ending, Provenance, Reply, Session, Usage
-from liza.agents.recording import STDOUT, file_brief
+from liza.agents.recording import STDOUT, file_brief, latest_before, reply_of, said_so_far
 from liza.errors import UsageError
 from liza.record import utc_now
 
@@ -30,8 +31,18 @@ if TYPE_CHECKING:
     from liza.agents.protocol import Brief, Stop
     from liza.config import AgentChoice
 
+log = logging.getLogger(__name__)
+
 # What a provider said counts more than that its program went on trying until a limit of ours ended it.
 _TELLING: Final = {Ending.AUTH, Ending.QUOTA, Ending.RATE_LIMITED, Ending.CONTEXT_FULL}
+# How a run ends that its program can go on with: somebody or something else put an end to it.
+UNFINISHED: Final = frozenset(
+    {Ending.STOPPED, Ending.CRASHED, Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
+)
+GO_ON: Final = (
+    "You were interrupted while you worked on what follows. Look at what is there of it, and go on; what "
+    "follows is the task as it is now."
+)
 _IMPATIENT: Final = {Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START}
 
 
@@ -55,6 +66,15 @@ class CliAgent:
         self._effort = effort_of(cli, choice.effort)
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
+        left = None if brief.session else interrupted(self._cli, brief)
+        if left is not None:
+            reply = self._once(brief.but(session=left, prompt=f"{GO_ON}\n\n{brief.prompt}"), stop)
+            if not is_broken(reply):
+                return reply
+            log.warning("%s: the session %s is broken, and is begun anew: %s", brief.run, left.id, reply.why)
+        return self._once(brief, stop)
+
+    def _once(self, brief: Brief, stop: Stop) -> Reply:
         began = utc_now()
         home = Home(
             self._homes / brief.run.split(".")[0], self._cli, self._user, keep=brief.session is not None
@@ -86,7 +106,7 @@ class CliAgent:
             Printed(outcome.out, outcome.err, outcome.code, report), utc_now().astimezone()
         )
         ending, why = _judged(self._cli.name, outcome, parsed)
-        usage, session = _settled(self._cli, parsed, brief.session)
+        usage, session = _settled(self._cli, parsed, brief)
         return Reply(
             ending=ending,
             why=why,
@@ -119,7 +139,7 @@ class CliAgent:
 
     def _way(self, brief: Brief) -> Way:
         caged = self._cli.caged if self._warden.is_caging else None
-        return caged or self._cli.ways[PERMITS[brief.step]]
+        return caged or self._cli.ways[Permit.NONE if brief.only_answer else PERMITS[brief.step]]
 
     def argv(self, brief: Brief, home: Path) -> Words:
         """Return the whole command line of a run."""
@@ -131,6 +151,7 @@ class CliAgent:
             "model": choice.model or "",
             "effort": self._effort or "",
             "session": brief.session.id if brief.session else "",
+            "run": brief.run,
         }
         words = (
             *(cli.resume if brief.session and cli.resume else cli.begin),
@@ -204,15 +225,43 @@ def _judged(name: str, outcome: Outcome, parsed: Parsed) -> tuple[Ending, str]:
     return parsed.ending, f"{name}: {parsed.why}" if parsed.why else ""
 
 
-def _settled(cli: Cli, parsed: Parsed, before: Session | None) -> tuple[Usage, Session | None]:
-    """Return what this run used, and the session with what all of it used so far."""
+def interrupted(cli: Cli, brief: Brief) -> Session | None:
+    """Return the session of the run before this one, where it was about the same and never came to its end.
+
+    Any later run of the worker emptied the home, and with it what a session needs.
+    """
+    last = latest_before(brief) if cli.resume else None
+    if last is None or (last.task, last.step) != (brief.task, brief.step):
+        return None
+    reply = reply_of(last)
+    if reply is not None and (reply.ending not in UNFINISHED or (last.session and is_broken(reply))):
+        return None
+    return _session_of(cli, cli.parse(Printed(said_so_far(last)), utc_now().astimezone()), last)
+
+
+def is_broken(reply: Reply) -> bool:
+    """Tell whether a run that went on with a session shows that there is nothing to go on with."""
+    was_killed = reply.code is not None and reply.code < 0
+    return reply.ending in {Ending.CRASHED, Ending.EMPTY} and not reply.text.strip() and not was_killed
+
+
+def _session_of(cli: Cli, parsed: Parsed, brief: Brief) -> Session | None:
+    if not cli.resume:
+        return None
+    name = (brief.session.id if brief.session else brief.run) if cli.names_sessions else parsed.session
     usage = parsed.usage
-    session = parsed.session and Session(
-        id=parsed.session, tokens_in=usage.tokens_in or 0, tokens_out=usage.tokens_out or 0
+    return (
+        Session(id=name, tokens_in=usage.tokens_in or 0, tokens_out=usage.tokens_out or 0) if name else None
     )
+
+
+def _settled(cli: Cli, parsed: Parsed, brief: Brief) -> tuple[Usage, Session | None]:
+    """Return what this run used, and the session with what all of it used so far."""
+    usage, before = parsed.usage, brief.session
+    session = _session_of(cli, parsed, brief)
     if before and cli.is_cumulative and usage.provenance is Provenance.REPORTED:
         usage = usage.but(
             tokens_in=max(0, (usage.tokens_in or 0) - before.tokens_in),
             tokens_out=max(0, (usage.tokens_out or 0) - before.tokens_out),
         )
-    return usage, session or None
+    return usage, session

@@ -19,6 +19,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 class Permit(StrEnum):
     """What an agent may do to its worktree."""
 
+    NONE = "none"  # it only speaks
     READ = "read"
     WRITE = "write"
 
@@ -92,8 +93,8 @@ Parse = Callable[[Printed, datetime], Parsed]
 
 @dataclass(frozen=True)
 class Cli:
-    """One coding program. In words and values, `$model`, `$effort`, `$session`, `$prompt`, `$report` and
-    `$home` stand for what a run knows.
+    """One coding program. In words and values, `$model`, `$effort`, `$session`, `$run`, `$prompt`, `$report`
+    and `$home` stand for what a run knows.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Cli:
     parse: Parse
     begin: Words
     resume: Words  # instead of *begin*, where a session goes on; empty: it cannot
+    names_sessions: bool = field(default=False, kw_only=True)  # by `$run`; else its output names them
     words: Words
     ways: Mapping[Permit, Way]
     feed: Feed = Feed.STDIN

@@ -14,7 +14,7 @@ from liza.agents.clis.row import Cli, Effort, Feed, Permit, Setting, Way
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-READ, WRITE = Permit.READ, Permit.WRITE
+NONE, READ, WRITE = Permit.NONE, Permit.READ, Permit.WRITE
 
 _ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_CUSTOM_HEADERS")
 _OPENAI: Final = (
@@ -50,6 +50,7 @@ _CLAUDE: Final = Cli(
     ways={
         # Not an allowlist of git commands: `git diff --output=FILE` writes. In this mode claude itself
         # tells which commands only read, and refuses the others without asking.
+        NONE: Way(("--permission-mode", "dontAsk", "--tools", "")),
         READ: Way(("--permission-mode", "dontAsk", "--tools", "Read,Grep,Glob,Bash")),
         WRITE: Way(
             (
@@ -88,6 +89,7 @@ _CODEX: Final = Cli(
     words=("--json", "--skip-git-repo-check"),
     # By setting, since `resume` has no flag for it.
     ways={
+        NONE: Way(("-c", 'sandbox_mode="read-only"')),
         READ: Way(("-c", 'sandbox_mode="read-only"')),
         WRITE: Way(("-c", 'sandbox_mode="workspace-write"')),
     },
@@ -139,6 +141,11 @@ _ONLY_READS: Final = json.dumps(
 )
 
 
+_ONLY_SPEAKS: Final = json.dumps(
+    {**json.loads(_ONLY_READS), "tools": {"core": ["none"], "exclude": _WRITERS}}
+)
+
+
 def _gemini_auth(kind: str) -> Mapping[str, str]:
     return {".gemini/settings.json": json.dumps({"security": {"auth": {"selectedType": kind}}})}
 
@@ -154,6 +161,11 @@ _GEMINI: Final = Cli(
     # In the default mode, whoever is not at a terminal is offered no tool that writes or runs anything,
     # unless the repository's settings allow it: those of the system have the last word.
     ways={
+        NONE: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_SPEAKS},
+        ),
         READ: Way(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
@@ -187,6 +199,11 @@ _QWEN: Final = Cli(
     resume=("--resume", "$session"),
     words=("-o", "stream-json"),
     ways={
+        NONE: Way(
+            ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
+            {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
+            {"system.json": _ONLY_SPEAKS},
+        ),
         READ: Way(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
@@ -221,6 +238,7 @@ _OPENCODE: Final = Cli(
     words=("--format", "json", "--pure"),
     # Denying edits alone only makes it write through its shell.
     ways={
+        NONE: Way(environment={"OPENCODE_PERMISSION": json.dumps({"*": "deny"})}),
         READ: Way(
             environment={
                 "OPENCODE_PERMISSION": json.dumps(
@@ -249,11 +267,16 @@ _GOOSE: Final = Cli(
     programs=("goose",),
     provider=None,
     parse=goose.parse,
-    begin=("run", "--no-session"),
-    resume=(),
+    begin=("run", "--name", "$run"),
+    resume=("run", "--resume", "--name", "$session"),
+    names_sessions=True,
     words=("-q", "--output-format", "stream-json", "--with-builtin", "developer"),
     # Its modes in between ask a person and end with an error where there is none: reading is not to be had.
-    ways={READ: Way(environment={"GOOSE_MODE": "chat"}), WRITE: Way(environment={"GOOSE_MODE": "auto"})},
+    ways={
+        NONE: Way(environment={"GOOSE_MODE": "chat"}),
+        READ: Way(environment={"GOOSE_MODE": "chat"}),
+        WRITE: Way(environment={"GOOSE_MODE": "auto"}),
+    },
     prompt=("-i", "-"),
     environment={"GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"},
     settings=(
@@ -288,7 +311,11 @@ _AIDER: Final = Cli(
         *("--input-history-file", "$home/input"),
     ),
     # Whole files as the format of edits would take the answer's block for a file and write it.
-    ways={READ: Way(("--chat-mode", "ask")), WRITE: Way(("--edit-format", "diff"))},
+    ways={
+        NONE: Way(("--chat-mode", "ask")),
+        READ: Way(("--chat-mode", "ask")),
+        WRITE: Way(("--edit-format", "diff")),
+    },
     feed=Feed.FILE,
     prompt=("--message-file", "$prompt"),
     effort=("--reasoning-effort", "$effort"),
@@ -312,7 +339,7 @@ _MINI: Final = Cli(
     begin=("-y", "--exit-immediately"),
     resume=(),
     words=("-l", "0", "-c", "mini.yaml", "-o", "$report"),
-    ways={READ: Way(), WRITE: Way()},
+    ways=dict.fromkeys(Permit, Way()),
     feed=Feed.YAML,
     prompt=("-c", "$prompt"),
     environment={

@@ -1,0 +1,63 @@
+"""Files that git ignores and a project needs, such as `.env.test`: copied into each tree, part of none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from liza.beneath import write_file
+from liza.errors import UnfitRepository, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from liza.repo.repository import Repository
+
+
+def obstacle_to(repository: Repository, name: str) -> str | None:
+    """Return what is wrong with copying *name* from the checkout, to stand behind the name; None: nothing."""
+    path = repository.root / name
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        return "is not below the repository; name a path inside"
+    if not path.resolve().is_relative_to(repository.root.resolve()):
+        return "leads out of the repository; put the file itself there"
+    if not path.exists():
+        return "does not exist in your checkout; make it, or take it out of the list"
+    if repository.ask_checkout("ls-files", "--error-unmatch", "--", name).code == 0:
+        return "is tracked by git, so every worktree has it; take it out of the list"
+    if repository.ask_checkout("check-ignore", "-q", "--no-index", "--", name).code != 0:
+        return "is not ignored by git, so an agent would commit it; add it to .gitignore"
+    return None
+
+
+def require_copies(repository: Repository, names: Iterable[str]) -> None:
+    """Refuse a list of which something cannot be copied."""
+    for name in names:
+        if why := obstacle_to(repository, name):
+            raise UsageError(f"worktree.copy: {name!r} {why}")
+
+
+def copy_into(repository: Repository, names: Iterable[str], top: Path) -> None:
+    """Put the files of these *names* into the tree at *top*, where it has none."""
+    for name in names:
+        source = repository.root / name
+        if not source.exists():
+            raise UnfitRepository(f"worktree.copy: {name!r} {obstacle_to(repository, name)}")
+        for file in _files(source):
+            inside = str(file.relative_to(repository.root))
+            if not os.path.lexists(top / inside):
+                write_file(top, inside, file.read_bytes(), mode=file.stat().st_mode & 0o777)
+
+
+def _files(source: Path) -> Iterator[Path]:
+    if source.is_dir():
+        yield from (path for path in sorted(source.rglob("*")) if path.is_file())
+    else:
+        yield source
+
+
+def committed_copies(names: Iterable[str], paths: Iterable[str]) -> list[str]:
+    """Return which of *paths* were copied into the worktree, so that nobody may commit them."""
+    copied = [PurePosixPath(name) for name in names]
+    return [path for path in paths if any(PurePosixPath(path).is_relative_to(name) for name in copied)]

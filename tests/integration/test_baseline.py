@@ -1,0 +1,240 @@
+"""The baseline: the project's own gates on what work is based on, before any agent is paid."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from liza.agents.environment import allowed
+from liza.agents.protocol import Ending, Stop
+from liza.breaker import tripped
+from liza.changes import Change
+from liza.config import Config
+from liza.errors import RedBase
+from liza.gates.causes import Setting, likely_cause
+from liza.gates.running import Ran
+from liza.model import BreakerStatus, Sprint, Status
+from liza.record import utc_now
+from liza.switches import BREAKER
+from liza.work.baseline import Ground, kept_base, try_base
+from tests.cases import PYTEST
+from tests.office import Office
+from tests.repos import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RED = "def test_red():\n    assert 1 == 2\n"
+GREEN = "from src.b import B\n\n\ndef test_b():\n    assert B == 1\n"
+
+
+def ground(directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None) -> Ground:
+    user = Home(directory / "project")
+    user.commit({"src/__init__.py": "", "test_b.py": GREEN, **(files or {})})
+    config = Config.model_validate({"gates": gates, "sandbox": {"mode": "off"}})
+    return Ground(user.directory / ".liza", user.repository, config)
+
+
+class TestBaseline:
+    def test_a_good_base_is_tried_once(self, tmp_path: Path) -> None:
+        """Kept by tree and command; who looks later need not run anything."""
+        place = ground(tmp_path, {"setup": "true", "lint": "cat src/b.py", "test": PYTEST})
+        said: list[str] = []
+        assert kept_base(place) is None
+
+        found = try_base(place, Stop(), said.append)
+
+        assert found
+        found.require_fit()
+        ran = sorted(path.name.rpartition(".")[2] for path in (place.home / "runs").iterdir())
+        assert ran.count("test-base") == 1
+        lint, test = list(found.lines())[1:]
+        assert test.startswith("test passes in")
+        assert "says nothing about code" in lint  # `cat` does not mind what it prints
+        assert [line.partition(" on ")[0] for line in said][:2] == ["trying setup", "trying lint"]
+        again = try_base(place, Stop(), said.append)
+        assert again
+        assert [one.result.run for one in again.tried] == [one.result.run for one in found.tried]
+        assert kept_base(place)
+
+    def test_tests_that_are_red_already_are_known_by_name(self, tmp_path: Path) -> None:
+        """Work goes on, and people are told which do not count."""
+        found = try_base(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), Stop())
+
+        assert found
+        found.require_fit()
+        assert found.tried[0].result.failed == ("test_red.py::test_red",)
+        assert "1 tests, which are known" in next(iter(found.lines()))
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ("ghost-of-a-program --all", r"ghost-of-a-program is not on the PATH"),
+            ("env/bin/check", "env/bin/check is in your checkout, but not in git"),
+            ("echo it is broken; exit 3", "it is broken"),
+            ("true", "does not see the code"),
+        ],
+    )
+    def test_where_work_could_not_be_judged_nothing_starts(
+        self, tmp_path: Path, line: str, says: str
+    ) -> None:
+        """The last lines and the likely cause, for whoever has to mend it."""
+        place = ground(tmp_path, {"test": line})
+        untracked = place.repository.root / "env/bin/check"
+        untracked.parent.mkdir(parents=True)
+        untracked.write_text("#!/bin/sh\n")
+
+        found = try_base(place, Stop())
+
+        assert found
+        with pytest.raises(RedBase, match=says) as refused:
+            found.require_fit()
+        assert refused.value.exit_code == 6
+        assert "likely: " in str(refused.value)
+        kept = kept_base(place)
+        assert kept
+        assert kept.in_the_way
+
+    def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
+        """That there is nothing to test yet is no failure."""
+        user = Home(tmp_path / "project")
+        config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
+
+        found = try_base(Ground(user.directory / ".liza", user.repository, config), Stop())
+
+        assert found
+        found.require_fit()
+        assert "no tests yet" in next(iter(found.lines()))
+
+
+class TestCauses:
+    @pytest.mark.parametrize(
+        ("is_caged", "line", "said", "code", "says"),
+        [
+            (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
+            (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "PYTHONPATH=src"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
+            (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, "make", "what?", 2, "fresh clone"),
+        ],
+    )
+    def test_a_cause_names_what_helps(
+        self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
+    ) -> None:
+        """Not in the sandbox, not in the tree, not installed: each has its own way out."""
+        for name in (".venv/bin", "src/thing", "node_modules"):
+            (tmp_path / name).mkdir(parents=True)
+        (tmp_path / ".venv/bin/python").write_text("")
+
+        found = likely_cause(Setting(tmp_path, is_caged), line, Ran(code, Ending.DONE, err=said))
+
+        assert says in found
+
+    def test_the_python_of_lizas_own_environment_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first thing that a newcomer runs into, where they activated it."""
+        if sys.prefix == sys.base_prefix:
+            pytest.skip("Liza is not in an environment of its own")
+        monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+        monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
+        ran = Ran(1, Ending.DONE, err="/x/python3: No module named pytest")
+
+        found = likely_cause(Setting(tmp_path, is_caged=True), "python3 -m pytest -q", ran)
+
+        assert "`deactivate`" in found
+
+    def test_lizas_own_programs_come_last_unless_somebody_activated_them(self) -> None:
+        """Whoever put Liza on the PATH wanted `liza`, not another `python3`."""
+        if sys.prefix == sys.base_prefix:
+            pytest.skip("Liza is not in an environment of its own")
+        own = f"{sys.prefix}/bin"
+        first = {"PATH": f"{own}{os.pathsep}/usr/bin"}
+
+        assert allowed(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
+        assert allowed({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
+        assert allowed({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
+
+
+class TestBrokenGates:
+    def test_a_gate_that_cannot_judge_stops_everybody_once_and_keeps_the_work(self, tmp_path: Path) -> None:
+        """One alert, no round, no money; once it is mended the work is judged without asking its coder."""
+        tool = tmp_path / "tool"
+        office = Office(tmp_path, gates={"test": f"{tool} t1.txt"})
+        office.task()
+
+        office.turn("coder-1")
+
+        task = office.state.task("t1")
+        assert (task.status, task.iteration) == (Status.READY_FOR_REVIEW, 1)
+        assert (office.home / "PAUSE").read_text().startswith(BREAKER)
+        alerts = (office.home / "alerts.log").read_text().splitlines()
+        assert len(alerts) == 1
+        assert f"{tool}: not found" in alerts[0]
+        assert ".liza/runs/" in alerts[0]
+        self.trips(office)
+
+        tool.write_text("#!/bin/sh\ntest -f src/b.py\n")
+        tool.chmod(0o755)
+        (office.home / "PAUSE").unlink()
+        office.turns("reviewer-1", "coder-1")
+
+        assert office.status() is Status.MERGED
+        assert office.events().count("claim") == 1
+
+    def trips(self, office: Office) -> None:
+        office.board.update(Change("supervisor", "trip", lambda state: tripped(state, utc_now())))
+        breaker = office.state.circuit_breaker
+        assert (breaker.status, [trip.rule for trip in breaker.trips]) == (
+            BreakerStatus.TRIPPED,
+            ["gate_broken"],
+        )
+
+    def test_known_red_tests_count_neither_for_nor_against_the_work(self, tmp_path: Path) -> None:
+        """A coder may leave them as they are, and may not add to them."""
+        script = {
+            "implement t1 1": {"write": {"src/b.py": "B = 2\n"}, "answer": DONE},
+            "implement t1 2": {
+                "write": {"src/b.py": "B = 1\n", "src/c.py": "C = 3\n", "test_c.py": NEW},
+                "answer": DONE,
+            },
+        }
+        office = Office(tmp_path, script, gates={"test": PYTEST})
+        base = office.user.commit({"src/__init__.py": "", "test_b.py": GREEN, "test_red.py": RED})
+        office.user.git("update-ref", office.ref, base)
+        office.task()
+
+        office.turn("coder-1")
+
+        assert office.state.task("t1").rejection_reason in (
+            "code is changed without tests",
+            "test failed: test_b.py::test_b",
+        )
+        office.turns("coder-1", "reviewer-1")
+
+        assert office.status() is Status.MERGED
+        assert office.merged("src/c.py") == "C = 3"
+
+
+DONE = {"status": "done", "summary": "Add C"}
+NEW = "from src.c import C\n\n\ndef test_c():\n    assert C == 3\n"
+
+
+class TestEqualFailures:
+    def test_ten_in_a_row_trip_the_breaker_whoevers_they_are(self, tmp_path: Path) -> None:
+        """A failure of another kind, or a pass, begins the row anew."""
+        office = Office(tmp_path)
+        metrics = office.state.sprint.metrics
+        for number in range(1, 11):
+            metrics = metrics.but(
+                red_gates=(*metrics.red_gates, f"t{number}#3 test failed: No module named x")
+            )
+            state = tripped(office.state.but(sprint=Sprint(metrics=metrics)), utc_now())
+            assert [trip.rule for trip in state.circuit_breaker.trips] == (
+                ["equal_failures"] if number == 10 else []
+            )
