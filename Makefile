@@ -18,7 +18,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: check sandbox ## lint, type-check and run the tests
-	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS)
+	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS) --dist worksteal
 
 test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripted and a small real model
 	@$(BIN)/python scripts/agents.py

@@ -37,6 +37,8 @@ FEWEST_WORDS: Final = 3  # of a reason that a coder can act on without further f
 _BLANK: Final = re.compile(
     r"<(?:[a-z0-9]+(?:,? [a-z0-9]+)+|assumption|command|id|number|path|question|where|why)>"
 )
+# How what was kept of a long output says what was not; whatever spans it is not what the agent said.
+CUT: Final = re.compile(r"\n\[liza: (?P<count>[\d,]+ bytes) cut here\]\n")
 _SAYS_BLOCKED: Final = re.compile(
     r"(?:status\W{1,4}(?:is )?block|blocked_(?:reason|questions))", re.IGNORECASE
 )
@@ -57,7 +59,11 @@ class Unreadable(NamedTuple):
 
 def answer(text: str, step: Step, *, prompt: str = "") -> Answer | Unreadable:
     """Return the answer to *step* in the reply *text*; what *prompt* shows, an example or a file, is none."""
-    found = _own(blocks(text), prompt)
+    count, is_cut, end = _since_cut(text)
+    found = _own(blocks(end), prompt)
+    if is_cut and (not found or not found[-1].is_closed):
+        cut = f"the output was too long to keep ({count} are cut), so no answer stands whole at its end"
+        return Unreadable(f"{cut}; answer in fewer words, as by a plan of fewer tasks")
     if not found:
         return _without_tag(text, step, prompt)
     read = _read(found[-1], step)
@@ -68,6 +74,12 @@ def answer(text: str, step: Step, *, prompt: str = "") -> Answer | Unreadable:
     if why := _taken_back(read.value, values):
         return Unreadable(why)
     return Answer(read.value, (*_differing(values, read.value, step), *read.remarks))
+
+
+def _since_cut(text: str) -> tuple[str, bool, str]:
+    """Return what was cut out of *text*, whether anything was, and what is whole behind it."""
+    cuts = list(CUT.finditer(text))
+    return (cuts[-1]["count"], True, text[cuts[-1].end() :]) if cuts else ("", False, text)
 
 
 def says_blocked(text: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Final
 
 from liza.errors import DiskTrouble
 
+LONGEST_LINE: Final = 8192  # bytes; longer than any path
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not hold us
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,6 +32,15 @@ def read_file(root: Path, name: str, most: int = -1) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "is no plain file", name)
         return file.read(most)
+
+
+def first_line(path: Path) -> str:
+    """Return what a small file says; nothing where it is none, or went while we looked."""
+    try:
+        content = read_file(path.parent, path.name, LONGEST_LINE)
+    except OSError:
+        return ""
+    return content.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
 
 def write_file(

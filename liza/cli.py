@@ -17,6 +17,7 @@ from liza import __version__
 from liza.commands import asking, boards, machine, past, runs, tasks
 from liza.commands.table import COMMANDS, GROUPS, told
 from liza.errors import EXIT_CODES, LizaError
+from liza.visible import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -85,6 +86,7 @@ def main(words: Sequence[str] | None = None) -> None:
     # We use no plugins of pydantic, and looking for them takes as long as reading a board.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
+    sys.stdout, sys.stderr = guarded(sys.stdout), guarded(sys.stderr)
     words = sys.argv[1:] if words is None else words
     args = parser(_meant(words)).parse_args(words)
     _configure_logging(args.command)

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza import routing
 from liza.record import Id, Line, Record, blank
@@ -118,6 +118,11 @@ class Network(StrEnum):
     NONE = "none"
 
 
+def _word_of_no(value: object) -> object:
+    """Return `off` for a plain no, or in other case: it has but one meaning."""
+    return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
+
+
 def _host(text: str) -> str:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
@@ -135,7 +140,7 @@ Host = Annotated[str, AfterValidator(_host)]
 class Sandbox(Record):
     """The cage around agents and around the gates, which run what agents wrote."""
 
-    mode: SandboxMode = SandboxMode.AUTO
+    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
     network: Network = Network.FULL
     memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
     processes: AtLeastOne | None = 1024  # at once, threads included

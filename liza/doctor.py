@@ -25,7 +25,7 @@ from liza.project import home_from, switches_of
 from liza.repo import git, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.report.health import Finding, Gate, Machine, Project, judged
+from liza.report.health import Finding, Gate, Machine, Mark, Project, judged
 from liza.space import space
 from liza.supervision.rescue import RUNS, is_of, orphaned
 from liza.work.baseline import Ground, kept_base, try_base
@@ -51,10 +51,20 @@ def examined(directory: Path, *, baseline: bool = True) -> list[Finding]:
     With *baseline* the project's gates are tried where nobody knows yet what they come to.
     """
     try:
-        home: Path | None = home_from(directory)
+        home = home_from(directory)
     except UsageError:
-        home = None
-    return judged(_machine(home or directory), _project(home, baseline=baseline) if home else None)
+        return [*judged(_machine(directory), None), *_no_checkout(directory)]
+    return judged(_machine(home), _project(home, baseline=baseline))
+
+
+def _no_checkout(directory: Path) -> list[Finding]:
+    """Return why no project can begin in *directory*; where there is no git at all, none was meant to."""
+    try:
+        git.top_level(directory)
+    except UsageError as error:
+        sentence, _, do = str(error).partition("; ")
+        return [Finding("repository", Mark.FAIL, sentence, do)] if "not in a git" not in sentence else []
+    return []
 
 
 def _machine(place: Path) -> Machine:

@@ -11,6 +11,7 @@
     │   └── JournalDamaged         the journal does not replay
     ├── DiskTrouble                exit 1, the file system refused
     ├── AlreadyRunning             exit 1, another process has the name
+    │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
@@ -118,6 +119,15 @@ class DiskTrouble(LizaError):
 class AlreadyRunning(LizaError):
     def __init__(self, name: str, holder: str) -> None:
         super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
+
+
+class SharedRepository(AlreadyRunning):
+    def __init__(self, holder: str) -> None:
+        LizaError.__init__(
+            self,
+            f"another checkout of this repository has a run: {holder}; both would move the same branches, so "
+            "end that one first (`liza stop` there)",
+        )
 
 
 class GitFailed(LizaError):

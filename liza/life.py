@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUPERVISOR: Final = "supervisor.lock"
+IN_GIT: Final = "liza-supervisor.lock"  # in the git directory that all checkouts of a repository share
 WORKERS: Final = "workers"  # the directory with a lock a worker
 
 _LONGEST: Final = 1024  # bytes of a lock file that are read

@@ -97,7 +97,9 @@ def _short(value: object, most: int = 60) -> str:
 
 def nearest(word: str, known: list[str]) -> str:
     by_case = {name.casefold(): str(name) for name in known}  # str: a word of an enum shows as the word
-    near = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=0.6)
+    # A word that is much longer holds the letters of any short one, and is hardly meant by it.
+    alike = [name for name in by_case if len(name) <= 2 * len(word) or name.startswith(word.casefold())]
+    near = difflib.get_close_matches(word.casefold(), alike, n=1, cutoff=0.6)
     if near:
         return f"did you mean {by_case[near[0]]!r}?"
     return f"use one of {', '.join(known)}" if known else "remove it"

@@ -96,6 +96,7 @@ def begun(
         spec = _inside(root, start / spec)
     config, choices = configured(root, {"spec": spec, "workflow": workflow})
     _require_fit(root, config)
+    Repository.around(root).require_room(config.integration_branch)
     fit(config, root)
     now = utc_now()
     state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
@@ -119,8 +120,24 @@ def _require_fit(root: Path, config: Config) -> None:
         from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
 
         require_copies(Repository.around(root), config.worktree.copied)
+    _require_commands(root, config)
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
+
+
+def _require_commands(root: Path, config: Config) -> None:
+    """Refuse an agent whose command names a file of the repository that is not there."""
+    from liza.agents.command import missing_file  # noqa: PLC0415 - only where settings are applied
+
+    agents = config.agents
+    named = {"agents.default": agents.default, "agents.fallback": agents.fallback}
+    named |= {f"agents.overrides.{key}": choice for key, choice in agents.overrides.items()}
+    for key, choice in named.items():
+        if choice and choice.backend != "replay" and (word := missing_file(choice.command or (), root)):
+            raise UsageError(
+                f"{key}.command names {word!r}, and there is no such file in {root}; "
+                "a relative path is one in the repository: put it there, or give the whole path"
+            )
 
 
 def checked(root: Path, settings: dict[str, Any]) -> Config:

@@ -254,19 +254,24 @@ def surveyed(
     hidden = [path for path in (*HIDDEN, *homes[1:], checkout) if _is_directory(path) and path != ROOT]
     covered = (*hidden, home, SCRATCH)
     wanted = {
-        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if path.exists()
+        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if _is_seen(path)
     }
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
     return Surroundings(
         home=home,
         hidden=tuple(hidden),
-        hidden_files=tuple(path for path in HIDDEN_FILES if path.exists()),
+        hidden_files=tuple(path for path in HIDDEN_FILES if _is_seen(path)),
         shown=shown,
         secrets=tuple(
             path for at in homes for path in (at / name for name in SECRETS) if _is_hidden_in(path, shown)
         ),
     )
+
+
+def _is_seen(path: Path) -> bool:
+    """Tell whether *path* is there for us; a search path may lead through directories that are not ours."""
+    return os.path.exists(path)  # noqa: PTH110 - the other raises where we may not look
 
 
 def _is_directory(path: Path) -> bool:
@@ -309,7 +314,7 @@ def installation(directory: Path, homes: Iterable[Path]) -> Path:
 
 
 def _is_hidden_in(path: Path, shown: Iterable[Path]) -> bool:
-    return is_below(path, shown) and path.exists() and not path.is_symlink()
+    return is_below(path, shown) and _is_seen(path) and not path.is_symlink()
 
 
 def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:

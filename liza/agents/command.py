@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from liza.agents.process import Outcome
     from liza.agents.protocol import Brief, Stop
 
+CONTEXT_FULL: Final = 42  # exit code of a program whose context is full: another one goes on from its words
+# What runs a file that is named behind it.
+INTERPRETERS: Final = re.compile(r"(?:python|pypy|ruby|perl|php|lua)[\d.]*|node|deno|bun|(?:ba|da|z|k|fi)?sh")
 MOST_QUOTED: Final = 200  # characters of what a failed agent said last
 
 
@@ -87,6 +91,38 @@ def facts_of(brief: Brief, path: Path) -> dict[str, str]:
     }
 
 
+def resolve(command: Sequence[str], root: Path) -> tuple[str, ...]:
+    """Return *command* with its files where they are: a relative word means a file of the repository *root*.
+
+    An agent runs in a worktree, where such a file is another one, or none.
+    """
+    return tuple(
+        str(root / word)
+        if _may_be_file(word) and _is_named(word, number) and (root / word).is_file()
+        else word
+        for number, word in enumerate(command)
+    )
+
+
+def missing_file(command: Sequence[str], root: Path) -> str | None:
+    """Return the word of *command* that names a file which is not in the repository *root*."""
+    for number, word in enumerate(command[:2]):
+        before = Path(command[0]).name
+        is_script = number == 1 and INTERPRETERS.fullmatch(before) and ("/" in word or Path(word).suffix)
+        if _may_be_file(word) and ("/" in word or is_script) and not (root / word).exists():
+            return word if number == 0 or is_script else None
+    return None
+
+
+def _may_be_file(word: str) -> bool:
+    return bool(word) and not word.startswith(("-", "/", "~")) and "\n" not in word
+
+
+def _is_named(word: str, number: int) -> bool:
+    """Tell whether a word is looked for in the repository: a bare first one is a program on the PATH."""
+    return number > 0 or "/" in word
+
+
 def obstacle(argv: Sequence[str], cwd: Path, path: str) -> str | None:
     """Return why *argv* cannot be run, or None."""
     if not argv:
@@ -114,6 +150,8 @@ def _judged(name: str, outcome: Outcome) -> tuple[Ending, str]:
     """Return how the agent ended, given how its process did, and the sentence that says it."""
     if outcome.ending is not Ending.DONE:
         return outcome.ending, outcome.why
+    if outcome.code == CONTEXT_FULL:
+        return Ending.CONTEXT_FULL, f"{name!r} says that its context is full (exit code {CONTEXT_FULL})"
     if outcome.code != 0:
         soon = f" at once ({outcome.seconds:.2f} seconds)" if outcome.seconds < AT_ONCE else ""
         return Ending.CRASHED, f"{name!r} ended{soon} {how(outcome.code)}{_last_words(outcome)}"

@@ -7,6 +7,7 @@ note. What is Liza's own, or against a rule, is refused whole, with every reason
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from liza.board.document import OPTIONAL, SECTIONS
 from liza.changes import HUMAN, apply, started
 from liza.config import Config
 from liza.errors import InvalidBoard, Refused, Violation
-from liza.lifecycle import TABLE
+from liza.lifecycle import TABLE, TERMINAL
 from liza.model import (
     KEYED_SECTIONS,
     VERSION,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from liza.model import Status
     from liza.record import Record
 
+_DONE: Final = re.compile(r"^'(?:done|finished|completed?|closed|resolved|fixed)'", re.IGNORECASE)
 _STAMP: Final = re.compile(r"^# stamp: (\d+) (\S*)", re.MULTILINE)
 _OWN: Final = "it is Liza's own: put it back as it was"
 PLAIN_KINDS: Final[dict[str, type[Record]]] = {
@@ -109,6 +111,11 @@ class Draft:
         """Raise everything that was refused so far."""
         if self.wrong:
             raise InvalidBoard("state.yaml is not valid", self.wrong)
+
+
+def as_typed(data: bytes) -> bytes:
+    """Return *data* without what some editors add to every file that they save, and nobody typed."""
+    return data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
 
 def stated_revision(text: str) -> int | None:
@@ -311,8 +318,20 @@ def _record(draft: Draft, kind: type[Record], path: str, value: object) -> Recor
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        draft.wrong += explained(error, kind, path, draft.lines)
+        draft.wrong += map(_about_done, explained(error, kind, path, draft.lines))
         return None
+
+
+def _about_done(wrong: Violation) -> Violation:
+    """Say to who wants to call a task done how it comes to be so: no word for it is the nearest."""
+    where, _, key = wrong.path.rpartition(".")
+    if key != "status" or not where.startswith("tasks") or not _DONE.search(wrong.problem):
+        return wrong
+    mend = (
+        "a task is done when Liza has merged it (MERGED); "
+        "put its status back, or set it to ABANDONED if nobody is to work on it"
+    )
+    return wrong._replace(mend=mend)
 
 
 def check_revision(draft: Draft, text: str, current: int) -> int:
@@ -379,7 +398,7 @@ class _Merge:
             elif wanted is not base and wanted != base:
                 self._move(base, wanted)
         for name in self.base.tasks.keys() - self.edited.tasks.keys():
-            self.draft.refuse(f"tasks.{name}", "the task was removed", "put it back, or set it to ABANDONED")
+            self._refuse_removal(self.base.tasks[name])
 
     def _add(self, wanted: Task) -> None:
         path = f"tasks.{wanted.id}"
@@ -463,6 +482,13 @@ class _Merge:
         except ValidationError as error:
             what = ", ".join(str(details["loc"][0]) for details in error.errors() if details["loc"])
             self.draft.refuse(path, f"this status needs {what}", "write it beside the status")
+
+    def _refuse_removal(self, gone: Task) -> None:
+        if gone.status in TERMINAL:
+            mend = "put it back: what is finished leaves the board by itself (limits.finished_on_board)"
+        else:
+            mend = "put it back, or set it to ABANDONED"
+        self.draft.refuse(f"tasks.{gone.id}", "the task was removed", mend)
 
     def notes(self) -> None:
         for name, wanted in self.edited.human_notes.items():

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from liza.model import State
 
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
+VIEWS: Final = 64  # boards of the past that a process remembers; they share all that did not change
+APART: Final = 8  # revisions between two of them: so an edit from a copy of minutes ago replays a few lines
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
 QUIET: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
@@ -98,6 +101,7 @@ class FileBoard:
         self._is_blind = False
         self._rejections: list[EditRejected] = []
         self._latest_origin: tuple[tuple[int, Mark], Origin] | None = None
+        self._views: deque[Snapshot] = deque(maxlen=VIEWS)  # of a while ago, for edits of old copies
         _boards.add(self)
 
     @classmethod
@@ -242,6 +246,7 @@ class FileBoard:
 
     def judge(self, data: bytes) -> None:
         """Raise what is wrong with *data* as an edit of state.yaml; nothing is written."""
+        data = edits.as_typed(data)
         with self._mutex:
             old = self._caught_up()
             if not self._is_ours(data):
@@ -272,15 +277,16 @@ class FileBoard:
         self._mutex, self._is_updating = threading.RLock(), False
         self._watch, self._is_blind = None, False
         self._view, self._document = None, None
+        self._views.clear()
         self._journal.close()
         self._lock.close()
 
-    def _lines(self) -> Iterator[Line]:
-        """Read the whole journal on a descriptor of its own, so that nobody waits meanwhile."""
+    def _lines(self, after: Mark = Mark()) -> Iterator[Line]:  # noqa: B008 - a value that never changes
+        """Read the journal behind *after* on a descriptor of its own, so that nobody waits meanwhile."""
         # To close what was open for writing would wake everybody who waits.
         journal = Journal(self._journal.path, self._disk, os.O_RDONLY)
         try:
-            yield from journal.lines(Mark())
+            yield from journal.lines(after)
         finally:
             journal.close()
 
@@ -343,6 +349,7 @@ class FileBoard:
         return self._known()
 
     def _reload(self) -> State:
+        self._views.clear()
         self._document, self._view = None, snapshot.load(self.home / snapshot.NAME)
         if self._view is not None and self._journal.holds(self._mark):
             self._snapshot_at = (self._mark.offset, (self.home / snapshot.NAME).stat().st_size)
@@ -358,6 +365,7 @@ class FileBoard:
         new = replayed(old.state, entries) if old else replayed_all(lines)
         document, self._document = self._document, None
         self._view = Snapshot(lines[-1].mark, entries[-1].at, new)
+        self._remember(self._view)
         if old and document:
             document.follow(step_between(old.state, new)._replace(gone=went(entries)))
             self._document = document
@@ -380,6 +388,7 @@ class FileBoard:
         mark = self._journal.append(entry, self._mark)
         document, self._document = self._document, None
         self._view = Snapshot(mark, at, shown.new)
+        self._remember(self._view)
         if document:
             document.follow(shown, plains)
             self._document = document
@@ -448,6 +457,7 @@ class FileBoard:
 
     def _take(self, data: bytes) -> None:
         """Do to the board what a person changed in *data*."""
+        data = edits.as_typed(data)
         what = f"edit {hashlib.blake2b(data, digest_size=8).hexdigest()}"
         if self._is_ours(data) or self._was_taken(data, what):
             return
@@ -478,11 +488,35 @@ class FileBoard:
         """Return the board that an edit was made from; the last is kept, for an edit is looked at often."""
         key = (revision, self._mark)
         if self._latest_origin is None or self._latest_origin[0] != key:
-            lines = list(self._lines())
-            since = frozenset(line.entry.what for line in lines[revision:])
-            state = replayed_all(lines[:revision])
-            self._latest_origin = (key, Origin(state, lines[revision - 1].mark.sum, since))
+            self._latest_origin = (key, self._replayed_to(revision))
         return self._latest_origin[1]
+
+    def _replayed_to(self, revision: int) -> Origin:
+        """Replay to *revision* from the nearest board before it that is known: everybody waits meanwhile."""
+        base = self._view_before(revision)
+        lines = list(self._lines(base.mark if base else Mark()))
+        before = [line for line in lines if line.entry.revision <= revision]
+        since = frozenset(line.entry.what for line in lines[len(before) :])
+        if base is None:
+            return Origin(replayed_all(before), before[-1].mark.sum, since)
+        state = replayed(base.state, (line.entry for line in before))
+        return Origin(state, before[-1].mark.sum if before else base.mark.sum, since)
+
+    def _view_before(self, revision: int) -> Snapshot | None:
+        """Return the latest board up to *revision* that this process remembers, or the last snapshot."""
+        for view in reversed(self._views):
+            if view.state.revision <= revision and self._journal.holds(view.mark):
+                return view
+        kept = snapshot.load(self.home / snapshot.NAME)
+        fits = kept and kept.state.revision <= revision and self._journal.holds(kept.mark)
+        return kept if fits else None
+
+    def _remember(self, view: Snapshot) -> None:
+        """Keep *view* for a while, some revisions apart from the one before."""
+        if len(self._views) > 1 and view.state.revision - self._views[-2].state.revision < APART:
+            self._views[-1] = view
+        else:
+            self._views.append(view)
 
     def _merged(self, data: bytes) -> State:
         try:

@@ -13,6 +13,7 @@ from liza.errors import DiskTrouble
 from liza.home import throw
 from liza.record import next_id, with_record
 from liza.switches import Switch
+from liza.visible import visible
 from liza.whole import append_line
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def wreck_aside(home: Path, data: bytes, at: datetime) -> None:
 
 def alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
-    line = mask().text(" ".join(sentence.splitlines()))  # a name in the sentence may hold a line break
+    line = visible(
+        mask().text(" ".join(sentence.splitlines()))
+    )  # a name in the sentence may hold a line break
     append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")
 
 

@@ -46,7 +46,7 @@ def _of_board(home: Path) -> State:
 
 
 def _of_file(path: Path) -> State:
-    text = _bytes(path).decode(errors="replace")
+    text = edits.as_typed(_bytes(path)).decode(errors="replace")
     draft = edits.read(text, {})
     state = edits.typed(draft, utc_now())
     wrong = [_with_line(violation, draft) for violation in violations(state)]

@@ -19,6 +19,23 @@ def _explain(args: Namespace) -> None:
     print(json.dumps(found.plain()) if args.json else found.told(now))
 
 
+@command("prompt", "print what an agent is told in a step, as it would be now",
+         argument("step", metavar="STEP", help="plan, replan, checkpoint, implement or review"),
+         argument("task", metavar="TASK", nargs="?", help="if not the first, or an example"))  # fmt: skip
+def _prompt(args: Namespace) -> None:
+    from liza.errors import UsageError
+    from liza.record import utc_now
+    from liza.replies import Step
+    from liza.repo.repository import Repository
+    from liza.work.showing import shown_prompt
+
+    if args.step not in set(Step):
+        raise UsageError(f"there is no step {args.step!r}; use one of {', '.join(Step)}")
+    board = board_of(args)
+    repository = Repository.around(board.home.parent)
+    print(shown_prompt(board.absorb(), repository, Step(args.step), args.task, now=utc_now()))
+
+
 @command("breaker", "show the circuit breaker and its trips", AS_JSON)
 def _breaker(args: Namespace) -> None:
     from liza.report import trips

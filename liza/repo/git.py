@@ -222,10 +222,22 @@ def version() -> tuple[int, ...]:
 def top_level(cwd: Path) -> Path:
     """Return the root of the checkout that *cwd* is in."""
     answer = ask("rev-parse", "--show-toplevel", cwd=cwd)
+    if answer.code == 0 and "\n" in answer.text:
+        raise UsageError(
+            f"the path {answer.text!r} has a line break in it, which git's lists of worktrees cannot tell; "
+            "rename that directory"
+        )
     if answer.code == 0:
         return Path(answer.text)
     if "dubious ownership" in answer.said:
         raise GitFailed("rev-parse", answer.said)
+    if ask("rev-parse", "--is-bare-repository", cwd=cwd).text == "true":
+        raise UsageError(
+            f"{cwd} is a bare repository, and agents need files; make a checkout beside it, as by "
+            "`git worktree add ../checkout`, and work there"
+        )
+    if ask("rev-parse", "--is-inside-git-dir", cwd=cwd).text == "true":
+        raise UsageError(f"{cwd} is inside of git's own directory; go to the checkout")
     raise UsageError(f"{cwd} is not in a git repository; run `git init` there first")
 
 

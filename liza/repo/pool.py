@@ -17,13 +17,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from liza.beneath import directories, remove
+from liza.beneath import directories, first_line, remove
 from liza.errors import LizaError, UnfitRepository
 from liza.repo import salvage
 from liza.repo.locks import locked, taken
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.salvage import Saved
-from liza.repo.worktree import KEPT, Worktree, first_line, places
+from liza.repo.worktree import KEPT, Worktree, places
 
 log = logging.getLogger(__name__)
 
@@ -257,9 +257,15 @@ class Worktrees:
         admins = self.repository.common / "worktrees"
         names = (f"liza-{number}" for number in count(1))
         name = next(name for name in names if not (admins / name).exists() and not (pool / name).exists())
-        words = ("worktree", "add", "--quiet", "--no-checkout", "--detach")
-        self.repository.git(*words, str(pool / name), commit)
         added = Worktree(self.repository, pool / name, admins / name)
+        if self.repository.has_reftable:
+            words = ("worktree", "add", "--quiet", "--no-checkout", "--detach")
+            self.repository.git(*words, str(pool / name), commit)
+        else:
+            # `git worktree add` reads HEAD of every other worktree, where an agent may have put a pipe.
+            added.path.mkdir()
+            added.admin.mkdir(parents=True)
+            added.strip(commit)
         added.mark("")
         return added
 

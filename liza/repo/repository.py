@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
+from liza.beneath import first_line
 from liza.errors import GitFailed, UnfitRepository, UsageError
 from liza.repo.git import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
 
@@ -102,10 +103,25 @@ class Repository:
 
     def checked_out_at(self, ref: str) -> Path | None:
         """Return the user's worktree that *ref* is checked out in; Liza's own do not count."""
-        where = self.git("for-each-ref", "--format=%(worktreepath)", ref).strip()
-        if not where or Path(where).is_relative_to(self.area):
-            return None
-        return Path(where)
+        if self.has_reftable:
+            where = self.git("for-each-ref", "--format=%(worktreepath)", ref).strip()
+            return Path(where) if where and not Path(where).is_relative_to(self.area) else None
+        # Git would read HEAD of every worktree, also of those in which an agent may have put a pipe there.
+        known = ((path, head) for path, head in self._checkouts() if not path.is_relative_to(self.area))
+        return next((path for path, head in known if first_line(head) == f"ref: {ref}"), None)
+
+    def _checkouts(self) -> Iterator[tuple[Path, Path]]:
+        """Yield every checkout of the repository, with the file that says what is checked out there."""
+        yield self.root, self.home / "HEAD"
+        if self.common.name == ".git":  # else it is bare, or the checkout that we stand in
+            yield self.common.parent, self.common / "HEAD"
+        for link in (self.common / "worktrees").glob("*/gitdir"):
+            yield Path(first_line(link)).parent, link.with_name("HEAD")
+
+    @property
+    def has_reftable(self) -> bool:
+        """Tell whether refs are kept in git's own database instead of files."""
+        return (self.common / "reftable").is_dir()
 
     @cached_property
     def signature(self) -> dict[str, str]:
@@ -145,7 +161,7 @@ class Repository:
         lock = self.common / f"{ref}.lock"
         try:
             age = time.time() - lock.stat().st_mtime
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         if age < LOCK_PATIENCE:
             return False
@@ -164,9 +180,9 @@ class Repository:
         if name.partition("/")[0] in (TASKS, "salvage"):
             raise UsageError(f"{name!r} is among the names that Liza gives to tasks; choose another")
         self.require_free(ref)
+        self.require_room(name)
         if self.commit_at(ref) is None:
             self._begin(ref)
-        self._check_room()
         return ref
 
     def require_free(self, ref: str) -> None:
@@ -188,14 +204,23 @@ class Repository:
         if not self.move(ref, to=head, expected=None, why="the integration branch begins"):
             raise UnfitRepository(f"{ref} came to be at another commit meanwhile; try again")
 
-    def _check_room(self) -> None:
-        """A branch called `task` would leave no room for `task/<id>`."""
-        for name in (TASKS, "salvage"):
+    def require_room(self, integration: str) -> None:
+        """Refuse branches that leave no room for Liza's own: beside `task` git allows no `task/<id>`."""
+        parts = integration.split("/")
+        above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+        wanted = {TASKS: f"{TASKS}/<id>", "salvage": "salvage/<id>", **dict.fromkeys(above, integration)}
+        for name, ours in wanted.items():
             if self.commit_at(BRANCHES + name) is not None:
                 raise UnfitRepository(
-                    f"the branch {name!r} stands where Liza puts {name}/<id>; "
+                    f"the branch {name!r} stands where Liza puts {ours}; "
                     f"rename it, as by `git branch -m {name} {name}-old`"
                 )
+        words = ("for-each-ref", "--count=1", "--format=%(refname:short)", f"{BRANCHES}{integration}/")
+        if below := self.git(*words):
+            raise UnfitRepository(
+                f"the branch {below!r} leaves no room for the integration branch {integration!r}; rename it, "
+                "or choose another `integration_branch` in the settings"
+            )
 
     def commit_tree(self, tree: str, *, parents: tuple[str, ...], message: str, at: datetime) -> str:
         """Make a commit, signed by nobody's key and reached by no hook, and return its hash."""

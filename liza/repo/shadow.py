@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from liza.agents.cage import INSIDE, Access, Mount
-from liza.beneath import directories, plain_files, read_file, remove
+from liza.beneath import directories, first_line, plain_files, read_file, remove
 from liza.errors import GitFailed, LizaError
 from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
-from liza.repo.worktree import Worktree, first_line, literally, write
+from liza.repo.worktree import Worktree, literally, write
 
 GIT: Final = INSIDE / "git"  # where the cage has the git directory
 BORROWED: Final = INSIDE / "objects"  # where it has the real objects

@@ -12,17 +12,17 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.beneath import make_writable, read_file, remove, remove_special, write_file
+from liza.beneath import first_line, make_writable, read_file, remove, remove_special, write_file
 from liza.errors import GitFailed
 from liza.repo import status
 from liza.repo.filters import tame
-from liza.repo.git import NOTHING, QUICK, Answer, ask, decoded, encoded
+from liza.repo.git import NOTHING, QUICK, Answer, ask, encoded
 from liza.repo.repository import BRANCHES, Repository
 
 NOWHERE: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
@@ -31,7 +31,6 @@ KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot wr
 # A task's worktree is whole, even where the user's own checkout is sparse.
 _WHOLE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 _ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
-_LONGEST_LINE: Final = 8192  # bytes; longer than any path
 _LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
 _EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 _HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -290,17 +289,6 @@ def places(repository: Repository) -> dict[Path, Path]:
     """Return where git thinks that every linked worktree is, by git's directory for each."""
     links = (repository.common / "worktrees").glob("*/gitdir")
     return {link.parent: Path(place).parent for link in links if (place := first_line(link))}
-
-
-def first_line(path: Path) -> str:
-    """Return what a small file of git's says; nothing where it is none, or went while we looked."""
-    try:  # a pipe must not hold us, and a link must not lead us elsewhere
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    with suppress(OSError), os.fdopen(descriptor, "rb") as file:
-        return decoded(file.readline(_LONGEST_LINE)).rstrip("\n")
-    return ""
 
 
 def hashes_in(directory: Path) -> set[str]:

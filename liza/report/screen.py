@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 from liza.record import utc_now
 from liza.report.progress import lines, news, outcome
 from liza.switches import way_on
+from liza.visible import unguarded, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +66,7 @@ class Live:
     """The whole board, redrawn in place; what was said stays above it."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime] = utc_now) -> None:
-        self._stream = stream
+        self._stream = unguarded(stream)
         self._clock = clock
         self._drawn: list[str] = []
 
@@ -81,7 +82,7 @@ class Live:
 
     def _draw(self, view: list[str], above: str = "") -> None:
         up = _UP.format(len(self._drawn)) if self._drawn else ""
-        self._stream.write(up + _CLEAR + above + "".join(f"{line}\n" for line in view))
+        self._stream.write(up + _CLEAR + visible(above + "".join(f"{line}\n" for line in view)))
         self._stream.flush()
         self._drawn = view
 

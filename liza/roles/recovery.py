@@ -147,14 +147,22 @@ def plain(action: Action) -> dict[str, object]:
 
 def plan(facts: Facts) -> tuple[Action, ...]:
     """Return what is to be done, in order: nobody may write to a worktree that is given to somebody else."""
+    return (*settling(facts), *clearing(facts))
+
+
+def clearing(facts: Facts) -> tuple[Action, ...]:
+    """Return what nobody needs any more."""
+    return (*pruned(facts), *retired(facts))
+
+
+def settling(facts: Facts) -> tuple[Action, ...]:
+    """Return what the next run depends on; all else can be cleared up at any time."""
     return (
         *(KillLeftover(process) for process in facts.leftovers),
         *_merges(facts),
         *_leases(facts),
         *_losses(facts),
         *_agents(facts),
-        *pruned(facts),
-        *retired(facts),
     )
 
 

@@ -14,7 +14,7 @@ from liza import life
 from liza.agents.sweep import Process, ended, left_behind, seen, table
 from liza.board.file import FileBoard
 from liza.board.rejected import alert
-from liza.errors import LizaError
+from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
 from liza.model import Status
 from liza.record import utc_now
 from liza.repo.durable import broken_refs, empty_objects, lost
@@ -129,12 +129,23 @@ class Scene:
         self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.stopped(gone, at=facts.now))
-        for prune in (action for action in todo if isinstance(action, PruneWorktree)):
-            self.prune(prune.task, facts)
-        for retire in (action for action in todo if isinstance(action, RetireBranch)):
-            into = BRANCHES + facts.state.config.integration_branch
-            Worktrees(self.repository).retire_branch(retire.task, into=into)
+        self._clear([action for action in todo if isinstance(action, PruneWorktree | RetireBranch)], facts)
         return survivors
+
+    def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: Facts) -> None:
+        """Give back worktrees and branches, and then raise what stood in the way of one."""
+        trouble: LizaError | OSError | None = None
+        into = BRANCHES + facts.state.config.integration_branch
+        for action in actions:
+            try:
+                if isinstance(action, PruneWorktree):
+                    self.prune(action.task, facts)
+                else:
+                    Worktrees(self.repository).retire_branch(action.task, into=into)
+            except (GitFailed, UnfitRepository, DiskTrouble, OSError) as error:
+                trouble = trouble or error
+        if trouble:
+            raise trouble
 
     def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: Facts) -> None:
         """Tell people of commits that are gone, and let what was submitted be done again."""

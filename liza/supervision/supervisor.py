@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -27,7 +27,15 @@ from liza.board.file import FileBoard
 from liza.board.rejected import alert
 from liza.changes import SUPERVISOR, Change, begin_next_goal
 from liza.config import SandboxMode
-from liza.errors import DiskTrouble, GitFailed, InvalidBoard, LizaError, UnfitRepository
+from liza.errors import (
+    AlreadyRunning,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    SharedRepository,
+    UnfitRepository,
+)
 from liza.lifecycle import SUCCEEDED
 from liza.model import GoalStatus
 from liza.project import TEAM_FILE, switches_of
@@ -83,6 +91,8 @@ class Ending(Enum):
 
 
 EXIT_CODES: Final = {Ending.COMPLETE: 0, Ending.ONLY_PEOPLE: 3, Ending.ABORT: 4, Ending.ASKED: 4}
+# Whoever ends a run by hand wants it to end; the next one clears up.
+UNHURRIED: Final = frozenset({Ending.COMPLETE, Ending.ONLY_PEOPLE})
 # The part of the grace that workers get before a signal tells them: some see by themselves that it is over.
 PATIENCE: Final = {Ending.COMPLETE: 0.2, Ending.ONLY_PEOPLE: 0.0, Ending.ABORT: 1.0, Ending.ASKED: 0.0}
 
@@ -103,12 +113,16 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     gates are tried first, unless *baseline* is False.
     """
     # Heard from before the lock is: who sees that it is held may send one.
-    with Bell().hearing_signals() as bell, life.held(home / life.SUPERVISOR, at=utc_now()):
+    with ExitStack() as stack:
+        bell = stack.enter_context(Bell().hearing_signals())
+        stack.enter_context(life.held(home / life.SUPERVISOR, at=utc_now()))
         board = FileBoard(home)
         mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
+        repository = Repository.around(home.parent)
+        _be_alone(repository, stack)
         board.absorb()
         applied = apply_team_file(board, home.parent, fit=workflow_of)
-        state, repository = board.read(), Repository.around(home.parent)
+        state = board.read()
         workflow_of(state.config, home.parent)
         scene = Scene(board, repository)
         mended = scene.mend_refs(state)
@@ -124,6 +138,15 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
             view.say(one)
         crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+
+
+def _be_alone(repository: Repository, stack: ExitStack) -> None:
+    """Be the one supervisor of all checkouts of *repository*: they share the branches that it moves."""
+    path = repository.common / life.IN_GIT
+    try:
+        stack.enter_context(life.held(path, at=utc_now()))
+    except AlreadyRunning as error:
+        raise SharedRepository(str(life.holder(path) or "another process")) from error
 
 
 def _tries_base(ground: Ground, view: View, bell: Bell) -> bool:
@@ -269,9 +292,10 @@ class Supervisor:
         if self._until_idle and state.sprint.ended and halted:
             return Ending.ONLY_PEOPLE
         if thrown(switches) is Switch.NORMAL:
+            # First, since what cannot be cleared up must not keep anybody from working.
+            self._man(state)
             self._recycle(state)
             self._collect()
-            self._man(state)
         return None
 
     def _outlook(self, state: State) -> Ending | None:
@@ -427,10 +451,10 @@ class Supervisor:
         """Clear up what finished tasks left."""
         if time.monotonic() - self._collected < recovery.SOON.total_seconds():
             return
-        facts = self._scene.facts(self._clock(), living=self._crew.names)
-        self._scene.perform(recovery.pruned(facts), facts)
-        self._miss_branch(facts.state.config.integration_branch)
         self._collected = time.monotonic()
+        facts = self._scene.facts(self._clock(), living=self._crew.names)
+        self._miss_branch(facts.state.config.integration_branch)
+        self._scene.perform(recovery.pruned(facts), facts)
 
     def _recycle(self, state: State) -> None:
         """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
@@ -460,11 +484,11 @@ class Supervisor:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
         await_end(orphaned(self._scene.home), self._grace)
         facts = self._scene.named_facts(self._clock())
-        for action in (actions := recovery.plan(facts)):
+        for action in recovery.plan(facts):
             self._view.say(str(action))
-        if survivors := self._scene.perform(actions, facts):
+        if survivors := self._scene.perform(recovery.settling(facts), facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
-        tidied(self._scene.home, self._scene.repository)
+        self._clear_up()
         self._look_around()
         self._board.update(Change(SUPERVISOR.id, "reopen the goal", outlook.reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
@@ -509,15 +533,27 @@ class Supervisor:
 
     def _leave(self, ending: Ending) -> None:
         facts = self._scene.facts(self._clock())
-        self._scene.perform(recovery.plan(facts), facts)
-        tidied(self._scene.home, self._scene.repository)
+        self._scene.perform(recovery.settling(facts), facts)
+        if ending in UNHURRIED:
+            self._clear_up(drain=ending is Ending.COMPLETE)
         if ending is Ending.COMPLETE:
-            Worktrees(self._scene.repository).drain()
             self._celebrate()
         life.bury(self._scene.home)
         state = self._board.read()
         self._view.show(state, switches_of(self._scene.home))
         self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
+
+    def _clear_up(self, *, drain: bool = False) -> None:
+        """Remove what nobody needs any more; where that fails, the work is done all the same."""
+        try:
+            facts = self._scene.facts(self._clock())
+            self._scene.perform(recovery.clearing(facts), facts)
+            tidied(self._scene.home, self._scene.repository)
+            if drain:
+                Worktrees(self._scene.repository).drain()
+        except (DiskTrouble, GitFailed, UnfitRepository, OSError) as error:
+            first = str(error).strip().splitlines()[0]
+            self._alert(f"not everything could be cleared up, which `liza recover` tries again: {first}")
 
     def _celebrate(self) -> None:
         """Look back on the last sprint and tell people that there is nothing more to do."""

@@ -61,11 +61,13 @@ _REFUSED: Final = {
     _TAG + "value": "a lone = has a meaning of its own in YAML: quote it",
 }
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS: Final = frozenset({"true", "false"})  # YAML 1.1 has on, off, yes and no as well
 _RESOLVERS: Final[dict[str, list[tuple[str, re.Pattern[str]]]]] = yaml.SafeLoader.yaml_implicit_resolvers
 
 
 def parse(text: str) -> Parsed:
     """Return the data of *text* and the line of each part; raise BadYaml at the first line that is wrong."""
+    text = unmarked(text)
     data, lines = _read(text, _resolved, needs_keys=True)
     assert isinstance(data, dict)  # noqa: S101 - that is what needing keys means; for the types
     return Parsed(data, lines)
@@ -92,6 +94,11 @@ def _read(text: str, scalar: Callable[[yaml.ScalarEvent], Json], *, needs_keys: 
         raise _translated(error, text) from error
     except (ValueError, OverflowError) as error:  # the pure loader lets chr() refuse \UFFFFFFFF
         raise BadYaml(loader.line + 1, "an escape that stands for no character") from error
+
+
+def unmarked(text: str) -> str:
+    """Return *text* without what some editors add: a byte order mark, and returns before line ends."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _forbidden_name(character: str) -> str:
@@ -213,7 +220,9 @@ def _unquoted(event: yaml.ScalarEvent) -> Json:
     value = event.value
     for tag, pattern in _RESOLVERS.get(value[:1], ()):
         if pattern.match(value):
-            return value if tag == _TAG + "timestamp" else _constructed(event, tag)
+            # `off` is a mode, `no` may be a name: the field says which, and one for a yes or no takes both.
+            is_word = tag == _TAG + "timestamp" or (tag == _TAG + "bool" and value.lower() not in _BOOLEANS)
+            return value if is_word else _constructed(event, tag)
     return value
 
 

@@ -226,10 +226,21 @@ def homes(root: Path) -> Path:
     return cache_home / "liza" / "homes" / name
 
 
-def _command(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) -> Agent:
+def _command(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.command import Command  # noqa: PLC0415 - a worker loads only the backend that it needs
 
-    return Command(choice.command or (), passing=choice.passing or (), warden=warden)
+    return Command(_words(choice, root) or (), passing=choice.passing or (), warden=warden)
+
+
+def _words(choice: AgentChoice, root: Path) -> tuple[str, ...] | None:
+    """Return the command of *choice*, with the files of the repository *root* that it names."""
+    from liza.agents.command import missing_file, resolve  # noqa: PLC0415 - as above
+
+    if choice.command is None:
+        return None
+    if word := missing_file(choice.command, root):
+        raise UsageError(f"the agent's command names {word!r}, and {root} has no such file; mend the command")
+    return resolve(choice.command, root)
 
 
 def _replay(choice: AgentChoice, root: Path, apply: Apply, _warden: Warden) -> Agent:
@@ -256,14 +267,15 @@ def _litellm(choice: AgentChoice, _root: Path, _apply: Apply, warden: Warden) ->
 def _cli(name: str, choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
-    return CliAgent(CLIS[name], choice, homes(root), warden=warden)
+    return CliAgent(CLIS[name], choice.but(command=_words(choice, root)), homes(root), warden=warden)
 
 
 def _acp(choice: AgentChoice, root: Path, _apply: Apply, warden: Warden) -> Agent:
     from liza.agents.acp import row  # noqa: PLC0415 - as above
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
-    return CliAgent(row(choice), choice.but(command=None, arguments=None), homes(root), warden=warden)
+    cli = row(choice.but(command=_words(choice, root)))
+    return CliAgent(cli, choice.but(command=None, arguments=None), homes(root), warden=warden)
 
 
 _BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Warden], Agent]]] = {

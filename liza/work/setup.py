@@ -11,13 +11,13 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.beneath import read_file
+from liza.beneath import first_line, read_file
 from liza.gates.checkout import SETUP, TEARDOWN
 from liza.gates.finding import tail
 from liza.gates.running import how
 from liza.repo.content import added, altered, restore, snapshot
 from liza.repo.copies import copy_into
-from liza.repo.worktree import first_line, write
+from liza.repo.worktree import write
 from liza.work.course import Halted, ready_runner
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def tear_down(turn: Turn, worktree: Worktree) -> None:
     with suppress(Halted):
         ran = ready_runner(turn)(line, worktree.path, TEARDOWN)
         worktree.set_up.unlink()
+        # It runs what the agent left, after all that its run left was put right.
+        turn.place.worktrees.secure(worktree, str(turn.task), at=turn.place.clock())
         if not ran.is_green:
             log.warning("teardown (%s) %s in the worktree of %s", line, how(ran), turn.task)
 

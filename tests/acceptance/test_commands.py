@@ -434,6 +434,7 @@ class TestValidate:
         (empty.directory / "specs").mkdir()
         (empty.directory / "specs/vision.md").write_text("x")
         (empty.directory / "liza.yaml").write_text((ROOT / ".liza.example/liza.yaml").read_text())
+        (empty.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
         empty.ok("init", "x")
 
     def test_every_violation_of_a_file_is_reported_with_its_line(self, empty: Shell) -> None:

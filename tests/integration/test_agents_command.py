@@ -75,6 +75,7 @@ class TestTheContract:
         assert reply.text.splitlines() == [
             "Greet the world.",
             str(desk.cwd),
+            "LIZA_AGAIN=",
             f"LIZA_BRIEF={folder / 'brief.json'}",
             "LIZA_ITERATION=2",
             "LIZA_ROLE=coder",

@@ -128,9 +128,9 @@ BAD: Final[dict[str, Bad]] = {
     "a bad indent": Bad(within("t2", "  status", "   status"), "mend the YAML there", line("   status")),
     "a tab": Bad(within("t2", "  status", "\tstatus"), "a tab: indent with spaces", line("\tstatus")),
     "carriage returns": Bad(
-        lambda text: text.replace("\n", "\r\n"),
+        within("t2", "do t2", "do t2\r# so"),
         "a carriage return: save the file with Unix line ends",
-        line("Liza"),
+        line("do t2"),
     ),
     "a key twice": Bad(
         within("t2", "  status", "  description: x\n  status"),
@@ -256,6 +256,11 @@ BAD: Final[dict[str, Bad]] = {
     ),
     "a removed task": Bad(
         without("t5"), "tasks.t5: the task was removed; put it back, or set it to ABANDONED", line("^tasks:")
+    ),
+    "a task that somebody calls done": Bad(
+        within("t1", "status: IDLE", "status: DONE"),
+        "'DONE' is not one of the known words; a task is done when Liza has merged it .MERGED.; put its",
+        line("DONE"),
     ),
     "a removed note": Bad(
         without("note-1"), "the note was removed; put it back: notes are kept", line("^human_notes:")
@@ -408,6 +413,34 @@ def test_a_line_break_in_a_key_does_not_forge_an_alert(board: FileBoard) -> None
     assert len((board.home / "alerts.log").read_text().splitlines()) == 1
 
 
+def test_a_file_that_was_only_saved_with_other_line_ends_is_no_edit(board: FileBoard) -> None:
+    """Some editors write returns, and a mark at the top, to whatever they save."""
+    before = board.read()
+    save(board, b"\xef\xbb\xbf" + shown(board).replace("\n", "\r\n").encode())
+
+    assert board.absorb() is before
+    assert is_whole(board) == before
+
+
+def test_an_edit_of_an_old_copy_does_not_replay_the_whole_journal(board: FileBoard) -> None:
+    """The lock is held meanwhile, and everybody waits; who was there then still knows the board of then.
+
+    The beginning of the journal is spoilt, so that reading it would be noticed.
+    """
+    board.update(noted("before"))
+    old = shown(board)
+    for number in range(30):
+        board.update(noted(f"meanwhile {number}"))
+    with (board.home / "journal.jsonl").open("r+b") as journal:
+        journal.write(b'["spoilt')
+
+    save(board, within("t1", "do t1", "do more")(old).encode())
+    board.update(noted("later"))
+
+    assert board.read().task("t1").description == "do more"
+    assert len(messages(board.read())) == 34
+
+
 def test_workers_go_on_with_the_good_board(board: FileBoard) -> None:
     """A bad edit is nobody's fault but its author's: an update of a worker is done all the same."""
     text = within("t1", "IDLE", "IDEL")(shown(board))
@@ -458,6 +491,10 @@ def moved(name: str, event: str, source: Status, target: Status) -> Callable[[St
 BLOCKING: Final = "status: BLOCKED\n  blocked_reason: too hard\n  blocked_questions:\n  - Why?"
 
 GOOD: Final[dict[str, Good]] = {
+    "as an editor on Windows saves it": Good(
+        lambda text: "\ufeff" + within("t1", "do t1", "do more")(text).replace("\n", "\r\n"),
+        lambda state: state.task("t1").description == "do more",
+    ),
     "BLOCKED to IDLE": Good(
         within("t2", "BLOCKED", "IDLE"), moved("t2", "retry", Status.BLOCKED, Status.IDLE)
     ),

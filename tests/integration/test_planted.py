@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from liza.agents.clis.home import Home as ProgramHome
 from liza.agents.clis.row import Way
 from liza.agents.clis.table import CLIS
+from liza.agents.sweep import left_behind, swept
 from liza.beneath import make_directory, read_file, remove_file, write_file
 from liza.cli import anchor
 from liza.errors import GitFailed
@@ -22,11 +26,12 @@ from liza.repo.git import ask
 from liza.repo.repository import branch_of
 from liza.repo.shadow import Shadow
 from tests.office import Office
-from tests.repos import NOW, Hand, Home
+from tests.repos import INTEGRATION, NOW, Hand, Home
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+PATIENCE: Final = 30.0  # seconds that anything may take on a busy machine
 NOTE: Final = "note.ipynb"
 
 
@@ -289,6 +294,39 @@ class TestPipes:
         assert saved
         assert home.git("show", f"{saved.ref}:new.txt") == "n"
         assert fresh.head() == home.base
+
+    def test_one_in_a_worktree_that_is_worked_in_holds_up_no_other(self, home: Home) -> None:
+        """Git reads HEAD of every worktree when it adds one, and when it says where a branch is."""
+        worktree, _ = home.task("t1")
+        (worktree.admin / "HEAD").unlink()
+        os.mkfifo(worktree.admin / "HEAD")
+
+        other, agent = home.task("t2")
+        agent.commit({"b.txt": "b\n"})
+
+        assert other.branch() == "task/t2"
+        assert home.repository.checked_out_at("refs/heads/main") == home.directory
+        home.repository.require_free(INTEGRATION)
+
+    def test_what_a_killed_worker_waited_for_is_ended(self, tmp_path: Path) -> None:
+        """Its git is no agent's process, and bears a mark all the same."""
+        os.mkfifo(tmp_path / "pipe")
+        code = (
+            "from pathlib import Path; from liza.repo.git import ask, mark_processes\n"
+            f"mark_processes('LIZA_RUN', '{tmp_path}/runs/coder-1.git')\n"
+            f"ask('hash-object', '{tmp_path}/pipe', cwd=Path('{tmp_path}'))"
+        )
+        worker = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not left_behind(tmp_path / "runs", lambda _: True):
+                assert time.monotonic() < deadline
+        finally:
+            worker.kill()
+            worker.wait()
+
+        assert swept(tmp_path / "runs").survivors == ()
+        assert left_behind(tmp_path / "runs", lambda _: True) == []
 
     def test_a_call_has_an_end(self, tmp_path: Path) -> None:
         """Whatever it waits for; what it started ends with it."""

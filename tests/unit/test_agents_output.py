@@ -16,6 +16,8 @@ from liza.agents.masking import LONGEST, Mask, secrets_of
 from liza.agents.protocol import Stop
 from liza.agents.spool import HEAD, TAIL, Spool, cut_line
 from liza.agents.wires import Wires
+from liza.answers import Answer, Unreadable, answer
+from liza.replies import Step
 
 BEGINNING = 2 * HEAD  # bytes; far less than is kept of a real agent
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - the tests are that it does not get out
@@ -122,6 +124,36 @@ class TestSpooling:
             wires.drain()
 
         assert spool.text() == "last words\n"
+
+
+class TestAnswers:
+    """What was cut is never read as if it were the whole."""
+
+    def kept(self, tmp_path: Path, text: str) -> str:
+        spool = Spool(tmp_path / "out")
+        spool.take(text.encode())
+        spool.close()
+        return spool.text()
+
+    def plan(self, tasks: int) -> str:
+        row = "  - id: t{0}\n    description: do number {0} of all\n    done_when: [file {0} is there]\n"
+        rows = [row.format(number) for number in range(tasks)]
+        return f"```liza\ntasks:\n{''.join(rows)}```\n"
+
+    def test_a_plan_that_is_too_long_is_refused_with_a_sentence(self, tmp_path: Path) -> None:
+        """Ten thousand tasks were read as some thousands: those before and behind the cut."""
+        found = answer(self.kept(tmp_path, self.plan(20_000)), Step.PLAN)
+        assert isinstance(found, Unreadable)
+        assert "too long to keep" in found.why
+        assert "a plan of fewer tasks" in found.why
+
+    def test_an_earlier_answer_does_not_stand_in_for_one_that_was_cut(self, tmp_path: Path) -> None:
+        found = answer(self.kept(tmp_path, self.plan(1) + self.plan(20_000)), Step.PLAN)
+        assert isinstance(found, Unreadable)
+
+    def test_an_answer_behind_a_long_output_is_read(self, tmp_path: Path) -> None:
+        found = answer(self.kept(tmp_path, "x" * (HEAD + 2 * TAIL) + "\n" + self.plan(1)), Step.PLAN)
+        assert isinstance(found, Answer)
 
 
 class TestEnvironment:

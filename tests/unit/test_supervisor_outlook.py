@@ -125,10 +125,7 @@ ONLY_PEOPLE_CAN: Final[dict[str, tuple[State, str]]] = {
         "reviewer-1 was stopped",
     ),
     "the planner is stopped": (board(**stopped("planner-1")), "planner-1 was stopped"),
-    "nothing asks and nothing goes on": (
-        board(task_in(Status.ABANDONED)),
-        "no task can go on",
-    ),
+    "nothing asks and nothing goes on": (board(task_in(Status.ABANDONED)), "no task can go on"),
 }
 
 

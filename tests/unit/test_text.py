@@ -120,7 +120,11 @@ edits = st.lists(
     st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 0, 1, 2, 9]), st.sampled_from(SCRAPS)), max_size=4
 )
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture(params=LOADERS)
@@ -347,13 +351,15 @@ class TestRoundTrip:
 
 @each_loader
 class TestReading:
-    """What people write by hand is understood as YAML 1.1, but for moments."""
+    """What people write by hand is understood as YAML 1.1, but for moments and words of yes and no."""
 
     @pytest.mark.parametrize(
         ("written", "value"),
         [
             *(("12", 12), ("-5", -5), ("1_000", 1000), ("0x1f", 31), ("017", 15), ("0o17", "0o17")),
-            *(("12:30", 750), ("1.5", 1.5), ("1e3", "1e3"), ("yes", True), ("Off", False), ("y", "y")),
+            *(("12:30", 750), ("1.5", 1.5), ("1e3", "1e3"), ("true", True), ("FALSE", False)),
+            # A mode is off, and a name may be no: the field says what is meant.
+            *((word, word) for word in ("yes", "Off", "on", "NO", "y")),
             *(("~", None), ("", None), ("null", None), ("2026-11-16", "2026-11-16")),
             *(("2026-11-16 04:19:29 Z", "2026-11-16 04:19:29 Z"), ("'12'", "12"), ('"on"', "on")),
             *(("!!str 12", "12"), ("!!int '12'", 12), ("!!float 1", 1.0), ("!!map {}", {}), ("!!seq []", [])),
@@ -437,7 +443,7 @@ REFUSALS: Final = [
     ("a: !mine 1\n", 1, "the tag !mine"),
     ("a: ! 1\n", 1, "the tag !"),
     ("a: 1\n2: b\n", 2, "key must be a word"),
-    ("on: 1\n", 1, "key must be a word"),
+    ("true: 1\n", 1, "key must be a word"),
     ("null: 1\n", 1, "key must be a word"),
     ("1.5: 1\n", 1, "key must be a word"),
     ("? [a]\n: 1\n", 1, "key must be a word"),
@@ -447,8 +453,8 @@ REFUSALS: Final = [
     ("a: 1\n...\n---\n", 3, "a second document"),
     ("a:\n\tb: 1\n", 2, "a tab"),
     ("a: |\n  b\tc\n", 2, "a tab"),
-    ("a: 1\r\n", 1, "a carriage return"),
-    ("\ufeffa: 1", 1, "a byte order mark"),
+    ("a: 1\rb: 2\n", 1, "a carriage return"),
+    ("a: 1\n\ufeffb: 1", 2, "a byte order mark"),
     ("a: 1\nb: \x00", 2, "the character U+0000"),
     ("a: \x7f", 1, "the character U+007F"),
     ("a: \x85", 1, "the character U+0085"),
@@ -503,7 +509,7 @@ class TestRefusing:
         assert bad
         assert bad.problem == "nested deeper than 50 levels"
 
-    @settings(quick, max_examples=300)
+    @settings(quick, max_examples=200)
     @given(st.lists(st.sampled_from(PIECES) | texts, max_size=8).map("".join))
     @example("a: '")
     @example("!<")
@@ -640,7 +646,7 @@ class TestSplit:
         assert blocks
         assert assembled(blocks) == parsed(text)
 
-    @settings(quick, max_examples=600)
+    @settings(quick, max_examples=250)
     @given(st.builds(edited, boards, edits) | st.lists(st.sampled_from(SCRAPS)).map("".join))
     def test_blocks_mean_what_the_whole_means(self, text: str) -> None:
         """Also where that is a refusal: bad text is not made good by cutting it."""

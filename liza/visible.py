@@ -1,0 +1,57 @@
+"""The one door for text that people read on a terminal: what would act or hide there is written out.
+
+Agents choose names, reasons and summaries. A terminal obeys escape sequences in them, and signs that turn the
+direction of text show another line than the one that is there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Controls but for tab and line feed, C1, what separates lines unseen, what turns text, tags, halves of pairs.
+_ACTING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    """Return *text* with every sign that would act on a terminal written out, such as `\\x1b`."""
+    return _ACTING.sub(lambda found: _written(ord(found[0])), text)
+
+
+def _written(code: int) -> str:
+    if code < 0x100:  # noqa: PLR2004 - one byte
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - two bytes
+
+
+class Guarded:
+    """A stream through which only visible text gets; *stream* is what it leads to."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(visible(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a stream has
+        return getattr(self.stream, name)
+
+
+def guarded(stream: IO[str]) -> TextIO:
+    """Return *stream* as one through which only visible text gets."""
+    return cast("TextIO", stream if isinstance(stream, Guarded) else Guarded(cast("TextIO", stream)))
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """Return what *stream* leads to, for whoever draws and sees to it that the text is visible."""
+    return stream.stream if isinstance(stream, Guarded) else stream

@@ -1,0 +1,111 @@
+"""A program of somebody's own as the agent: the contract that specs/agents.md promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from liza.board.file import FileBoard
+from liza.model import Status
+from liza.replies import Step
+from tests.office import Office
+from tests.repos import Home
+from tests.shell import ROOT, Shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEAM = """
+agents: {default: {command: [python3, agent.py]}}
+workers: {coder: 1}
+gates: {test: python3 -m unittest -q}
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    user = Home(tmp_path / "project")
+    (user.directory / "liza.yaml").write_text(TEAM)
+    return Shell(user.directory)
+
+
+def test_the_agent_that_is_there_to_be_copied_goes_from_a_goal_to_merged_work(shell: Shell) -> None:
+    """As the README has it: beside liza.yaml, by a relative path, not committed, in the cage or free."""
+    (shell.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
+    shell.ok("init", "Greet people")
+
+    shell.ok("run", "--until-idle")
+
+    state = FileBoard(shell.directory / ".liza").read()
+    assert state.task("greet").status is Status.MERGED
+    shown = ["git", "-C", str(shell.directory), "show", "liza/integration:greet.py"]
+    assert subprocess.check_output(shown, text=True).startswith("def greet(name):")
+
+
+def test_a_file_that_is_not_there_is_refused_before_anything_runs(shell: Shell) -> None:
+    done = shell("init", "Greet people")
+
+    assert done.code == 2
+    assert "agents.default.command names 'agent.py', and there is no such file" in done.err
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_prompt_can_be_looked_at(shell: Shell, step: Step) -> None:
+    """Filled in with the goal and a task of the board, or an example of one."""
+    (shell.directory / "agent.py").touch()
+    shell.ok("init", "Greet people")
+
+    said = shell.ok("prompt", step)
+
+    assert f"step: {step}" in said
+    assert "$" not in said.replace("$TMPDIR", "")
+    assert ("Greet people" in said) is (step is Step.PLAN)
+
+
+def test_a_step_that_does_not_exist_is_named_with_those_that_do(shell: Shell) -> None:
+    (shell.directory / "agent.py").touch()
+    shell.ok("init", "Greet people")
+
+    done = shell("prompt", "think")
+
+    assert done.code == 2
+    assert "use one of plan, replan, checkpoint, implement, review" in done.err
+
+
+def test_a_program_can_say_that_its_context_is_full_and_its_work_is_handed_over(tmp_path: Path) -> None:
+    """By exit code 42: nothing is thrown away, and the next run is told what the last one said."""
+    full = {"write": {"t1.txt": "half\n"}, "print": "Half of it is there; the rest is easy.", "exit": 42}
+    rest = {
+        "run": "grep half t1.txt && echo t1 > t1.txt",
+        "answer": {"status": "done", "summary": "Add t1"},
+    }
+    office = Office(tmp_path, {"implement": [full, rest]})
+    office.task()
+
+    office.turn("coder-1")
+
+    assert office.state.task("t1").failed_by == ()
+    assert office.state.handoff["t1"].summary == "Half of it is there; the rest is easy."
+
+    office.turns("coder-1", "reviewer-1")
+
+    assert office.status() is Status.MERGED
+    assert office.merged("t1.txt") == "t1"
+
+
+def test_what_a_program_finds_in_its_environment(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    run = f"env | grep ^LIZA_ | sort >> {noted}; cat $LIZA_BRIEF > {noted}.json"
+    office = Office(tmp_path, {"checkpoint": {"run": run, "answer": {"intent": "write t1.txt"}}})
+    office.task()
+
+    office.turn("coder-1")
+
+    found = dict(line.split("=", 1) for line in noted.read_text().splitlines())
+    wanted = {"LIZA_STEP": "checkpoint", "LIZA_ROLE": "coder", "LIZA_TASK": "t1", "LIZA_ITERATION": "1"}
+    assert {**found, **wanted, "LIZA_AGAIN": ""} == found
+    brief = json.loads((tmp_path / "noted.json").read_text())
+    assert (brief["step"], brief["task"], brief["facts"]["about"]["id"]) == ("checkpoint", "t1", "t1")
