@@ -18,6 +18,7 @@ from liza.spending import Account, Provider, Spend
 from liza.verdicts import Decision, Evidence, Feedback, Verdict
 
 VERSION: Final = 1
+ANSWER_PLAN: Final = 'liza answer plan "…"'  # how the questions of a goal are answered
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
 
 Count = Annotated[int, Field(ge=0)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from liza.agents import process
 from liza.agents.cage import Doing, Visit
 from liza.agents.protocol import Limits, Stop
-from liza.config import Config, Sandbox
+from liza.config import Config, Gates, Sandbox
 from liza.gates import running
 from liza.gates.case import Case
 from liza.gates.table import judge
@@ -137,19 +137,26 @@ class Ground(Desk):
         with self.guard.caged(job, Visit("t1.gate-coder-1", doing=Doing.COMMAND)) as caged:
             return running.ran(process.run(caged, Stop()), folder.name)
 
-    def tried(self, head: str, line: str, checkout: str, **settings: Any) -> Verdict:  # noqa: ANN401 - settings
-        """Judge *head* by the test command *line*, while the user has *checkout* checked out."""
+    def tried(self, head: str, line: str, checkout: str) -> Verdict:
+        """Judge *head* by the test command *line*, while the user has *checkout*, its base, checked out."""
         self.home.git("checkout", "-q", checkout)
-        case = Case(
+        with self._case_of(head, line, checkout) as case:
+            return judge("test", "command", {"command": "test"}, case)
+
+    def ran_on(self, commit: str, line: str) -> running.Ran:
+        """Run *line* on *commit*, as a gate does."""
+        with self._case_of(commit, line, commit) as case:
+            return case.trial(case.tree, "test", line).ran
+
+    def _case_of(self, head: str, line: str, base: str) -> Case:
+        return Case(
             task=a_task(),
             repository=self.home.repository,
-            base=self.base,
+            base=base,
             head=head,
-            config=Config.model_validate({"gates": {"test": line}, **settings}),
+            config=Config(gates=Gates(test=line)),
             run=self.run,
         )
-        with case:
-            return judge("test", "command", {"command": "test"}, case)
 
 
 def package(code: str, test: str = TEST) -> Mapping[str, str]:

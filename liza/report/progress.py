@@ -10,10 +10,9 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
-from liza.model import AgentStatus, GoalStatus, Role, Status
+from liza.model import ANSWER_PLAN, AgentStatus, GoalStatus, Role, Status
 from liza.report.show import money_lines
 from liza.roles import planner
-from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza import limits, money
 from liza.breaker import open_trips, sentence
-from liza.model import KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
+from liza.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
 from liza.report.trips import resolving
-from liza.roles.outlook import ANSWER_PLAN
 from liza.switches import way_on
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from liza.lifecycle import SUCCEEDED, TERMINAL
 from liza.metrics import figures
-from liza.model import Status
+from liza.model import ANSWER_PLAN, Status
 from liza.report import measures
 from liza.report.progress import ago
-from liza.roles.outlook import ANSWER_PLAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza import limits, money
-from liza.model import AgentStatus, BreakerStatus, GoalStatus, Role, Status
+from liza.model import ANSWER_PLAN, AgentStatus, BreakerStatus, GoalStatus, Role, Status
 from liza.roles import coder, planner, reviewer
 from liza.roles.staff import names
 
@@ -56,7 +56,6 @@ def asks(state: State) -> tuple[Wait, ...]:
     return (*_trips(state), *_questions(state), *_missing(state), *_unpaid(state), *_refused(state))
 
 
-ANSWER_PLAN: Final = 'liza answer plan "…"'
 _NOTHING: Final = Wait("no task can go on, and none asks anything", 'liza note "…"')
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +46,13 @@ def chosen(names: Sequence[str]) -> list[Case]:
             raise UsageError(f"there is no case {name!r}; {hint}")
     if names:
         return [CASES[name] for name in names]
-    return [case for case in CASES.values() if can_sandbox() or not case.needs_cage]
+    caged = can_sandbox()
+    return [case for case in CASES.values() if (caged or not case.needs_cage) and has_all(case.needs)]
+
+
+def has_all(names: Sequence[str]) -> bool:
+    """Return whether this machine has every program, or module of Python, in *names*."""
+    return all(shutil.which(name) or find_spec(name) for name in names)
 
 
 def settings_in(path: Path | None) -> dict[str, Any]:

@@ -138,24 +138,18 @@ class TestTheHomeOfAGate:
     def test_what_one_attempt_plants_there_is_not_found_by_the_next(self, tmp_path: Path, mode: str) -> None:
         """Else a plain wrong attempt is green, since an earlier one prepared the interpreter for it."""
         ground = Ground(tmp_path, mode=mode)
-        planted = ground.tried(ground.base, PLANT, checkout=ground.base)
-        verdict = ground.tried(
-            ground.base,
-            f"cat ~/.npmrc ~/.cargo/config.toml; {PYTHON} -c 'assert False'",
-            checkout=ground.base,
-        )
+        planted = ground.ran_on(ground.base, PLANT)
+        ran = ground.ran_on(ground.base, f"cat ~/.npmrc ~/.cargo/config.toml; {PYTHON} -c 'assert False'")
 
-        assert planted.evidence
-        assert "Traceback" not in planted.evidence.tail
-        assert verdict.evidence
-        assert "AssertionError" in verdict.evidence.tail
-        assert "script-shell" not in verdict.evidence.tail
+        assert "Traceback" not in planted.said
+        assert "AssertionError" in ran.said
+        assert "script-shell" not in ran.said
         assert list((tmp_path / "person").iterdir()) == []
 
     def test_what_setup_left_there_is_as_it_left_it(self, tmp_path: Path, mode: str) -> None:
         """Each command finds it, and none finds what another did to it."""
         lint = "cat ~/tool; echo spoiled > ~/tool; touch ~/more"
-        test = 'test "$(cat ~/tool)" = good && test ! -e ~/more && test -f t1.txt'
+        test = 'test "$(cat ~/tool)" = good && test ! -e ~/more'
         gates = {"setup": "test ! -e ~/tool && echo good > ~/tool", "lint": lint, "test": test}
         office = Office(tmp_path, sandbox={"mode": mode}, gates=gates)
         office.task()
@@ -163,4 +157,4 @@ class TestTheHomeOfAGate:
         office.turns("coder-1", "reviewer-1")
 
         assert office.status() is Status.MERGED, office.state.task("t1").history[-1]
-        assert not list(office.home.glob("cages/*/home/tool"))
+        assert not list(office.home.glob("cages/*.gate-*/home/tool"))

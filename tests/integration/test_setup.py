@@ -51,7 +51,7 @@ def test_setup_runs_again_only_where_a_lock_file_changed(tmp_path: Path) -> None
     """It may take minutes, and an agent comes back to its worktree again and again."""
     first = {"write": {"t1.txt": "x"}, "answer": {"status": "done", "summary": "x"}}
     second = {"write": {"requirements.txt": "y"}, "answer": {"status": "done", "summary": "x"}}
-    gates = {"setup": "pwd", "test": "exit 1"}
+    gates = {"setup": "pwd", "test": "test ! -e t1.txt"}
     limits = {"max_same_reason": 9, "max_rejections": 9}
     office = Office(tmp_path, {"implement": [first, second, first]}, gates=gates, limits=limits)
     office.task()

@@ -136,7 +136,7 @@ class TestAnswers:
         return spool.text()
 
     def plan(self, tasks: int) -> str:
-        row = "  - id: t{0}\n    description: do number {0} of all of them\n    done_when: [file {0} is there]\n"
+        row = "  - id: t{0}\n    description: do number {0} of all\n    done_when: [file {0} is there]\n"
         rows = [row.format(number) for number in range(tasks)]
         return f"```liza\ntasks:\n{''.join(rows)}```\n"
 

@@ -88,6 +88,9 @@ WORKERS_CAN: Final[dict[str, State]] = {
     "no plan yet": board(),
     "questions about the goal, and a note": board(**asking_goal(), **notes(NOTE)),
     "idle": board(task_in(Status.IDLE)),
+    "one that waits for what was given up": board(
+        task_in(Status.ABANDONED), new_task("t2", depends_on=("t1",))
+    ),
     "idle behind idle": board(new_task("t1"), new_task("t2", depends_on=("t1",))),
     "working": board(task_in(Status.WORKING)),
     "submitted": board(walked(new_task(), claim(), submit())),
@@ -122,10 +125,7 @@ ONLY_PEOPLE_CAN: Final[dict[str, tuple[State, str]]] = {
         "reviewer-1 was stopped",
     ),
     "the planner is stopped": (board(**stopped("planner-1")), "planner-1 was stopped"),
-    "nothing asks and nothing goes on": (
-        board(task_in(Status.ABANDONED), new_task("t2", depends_on=("t1",))),
-        "no task can go on",
-    ),
+    "nothing asks and nothing goes on": (board(task_in(Status.ABANDONED)), "no task can go on"),
 }
 
 
