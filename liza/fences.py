@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.text.emit import UNFIT
+from liza.visible import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,7 +42,6 @@ class _Fence(NamedTuple):
 
 
 _FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,}) *([^`]*)")
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UNFIT: Final = re.compile(f"(?!\t)[{UNFIT}]")
 _QUOTING: Final = " \t+>"  # what stands before a line of a diff or of a quotation
 
@@ -134,7 +134,7 @@ def _fences(lines: list[str]) -> list[_Fence]:
 
 
 def _cleaned(text: str) -> str:
-    text = _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = uncoloured(text.replace("\r\n", "\n").replace("\r", "\n"))
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

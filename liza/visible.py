@@ -18,6 +18,13 @@ _ACTING: Final = re.compile(
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def uncoloured(text: str) -> str:
+    """Return *text* without the sequences by which a program colours what it prints."""
+    return _COLOUR.sub("", text)
+
 
 def visible(text: str) -> str:
     """Return *text* with every sign that would act on a terminal written out, such as `\\x1b`."""

@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from liza.model import Task
+from liza.visible import uncoloured
 
 # What speaks of success without quoting anything that is printed.
 _EXIT: Final = re.compile(
@@ -17,7 +18,6 @@ _EXIT: Final = re.compile(
     re.IGNORECASE,
 )
 _DURATION: Final = re.compile(r"\b\d+(?:\.\d+)? ?(?:s|ms|sec|seconds?)\b")
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTES: Final = "`'\"“”"
 
 
@@ -83,5 +83,5 @@ def missing(expect: str, said: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    text = _DURATION.sub("#s", _COLOUR.sub("", text))
+    text = _DURATION.sub("#s", uncoloured(text))
     return " ".join(text.split()).casefold()

@@ -13,6 +13,7 @@ from liza.agents.masking import secrets_of
 from liza.agents.protocol import MEANING, Ending, Limits, Stop
 from liza.gates.finding import GREEN_LINES, TAIL_LINES, tail
 from liza.verdicts import Evidence, Outcome
+from liza.visible import uncoloured
 
 
 class Ran(NamedTuple):
@@ -82,8 +83,9 @@ def ran(outcome: process.Outcome, run: str) -> Ran:
     return Ran(
         code=outcome.code,
         ending=outcome.ending,
-        out=outcome.out,
-        err=outcome.err,
+        # Some projects ask for colours also where nobody sees them, and counts are read from this text.
+        out=uncoloured(outcome.out),
+        err=uncoloured(outcome.err),
         seconds=outcome.seconds,
         run=run,
         why=outcome.why,

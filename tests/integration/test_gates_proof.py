@@ -43,6 +43,12 @@ class TestHonestWork:
         assert [name for name, _ in desk.ran] == ["proof-head", "proof-base", "proof-old"]
         assert desk.ran[0][1].endswith("tests/test_double.py")
 
+    def test_a_project_that_asks_for_colours_is_read_as_well(self, desk: Desk) -> None:
+        """Issue: 1m691 passed, behind the sequence for bold, was read as no test at all."""
+        desk.begin({"pytest.ini": "[pytest]\naddopts = --color=yes\n"})
+
+        assert judged(desk, WORK).outcome is Outcome.PASS
+
     def test_a_test_added_to_an_old_file_passes(self, desk: Desk) -> None:
         """The file as a whole fails on the base."""
         text = (
