@@ -139,7 +139,7 @@ class Ground:
         return found or self.repository.commit_at("HEAD")
 
     def case(self, base: str, stop: Stop) -> Case:
-        warden = Guard(self.home, self.repository, self.config.sandbox)
+        warden = Guard(self.home, self.repository, self.config.sandbox, self.config.worktree.copied)
         now = utc_now()
         task = Task(id=WHO, description=WHO, status=Status.IDLE, created=now, created_by="supervisor")
         limits = Limits(total=self.config.limits.agent_minutes * 60)
