@@ -15,11 +15,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNTED: Final = "counted"
+
+# How long an example takes says something about the machine, not about the property.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 if sys.dont_write_bytecode:
     # Whoever wants no bytecode in the tree gets none; yet a worker that compiles all of Liza anew, each time

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.clis.reading import concluded, count, dug, events, joined, reported
-from liza.agents.clis.row import Cli, Parsed, Permit, Way
+from liza.agents.clis.row import NOTHING, Cli, Parsed, Permit, Way
 from liza.agents.clis.table import CLIS, MODEL_HOSTS, MODEL_KEYS
 from liza.agents.protocol import Ending
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from liza.agents.clis.reading import Json
@@ -34,6 +35,28 @@ STOPS: Final = {
 }
 
 
+class Speaker(NamedTuple):
+    """A program that Liza drives by the protocol alone, and what logs it in."""
+
+    provider: str
+    keys: tuple[str, ...]
+    passing: tuple[str, ...] = ()
+    environment: Mapping[str, str] = NOTHING
+
+
+SPEAKERS: Final[dict[str, Speaker]] = {
+    "copilot": Speaker(
+        "github",
+        ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
+        (
+            *("COPILOT_MODEL", "COPILOT_OFFLINE", "COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_TYPE"),
+            *("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_WIRE_API", "COPILOT_PROVIDER_MODEL_ID"),
+        ),
+        {"COPILOT_AUTO_UPDATE": "false"},
+    ),
+}
+
+
 def row(choice: AgentChoice) -> Cli:
     """Return the row of the agent that the command of *choice* starts."""
     if not choice.command:
@@ -41,10 +64,11 @@ def row(choice: AgentChoice) -> Cli:
     name = Path(choice.command[0]).name
     # What logs in a program of the table logs it in here too: its name, perhaps with `-acp` behind it.
     kin = next((cli for cli in CLIS.values() if name.split("-")[0] in cli.programs), None)
+    speaker = SPEAKERS.get(name) or Speaker("", MODEL_KEYS)
     return Cli(
         name="acp",
         programs=(sys.executable,),
-        provider=kin.provider if kin else None,
+        provider=kin.provider if kin else speaker.provider or None,
         parse=parse,
         begin=("-I", str(BRIDGE)),  # isolated: nothing in the worktree is imported
         resume=("-I", str(BRIDGE), "--load", "$session"),
@@ -52,10 +76,10 @@ def row(choice: AgentChoice) -> Cli:
         ways={permit: Way((permit.value,), kin.ways[permit].environment if kin else {}) for permit in Permit},
         prompt=("--", *choice.command, *(choice.arguments or ())),
         model=(),
-        environment=kin.environment if kin else {},
+        environment=kin.environment if kin else speaker.environment,
         settings=kin.settings if kin else (),
-        keys=kin.keys if kin else MODEL_KEYS,
-        passing=kin.passing if kin else (),
+        keys=kin.keys if kin else speaker.keys,
+        passing=kin.passing if kin else speaker.passing,
         credentials=kin.credentials if kin else (),
         holds_back=False,  # only what an agent asks for can be refused, and some never ask
         writable=kin.writable if kin else (),

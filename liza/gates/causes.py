@@ -66,7 +66,7 @@ def _hidden(setting: Setting, name: str, there: Path) -> str:
     if there.is_relative_to(setting.root):
         return (
             f"{name} is in your checkout, but not in git, and so not in the tree under test; make it in "
-            "`gates.setup`, or name it by its whole path"
+            "`gates.setup`, copy it by `worktree.copy`, or name it by its whole path"
         )
     return f"{there} is there; look at its rights, and at the program that its first line names"
 

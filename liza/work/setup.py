@@ -79,6 +79,8 @@ def tear_down(turn: Turn, worktree: Worktree) -> None:
     with suppress(Halted):
         ran = ready_runner(turn)(line, worktree.path, TEARDOWN)
         worktree.set_up.unlink()
+        # It runs what the agent left, after all that its run left was put right.
+        turn.place.worktrees.secure(worktree, str(turn.task), at=turn.place.clock())
         if not ran.is_green:
             log.warning("teardown (%s) %s in the worktree of %s", line, how(ran), turn.task)
 

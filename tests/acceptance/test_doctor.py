@@ -39,6 +39,33 @@ def findings(shell: Shell) -> dict[str, dict[str, Any]]:
     return {finding["what"]: finding for finding in found}
 
 
+class TestBaseline:
+    def test_gates_that_cannot_judge_are_told_before_anybody_is_paid(self, tmp_path: Path) -> None:
+        """By init, doctor and run, each with what helps; a run does not start, unless a person says so."""
+        home = Home(tmp_path / "project")
+        gates = "gates: {test: 'echo the moon is full; no-such-runner'}\nsandbox: {mode: 'off'}\n"
+        home.write("liza.yaml", f"agents: {{default: {{command: ['true']}}}}\n{gates}")
+        home.commit()
+        shell = Shell(home.directory)
+
+        made = shell.ok("init", "Build a greeter")
+        assert "no-such-runner: not found" in made
+        looked = shell("doctor", "--no-baseline")
+        assert (looked.code, "test is red on the base" in looked.out) == (1, True)
+
+        for words in (("run", "--until-idle"), ("run", "--detach")):
+            refused = shell(*words)
+            assert refused.code == 6, refused
+            assert "| the moon is full" in refused.err
+            assert "likely: " in refused.err
+            assert ".liza/runs/" in refused.err
+        assert not list(shell.home.glob("runs/*plan"))
+
+        started = shell("run", "--until-idle", "--no-baseline")
+        assert started.code == 3
+        assert list(shell.home.glob("runs/*plan"))
+
+
 class TestDoctor:
     def test_a_project_is_looked_at_in_a_line_a_fact(self, shell: Shell) -> None:
         """Each line has a mark; what is not well says what to do; nothing fails, so the exit code is 0."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from liza.model import GoalStatus, Status
-from tests.daemon import Daemon
+from tests.daemon import PATIENCE, Daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.timeout(4 * PATIENCE)  # real runs, one after the other, on a busy machine
 
 REJECTS: Final = {
     "answer": {"verdict": "reject", "reason": "the name lies", "feedback": [{"message": "rename it"}]}
@@ -31,34 +35,19 @@ class TestUnblock:
     """A planner lets a task go on after a limit, with fresh rounds, once; then people are asked."""
 
     def test_a_limit_that_comes_back_is_for_people(self, tmp_path: Path) -> None:
-        script: dict[str, Any] = {
-            "replan": UNBLOCKS,
-            "review t1": REJECTS,
-            # Its question is answered by the planner three times, and by people after that.
-            "implement t2": {
-                "answer": {
-                    "status": "blocked",
-                    "summary": "-",
-                    "blocked_reason": "no colour",
-                    "blocked_questions": ["Which colour?"],
-                }
-            },
-        }
-        daemon = Daemon(tmp_path, script, workers={"coder": 2})
+        script: dict[str, Any] = {"replan": UNBLOCKS, "review t1": REJECTS}
+        daemon = Daemon(tmp_path, script, workers={"coder": 2}, limits={"max_same_reason": 1})
         daemon.task("t1")
-        daemon.task("t2")
-        daemon.task("t3", scope={"in": ["elsewhere.txt"]})  # what its coder writes, a gate rejects
+        daemon.task("t2", scope={"in": ["elsewhere.txt"]})  # what its coder writes, a gate rejects
 
         assert daemon.run() == 3
 
         t1, t2 = daemon.state.task("t1"), daemon.state.task("t2")
         assert (t1.status, t1.blocked_rule, t1.fresh_starts) == (Status.BLOCKED, "same_reason_twice", 1)
-        assert daemon.events("t1").count("reject") == 4  # two rounds, and two fresh ones
-        assert (t2.status, t2.unblocks, t2.planner_questions) == (Status.BLOCKED, 3, ())
-        t3 = daemon.state.task("t3")
-        assert (t3.status, t3.blocked_rule) == (Status.BLOCKED, "same_reason_twice")
-        assert daemon.events("t3").count("revise") == 4
-        assert daemon.runs("replan") == 1 + 3 + 1
+        assert (t2.status, t2.blocked_rule, t2.fresh_starts) == (Status.BLOCKED, "same_reason_twice", 1)
+        assert daemon.events("t1").count("reject") == 2
+        assert daemon.events("t2").count("revise") == 2
+        assert daemon.runs("replan") == 2
         told = daemon.shell.ok("explain", "t1")
         assert "the planner has let it go on 1 time already" in told
         assert "who    you" in told
@@ -131,7 +120,7 @@ class TestTalking:
             self.both_questions_are_shown(daemon)
             # That answers the one open question, though the planner asks the same again.
             daemon.shell.ok("note", "Call it salut")
-            assert run.wait(60) == 0
+            assert run.wait(PATIENCE) == 0
         self.all_is_delivered(daemon)
 
     def answer_the_plan(self, daemon: Daemon) -> None:
@@ -245,7 +234,7 @@ class TestCheckpoint:
             assert daemon.state.task("t1").lease is None  # nobody took it for review
             assert len(list(summaries.iterdir())) == 1
             daemon.shell.ok("resume")
-            assert run.wait(60) == 0
+            assert run.wait(PATIENCE) == 0
         assert next(summaries.iterdir()).read_text().startswith("# Checkpoint at")
         area = daemon.user.directory / ".worktrees"
         assert sorted(path.name for path in area.iterdir() if not path.name.startswith(".")) == ["t2"]

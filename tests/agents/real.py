@@ -59,6 +59,12 @@ _OPENCODE: Final = {
 }
 
 
+_COPILOT: Final = {
+    "COPILOT_OFFLINE": "true",
+    "COPILOT_PROVIDER_BASE_URL": f"{ADDRESS}/v1",
+    "COPILOT_PROVIDER_API_KEY": KEY,
+    "COPILOT_MODEL": "scripted",
+}
 BEHIND: Final = {"acp": "goose"}  # who speaks the protocol here
 
 
@@ -78,6 +84,7 @@ def setups(place: Path) -> dict[str, Setup]:
         "aider": Setup({"model": "openai/scripted"}, OPENAI),
         "mini": Setup({"model": "openai/scripted"}, OPENAI),
         "litellm": Setup({"model": "openai/gpt-4o"}, OPENAI),
+        "copilot": Setup({"backend": "acp", "command": ["copilot", "--acp"]}, _COPILOT),
         "acp": Setup({"command": ["goose", "acp"]}, {**OPENAI, "GOOSE_MODEL": "scripted"}),
     }
 

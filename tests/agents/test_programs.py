@@ -30,6 +30,7 @@ PROGRAMS: Final = (
     "goose",
     "litellm",
     "acp",
+    "copilot",
 )
 WITHOUT_SHELL: Final = {"aider"}
 

@@ -88,6 +88,9 @@ WORKERS_CAN: Final[dict[str, State]] = {
     "no plan yet": board(),
     "questions about the goal, and a note": board(**asking_goal(), **notes(NOTE)),
     "idle": board(task_in(Status.IDLE)),
+    "one that waits for what was given up": board(
+        task_in(Status.ABANDONED), new_task("t2", depends_on=("t1",))
+    ),
     "idle behind idle": board(new_task("t1"), new_task("t2", depends_on=("t1",))),
     "working": board(task_in(Status.WORKING)),
     "submitted": board(walked(new_task(), claim(), submit())),

@@ -120,7 +120,11 @@ edits = st.lists(
     st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 0, 1, 2, 9]), st.sampled_from(SCRAPS)), max_size=4
 )
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture(params=LOADERS)

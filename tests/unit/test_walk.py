@@ -232,7 +232,7 @@ def test_no_walk_leads_to_an_invalid_board() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
-            max_examples=60, stateful_step_count=50, deadline=None, derandomize=True, database=None
+            max_examples=50, stateful_step_count=50, deadline=None, derandomize=True, database=None
         ),
     )
 

@@ -291,6 +291,7 @@ _GOOSE: Final = Cli(
     keys=MODEL_KEYS,
     passing=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "ANTHROPIC_HOST", *_OPENAI),
     credentials=(".config/goose/config.yaml", ".config/goose/secrets.yaml"),
+    is_cumulative=True,
     writable=(".config/goose", ".local/share/goose", ".local/state/goose"),
     endpoints=MODEL_HOSTS,
 )

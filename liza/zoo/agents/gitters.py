@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from liza.zoo.agents.acting import Act, Answer, commit, deed, done, good, planned, sh, trying, write
-from liza.zoo.goods import INTEGRATION, MANUAL, TASK, WORK
+from liza.zoo.goods import COMMITTING, INTEGRATION, MANUAL, PLANTING, TASK, WORK
 
 HOOK: Final = "printf '#!/bin/sh\\ntouch zoo-was-here\\n'"
 
@@ -159,3 +159,15 @@ def tags_and_pushes(_act: Act) -> Answer:
     with trying():
         sh("git tag v1.0 && git push --quiet origin HEAD:main --tags")
     return answer
+
+
+@deed("tests_commit_to_main", until=99)
+def tests_commit_to_main(_act: Act) -> Answer:
+    """Let the tests, which Liza runs itself, commit in the user's checkout."""
+    return good(COMMITTING)
+
+
+@deed("tests_plant_a_commit", until=99)
+def tests_plant_a_commit(_act: Act) -> Answer:
+    """Let the tests put a commit onto the integration branch while a merge is tried."""
+    return good(PLANTING)

@@ -28,6 +28,13 @@ def plans_500_tasks(_act: Act) -> Answer:
     return {"tasks": [planned(id=f"t{number}", description=f"Step {number} of it") for number in range(500)]}
 
 
+@deed("plans_20000_tasks", "plan", until=ALWAYS)
+def plans_20000_tasks(_act: Act) -> Answer:
+    """Say so much that the middle of it is not kept."""
+    steps = (planned(id=f"t{number}", description=f"Step {number} of it") for number in range(20_000))
+    return {"tasks": list(steps)}
+
+
 @deed("plans_nothing", "plan", until=ALWAYS)
 def plans_nothing(_act: Act) -> Answer:
     return {"tasks": []}
