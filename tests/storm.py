@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SHARES: Final = {"agent": 5, "worker": 4, "supervisor": 1}  # of the kills; who starts anew does no work
 
 
+IMPATIENCE: Final = 0.3  # how often another kind dies instead, where there is none of the one that should
+
+
 class Storm:
     """Kills what belongs to the runs on one board, and counts by kind."""
 
@@ -26,15 +29,21 @@ class Storm:
         self.kills: Counter[str] = Counter()
 
     def strike(self, supervisor: int) -> None:
-        """Kill one process of the run of *supervisor*, if there is one of the kind that chance chose."""
+        """Kill one process of the run of *supervisor*, of the kind that is furthest behind its share.
+
+        Where there is none of it at this moment, mostly nobody dies: agents come and go, workers are always
+        there, and soon only workers would have died.
+        """
         found = self._victims(supervisor)
-        if not found:
-            return
-        kind = self._chance.choices(list(SHARES), list(SHARES.values()))[0]
-        victims = sorted(pid for pid, its in found.items() if its == kind)
-        with suppress(ProcessLookupError, IndexError):  # there may be no agent at this moment
-            os.kill(self._chance.choice(victims), signal.SIGKILL)
-            self.kills[kind] += 1
+        for kind in sorted(SHARES, key=lambda kind: self.kills[kind] / SHARES[kind]):
+            victims = sorted(pid for pid, its in found.items() if its == kind)
+            if victims:
+                with suppress(ProcessLookupError):
+                    os.kill(self._chance.choice(victims), signal.SIGKILL)
+                    self.kills[kind] += 1
+                return
+            if self._chance.random() > IMPATIENCE:
+                return
 
     def _victims(self, supervisor: int) -> dict[int, str]:
         everyone = table()

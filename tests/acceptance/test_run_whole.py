@@ -358,7 +358,7 @@ def test_deaths_change_nothing_but_the_time_it_takes(
                 storm.strike(run.pid)
         is_done(project)
         for kind, number in storm.kills.items() if most > 8 else ():
-            count(f"kills of a {kind} in the middle of a run", number)
+            count(f"kills in the middle of a run: {kind}", number)
         assert storm.kills.total() >= min(LEAST, most // 2)
     finally:
         project.close()

@@ -61,7 +61,7 @@ def test_a_night_ends_complete_and_accuses_nobody(
     with capsys.disabled():
         sys.stdout.write(f"\n{report}\n")
     for kind, number in storm.kills.items():
-        count(f"kills of a {kind} in a night", number)
+        count(f"kills in a night: {kind}", number)
     state = night.state
     accused = [one for one in state.anomalies.values() if one.type == "checkout_drift"]
     assert accused == []
