@@ -69,7 +69,7 @@ def test_nothing_that_is_written_holds_a_secret(tmp_path: Path) -> None:
     settings = {
         "agents": {"default": {"command": command}},
         "workers": {"coder": 1},
-        "gates": {"test": "cat leak.txt; exit 1"},
+        "gates": {"test": "test ! -f leak.txt || { cat leak.txt; exit 1; }"},
     }
     home.write("liza.yaml", json.dumps(settings))
     home.commit()
