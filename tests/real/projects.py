@@ -123,7 +123,7 @@ PROJECTS: Final = (
         broken=Edit("src/humanize/number.py", "if value < 0:", "if value > 0:"),
         proof=(
             "tests/test_dozens.py",
-            "from humanize.number import dozens\n\n\ndef test_dozens():\n    assert dozens(24) == 2\n",
+            "from humanize.number import dozens\n\n\ndef test_dozens():\n    assert dozens(120) == 10\n",
         ),
         excuse=_python_excuse("tests"),
         wrong=".venv/bin/pyton -m pytest -q",
