@@ -163,7 +163,7 @@ def _left_behind(case: Case, largest: int) -> Iterator[Feedback]:
         yield blocker(message)
     where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
     entries = [past.entry for past in case.history]
-    for found in (*_odd_names(entries), *_foreign(entries)):
+    for found in _foreign(entries):
         yield blocker(f"{found.message}, also in the history: make one commit of all of them", found.file)
     known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:

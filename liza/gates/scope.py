@@ -84,10 +84,18 @@ def _strayed_before(case: Case) -> Iterator[Feedback]:
             yield blocker(f"this is outside of the scope, and was added {past.where}", path)
 
 
+def _inside(case: Case, entry: str) -> str:
+    """Return *entry* with the paths in it as the tree has them: an agent may name them as it sees them."""
+    repository = case.repository
+    for top in (repository.area / case.task.id, repository.root, repository.root.resolve()):
+        entry = entry.replace(f"{top}/", "")
+    return entry
+
+
 def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
     if case.checkpoint is None:
         return
-    announced = [path for entry in case.checkpoint.files_to_modify for path in paths_in(entry)]
+    announced = [path for entry in case.checkpoint.files_to_modify for path in paths_in(_inside(case, entry))]
     for path in _touched(case):
         if _is_meant(case, path, announced) or any(matches(pattern, path) for pattern in announced):
             continue

@@ -12,7 +12,6 @@ from liza.board.file import FileBoard
 from liza.model import Status
 from liza.replies import Step
 from tests.office import Office
-from tests.repos import Home
 from tests.shell import ROOT, Shell
 
 if TYPE_CHECKING:
@@ -27,9 +26,14 @@ gates: {test: python3 -m unittest -q}
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    user = Home(tmp_path / "project")
-    (user.directory / "liza.yaml").write_text(TEAM)
-    return Shell(user.directory)
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "README.md").touch()
+    me = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q", "-b", "main"), ("add", "README.md"), (*me, "commit", "-qm", "begin")):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    (root / "liza.yaml").write_text(TEAM)
+    return Shell(root)
 
 
 def test_the_agent_that_is_there_to_be_copied_goes_from_a_goal_to_merged_work(shell: Shell) -> None:

@@ -69,7 +69,7 @@ def test_nothing_that_is_written_holds_a_secret(tmp_path: Path) -> None:
     settings = {
         "agents": {"default": {"command": command}},
         "workers": {"coder": 1},
-        "gates": {"test": "cat leak.txt; exit 1"},
+        "gates": {"test": "test ! -f leak.txt || { cat leak.txt; exit 1; }"},
     }
     home.write("liza.yaml", json.dumps(settings))
     home.commit()
@@ -92,14 +92,12 @@ def test_nothing_that_is_written_holds_a_secret(tmp_path: Path) -> None:
         )
 
     run("init", "make files")
-    done = run("run", "--until-idle")
+    done = run("run", "--until-idle", "--no-baseline")  # its gate looks at no code
 
     liza = home.directory / ".liza"
     journal = (liza / "journal.jsonl").read_text()
     assert done.returncode == 3, done
-    assert all(
-        word in journal for word in ("test (cat leak.txt; exit 1)", "revise", "[masked]", "ended at once")
-    )
+    assert all(word in journal for word in ("cat leak.txt; exit 1", "revise", "[masked]", "ended at once"))
     assert written(liza) == {}
     assert not any(secret in done.stdout + done.stderr for secret in (VALUE, PASSWORD, TOKEN))
 

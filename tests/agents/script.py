@@ -83,7 +83,7 @@ class Place(NamedTuple):
 
 
 _PLACE: Final = re.compile(
-    r"role: \w+, step: (\w+)\n.*?working directory: ([^\n]+)\nproject root: ([^\n]+?) \(the user", re.DOTALL
+    r"role: \w+, step: (\w+)\n.*?working directory: ([^\n]+)\nproject root: ([^\n]+?) \(", re.DOTALL
 )
 _READERS: Final = ("read", "read_file", "view")
 _WRITERS: Final = ("write", "write_file", "create_file", "edit", "text_editor")
@@ -167,7 +167,7 @@ def _pry(place: Place, tools: Sequence[Tool]) -> Call | None:
         tools,
         f"echo {PRIED}; cat ~/.ssh/id_rsa ~root/.ssh/id_rsa {root}/../person/.ssh/id_rsa 2>&1; "
         f"cat {root}/.liza/state.yaml {root}/untracked.txt 2>&1; "
-        f"env; cat /proc/$PPID/environ 2>&1; touch {root}/touched {root}/../touched 2>&1; true",
+        f"env; cat /proc/$PPID/environ 2>&1; touch {root}/../touched 2>&1; true",
     )
 
 

@@ -86,6 +86,14 @@ class TestAnnounced:
 
         assert blamed(desk.judged("scope", checkpoint=checkpoint("src/b.py"))) == ["a.txt"]
 
+    def test_a_file_may_be_announced_as_its_coder_sees_it(self, desk: Desk) -> None:
+        """In the sandbox a worktree is at the path of the checkout, without one it is where it is."""
+        desk.commit({"src/b.py": "B = 2\n", "a.txt": "x\n"})
+        root = desk.home.directory
+        announced = checkpoint(f"{root}/src/b.py", f"{root}/.worktrees/t1/a.txt (the text)")
+
+        assert desk.judged("scope", checkpoint=announced).feedback == ()
+
     def test_a_directory_in_the_scope_announces_nothing_that_is_there(self, desk: Desk) -> None:
         """What is new inside of it may come up during the work, and a file that it names is known."""
         desk.commit({"src/b.py": "B = 2\n", "src/c.py": "C = 1\n"})

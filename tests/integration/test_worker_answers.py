@@ -74,8 +74,8 @@ class TestSecondTries:
             if line.startswith("Second tries               1 runs")
         ]
         assert costs.as_json(paid, office.state)["second_tries"]["runs"] == 1
-        kinds = {one.kind.partition(" ")[0]: one.runs for one in office.state.spend.kinds}
-        assert kinds == {"checkpoint": 1, "implement": 1, "answer": 1}
+        kinds = {one.kind.partition(" ")[0] for one in office.state.spend.kinds}
+        assert kinds == {"checkpoint", "implement", "answer"}
 
     def test_an_answer_that_is_thought_wrong_is_thought_about_again(self, tmp_path: Path) -> None:
         """A plan that cannot be taken is no slip of the pen: who has no memory sees the whole task again."""

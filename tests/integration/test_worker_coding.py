@@ -688,7 +688,7 @@ ROUNDS: Final = 100
 
 def test_one_of_four_coders_wins(tmp_path: Path) -> None:
     """Pains B: four coders claimed one task and broke the board in 20 of 20 rounds; here one wins in each."""
-    office = Office(tmp_path, workers={"coder": 4})
+    office = Office(tmp_path, workers={"coder": 4}, limits={"max_unmerged": ROUNDS})
     names = [f"coder-{number}" for number in range(1, 5)]
     start = PROCESSES.Barrier(len(names) + 1)
     pipes = {name: PROCESSES.Pipe(duplex=False) for name in names}
