@@ -88,6 +88,7 @@ class TestWhatWasFound:
     def test_the_teams_choice_is_not_mixed_with_what_was_found(self, machine: Machine) -> None:
         """Half of one agent and half of another would be neither."""
         machine.install("claude", "exit 1")
+        machine.user.write("team", "#!/bin/sh\n")
         machine.user.write("liza.yaml", "agents: {default: {command: [./team]}}\n")
 
         assert "agent     command  (in liza.yaml)" in machine.said("init", "make it")

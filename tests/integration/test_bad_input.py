@@ -95,7 +95,7 @@ class TestTheCommand:
 
         task = office.state.task("t1")
         assert (task.status, task.failed_by) == (Status.IDLE, ("coder-1",))
-        assert "no answer to the checkpoint step" in task.history[-1].facts["reason"]
+        assert "the output was too long to keep" in task.history[-1].facts["reason"]
         assert (
             sum(path.stat().st_size for path in office.home.rglob("*") if path.is_file()) < 100_000_000
         )  # of 400 million bytes in two runs
