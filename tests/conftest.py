@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -32,6 +33,12 @@ if sys.dont_write_bytecode:
     os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="liza-bytecode-")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
+
+if sys.prefix != sys.base_prefix:
+    # As if it were activated: else gates run the `python3` of the machine, which may be a version manager's slow
+    # shim, or have no pytest.
+    os.environ["VIRTUAL_ENV"] = sys.prefix
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
 
 
 @pytest.fixture

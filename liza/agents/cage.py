@@ -231,16 +231,9 @@ def is_below(path: Path, directories: Iterable[Path]) -> bool:
 def environment_in(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return *environment* as it is right inside: home and scratch are where they always are."""
     kept = {name: value for name, value in environment.items() if name not in REPLACED}
-    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)} | cached_in(kept, SCRATCH)
-
-
-def cached_in(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """Return where compiled modules go, if not beside their sources: to a place that no other tree has had.
-
-    They are known by path, size and second, which is the same for two trees that are seen at one path.
-    """
-    name = "PYTHONPYCACHEPREFIX"
-    return {name: str(directory / "pycache")} if name in environment else {}
+    # Compiled modules are known by path, size and second: the same for two trees that are seen at one path.
+    cache = {"PYTHONPYCACHEPREFIX": str(SCRATCH / "pycache")} if "PYTHONPYCACHEPREFIX" in kept else {}
+    return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)} | cache
 
 
 def surveyed(

@@ -67,13 +67,18 @@ def evidence(line: str, ran: Ran) -> Evidence:
     return Evidence(command=line, code=ran.code, tail=said, run=ran.run, seconds=ran.seconds)
 
 
+# Compiled modules are known there by path, size and second: the same for two trees that are seen at one path.
+SHARED_CACHES: Final = ("PYTHONPYCACHEPREFIX",)
+
+
 def job(line: str, cwd: Path, folder: Path, limits: Limits) -> process.Job:
     """Return the job of running *line* in *cwd* with nothing of our environment that it does not need."""
+    environment = {name: value for name, value in allowed(os.environ).items() if name not in SHARED_CACHES}
     return process.Job(
         argv=("/bin/sh", "-c", line),
         cwd=cwd,
         folder=folder,
-        environment={**allowed(os.environ), **HEADLESS},
+        environment={**environment, **HEADLESS},
         limits=limits,
         secrets=secrets_of(os.environ),
     )

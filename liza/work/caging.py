@@ -24,7 +24,6 @@ from liza.agents.cage import (
     Doing,
     Mount,
     Privacy,
-    cached_in,
     environment_in,
     is_below,
     obstacle,
@@ -185,8 +184,6 @@ class Guard:
             environment = environment_of(home.path, environment)
         if not job.cwd.is_relative_to(self.repository.area):
             return replace(job, environment=environment)
-        if home is not None:
-            environment |= cached_in(environment, home.path)
         installed = installed_in(self.repository)
         names = [path.relative_to(root) for path in installed]
         if visit.borrows:
