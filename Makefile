@@ -1,8 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# Tests mostly wait for processes that they started: more workers than this only fight for the disk.
-MAX_TEST_WORKERS ?= 8
+# Tests wait for processes that they started half of the time, so that two for each core keep it busy.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 # Where the real programs are installed: shared by several checkouts, they need not be installed for each.
 LIZA_AGENTS_CACHE ?= $(CURDIR)/.agents
 export LIZA_AGENTS_CACHE
@@ -18,7 +18,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: check sandbox ## lint, type-check and run the tests
-	@$(BIN)/python -m pytest -q -n logical --maxprocesses $(MAX_TEST_WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
 
 test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripted and a small real model
 	@$(BIN)/python scripts/agents.py

@@ -35,8 +35,8 @@ if sys.dont_write_bytecode:
     atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
 
 if sys.prefix != sys.base_prefix:
-    # As if it were activated: else gates run the `python3` of the machine, which may be a version manager's slow
-    # shim, or have no pytest.
+    # As if it were activated: else gates run the `python3` of the machine, which may be the slow shim of a
+    # version manager, or have no pytest.
     os.environ["VIRTUAL_ENV"] = sys.prefix
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
 
