@@ -206,7 +206,9 @@ class Release(Event):
         return None if task.lease else "nobody holds it"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return _let_go(task)
+        # Not down to 0, which would make the next attempt a new round.
+        uncounted = {"attempt": max(1, task.attempt - 1)} if self.killed and task.attempt else {}
+        return {**_let_go(task), **uncounted}
 
 
 class Reclaim(Release):

@@ -658,6 +658,14 @@ class TestCounters:
 
         assert self.counts(again) == (1, 3, 0, 0)
 
+    def test_who_kills_workers_uses_up_neither_rounds_nor_attempts(self) -> None:
+        """However often it happens, the rule that looks for progress sees one attempt in vain."""
+        task = new_task()
+        for _ in range(20):
+            killed = e.Reclaim(reason="coder-1 does not run", killed=True)
+            task = walked(task, claim(), (killed, SUPERVISOR))
+        assert (task.iteration, task.attempt) == (1, 1)
+
     def test_another_coder_starts_anew_but_totals_stay(self) -> None:
         other = walked(new_task(), claim(), *self.REJECTED, claim(), *self.REJECTED, claim(OTHER_CODER))
 
