@@ -19,7 +19,7 @@ from liza.agents.kernel import leash
 from liza.agents.memory import shared_by, shared_on_machine
 from liza.agents.protocol import Ending, Level, Limits, may_start
 from liza.agents.spool import Spool
-from liza.agents.sweep import MARK, Quarry, ended, reap, send
+from liza.agents.sweep import MARK, STOPPED, Quarry, ended, reap, send
 from liza.agents.wires import Wires, close_pipes
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ WEIGH_EVERY: Final = 0.25  # seconds between two looks at shared memory, which f
 _MB: Final = 1 << 20
 _SIGNALLED: Final = 128
 WHO_KILLS: Final = "by somebody, or by the kernel because memory was short"
+STILL_LOOK: Final = 0.1  # seconds until a look whether all that was frozen stands still
 SHORTEST_LOOK: Final = 0.05  # seconds; a look reads the process table, which takes milliseconds
 
 
@@ -195,6 +196,7 @@ class _Running:
         self._wires = wires
         self._evidence = Evidence(watch, job.cwd, quarry.cpu_seconds)
         self._is_frozen = False
+        self._is_still = False  # frozen, and a look has found nothing that moves
         waits = [limit for limit in (job.limits.start, job.limits.silence) if limit]
         self._look_every = max(SHORTEST_LOOK, min([*waits, LOOKS * LONGEST_LOOK]) / LOOKS)
         self._next_look = self._look_every
@@ -236,7 +238,7 @@ class _Running:
     def _patience(self) -> float | None:
         """Return for how long nothing is due unless something happens."""
         if self._is_frozen:
-            return None
+            return None if self._is_still else STILL_LOOK
         due = min(
             *(self._next_look, self._next_count, self._next_weighing, self._next_reading),
             self._job.limits.total,
@@ -300,12 +302,15 @@ class _Running:
         return None
 
     def _obey_pause(self) -> None:
-        if self._stop.paused and not self._is_frozen:
-            self._watch.freeze()
-            self._signal(signal.SIGSTOP)
+        if self._stop.paused and not self._is_still:
+            if not self._is_frozen:
+                self._watch.freeze()
+            # What begins between a look and its signal is not stopped by it, so that one is never enough.
+            self._is_still = all(each.state.upper() == STOPPED for each in self._signal(signal.SIGSTOP))
         elif self._is_frozen and not self._stop.paused:
             self._signal(signal.SIGCONT)
             self._watch.thaw()
+            self._is_still = False
         self._is_frozen = self._stop.paused
 
     def _signal(self, *numbers: signal.Signals) -> list[Process]:
