@@ -19,7 +19,7 @@ from liza.agents.kernel import leash
 from liza.agents.memory import shared_by, shared_on_machine
 from liza.agents.protocol import Ending, Level, Limits, may_start
 from liza.agents.spool import Spool
-from liza.agents.sweep import MARK, STOPPED, Quarry, ended, reap, send
+from liza.agents.sweep import MARK, STANDING, Quarry, ended, reap, send
 from liza.agents.wires import Wires, close_pipes
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ class _Running:
             if not self._is_frozen:
                 self._watch.freeze()
             # What begins between a look and its signal is not stopped by it, so that one is never enough.
-            self._is_still = all(each.state.upper() == STOPPED for each in self._signal(signal.SIGSTOP))
+            self._is_still = all(each.state in STANDING for each in self._signal(signal.SIGSTOP))
         elif self._is_frozen and not self._stop.paused:
             self._signal(signal.SIGCONT)
             self._watch.thaw()

@@ -27,6 +27,8 @@ _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _DEAD: Final = frozenset("ZX")
 STOPPED: Final = "T"  # by a signal; a debugger's are "t"
+# A shell that waits for a child which was stopped before it became a program is in "D", and stands still too.
+STANDING: Final = frozenset({STOPPED, "t", "D"})
 
 
 class Process(NamedTuple):

@@ -18,6 +18,7 @@ from enum import StrEnum
 from posixpath import basename
 from typing import Final, NamedTuple
 
+from liza import syntax
 from liza.agents.protocol import Ending
 from liza.gates.case import Case, Trial, result_of
 from liza.gates.failures import failed_tests
@@ -240,13 +241,13 @@ def _failing(path: str, text: str) -> str | None:
 def _python(_: str, text: str) -> str | None:
     """Let every test fail at its end, after the code under test ran, and add one that fails by itself."""
     try:
-        module = ast.parse(text)
+        module = syntax.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     word = _word()
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            node.body.append(ast.parse(f"raise AssertionError({word!r})").body[0])
+            node.body.append(syntax.parse(f"raise AssertionError({word!r})").body[0])
     more = (
         f"import unittest as {word}\n"
         f"class Test{word}({word}.TestCase):\n"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from liza import syntax
 from liza.gates.files import suffix_of
 
 
@@ -220,7 +221,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def _functions(text: str) -> Iterator[tuple[str, _Function]]:
     try:
-        module = ast.parse(text)
+        module = syntax.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(module):

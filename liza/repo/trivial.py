@@ -7,7 +7,6 @@ here still has to pass the gates on the merged tree.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import tomllib
@@ -18,6 +17,8 @@ from difflib import Match, SequenceMatcher
 from itertools import groupby, takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
+
+from liza import syntax
 
 LONGEST: Final = 20_000  # lines of a file; nobody reviews more
 MOST_PAIRS: Final = 500_000  # equal lines to weigh against each other: about half a second
@@ -382,7 +383,7 @@ _BRACES: Final = Language(
 )
 _PROSE: Final = Language(is_prose=True, blank_lines_matter=True, comment=())
 _LANGUAGES: Final[dict[str, Language]] = {
-    ".py .pyi": Language(imports=_PYTHON_IMPORT, spacing_matters=False, parses=ast.parse),
+    ".py .pyi": Language(imports=_PYTHON_IMPORT, spacing_matters=False, parses=syntax.parse),
     ".js .jsx .ts .tsx .mjs .cjs .mts .cts": _BRACES._replace(imports=_SCRIPT_IMPORT),
     ".c .h .cc .cpp .cxx .hh .hpp .m .mm": _BRACES._replace(imports=_INCLUDE),
     ".go": _BRACES._replace(imports=_GO_IMPORT),

@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 # Lowest first. A name stands for liza.<name>: a module, or a package with all that is in it.
 LAYERS: Final = [
-    ["__init__", "bell", "reasons", "space", "visible", "whole"],
+    ["__init__", "bell", "reasons", "space", "syntax", "visible", "whole"],
     ["errors", "prompts", "recordings", "text"],
     ["answer_yaml", "beneath", "fences", "life", "record", "problems"],
     ["answer_shape", "routing"],
