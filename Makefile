@@ -49,7 +49,7 @@ gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositorie
 	@$(BIN)/python -m liza gauntlet
 
 specs: $(INSTALLED) ## render the tables in specs/ from the code
-	@$(BIN)/python -m liza.report.tables specs
+	@$(BIN)/python scripts/specs.py specs
 
 clean: ## remove everything that can be made again
 	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, Change, add_note
-from liza.invariants import violations
-from liza.record import utc_now
+from liza.domain.changes import HUMAN, Change, add_note
+from liza.domain.invariants import violations
+from liza.domain.record import utc_now
 from tests.stories import board as story
 from tests.stories import new_task
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 # Forked from a server that has everything imported: a child costs milliseconds, and no thread of the test
 # process is half copied into it.

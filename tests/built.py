@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import liza.agents.protocol
-import liza.events  # noqa: F401 - its records are built, too
-from liza.record import build_checks
+import liza.domain.events  # noqa: F401 - its records are built, too
+from liza.domain.record import build_checks
 from tests.boards import is_whole, new_board, noted
 
 build_checks()

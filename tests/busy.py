@@ -7,17 +7,17 @@ import subprocess
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.sweep import MARK
 from liza.board.file import FileBoard
-from liza.changes import apply
-from liza.events import Claim, Confirm, FindNothing, TakeReview
-from liza.model import Actor, GoalStatus, Lease, Role, Status
-from liza.record import utc_now
+from liza.domain.changes import apply
+from liza.domain.events import Claim, Confirm, FindNothing, TakeReview
+from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
+from liza.domain.record import utc_now
+from liza.system.proc_table import MARK
 from tests.stories import BASE
 from tests.workers import starts
 
 if TYPE_CHECKING:
-    from liza.events import Event
+    from liza.domain.events import Event
     from tests.workers import Worker
 
 LONG: Final = timedelta(hours=1)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.agents.cage import obstacle
 from liza.agents.command import Command
-from liza.agents.protocol import Brief, Limits, Reply, Stop
-from liza.config import Sandbox
-from liza.model import Role
-from liza.replies import Step
-from liza.work.caging import Guard
+from liza.agents.protocol import Brief, Reply
+from liza.daemon.project_sandbox import Guard
+from liza.domain.answers import Step
+from liza.domain.config import Sandbox
+from liza.domain.model import Role
+from liza.system.run_control import Limits, Stop
+from liza.system.sandbox.bubblewrap import obstacle
 from tests.repos import INTEGRATION, Home
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from liza.agents.protocol import Limits, Stop
-from liza.config import Config, Gates
-from liza.gates.case import Case, Said
-from liza.gates.running import Ran, shell
-from liza.gates.table import judge
-from liza.model import Checkpoint, Scope, Status, Task, Validation
-from liza.verdicts import Severity, Verdict
+from liza.domain.config import Config, Gates
+from liza.domain.model import Checkpoint, Scope, Status, Task, Validation
+from liza.domain.verdicts import Severity, Verdict
+from liza.gates.context import Case, Said
+from liza.gates.registry import judge
+from liza.gates.runner import Ran, shell
+from liza.system.run_control import Limits, Stop
 from tests.repos import NOW, Home
 
 # Plugins that happen to be installed take a third of the time of a run as short as these.

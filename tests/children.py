@@ -17,19 +17,19 @@ import liza.board.watch  # noqa: F401 - a child that gave up its rights or its t
 from liza.board import snapshot
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
-from liza.board.rejected import alert
-from liza.changes import HUMAN, Change, apply
+from liza.board.location import throw
+from liza.board.quarantine import alert
+from liza.daemon.coding import claimed_by
+from liza.daemon.stop_requests import Orders
+from liza.daemon.turn import Place
+from liza.daemon.worker import arrived
+from liza.domain.changes import HUMAN, Change, apply
+from liza.domain.events import Amend, FindNothing
+from liza.domain.model import Role
+from liza.domain.record import utc_now
+from liza.domain.switches import Switch
 from liza.errors import DiskTrouble, LizaError
-from liza.events import Amend, FindNothing
-from liza.home import throw
-from liza.model import Role
-from liza.record import utc_now
 from liza.repo.repository import Repository
-from liza.switches import Switch
-from liza.work.coding import claimed_by
-from liza.work.orders import Orders
-from liza.work.turn import Place
-from liza.work.worker import arrived
 from tests.boards import noted
 from tests.stories import BASE, new_task
 from tests.stories import board as story
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier, Event
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 
 LONGEST: Final = 60.0  # seconds after which a child stops by itself, whatever became of the test

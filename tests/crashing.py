@@ -6,13 +6,13 @@ import os
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza import events as e
 from liza.board.archive import SLACK
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, apply
-from liza.config import Config, Limits
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, apply
+from liza.domain.config import Config, Limits
+from liza.domain.model import State, Status
 from liza.errors import EditRejected, JournalDamaged, Refused
-from liza.model import State, Status
 from tests.boards import is_whole, messages, new_board, noted, was_not_disturbed
 from tests.mortal import Calls, Death, Mortal
 from tests.stories import NOW, new_task, task_in

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza import events as e
 from liza.board.file import FileBoard
-from liza.changes import Change, apply
+from liza.domain import events as e
+from liza.domain.changes import Change, apply
+from liza.domain.record import utc_now
 from liza.errors import Refused
-from liza.record import utc_now
 from tests.boards import noted
 from tests.stories import BASE, lease_of, worker
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from liza.board.protocol import Board
-    from liza.model import State
+    from liza.domain.model import State
 
 
 class Engine(NamedTuple):

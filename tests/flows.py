@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final
 
-from liza.config import Limits
-from liza.verdicts import Evidence, Outcome, Verdict
-from liza.workflows import engine
-from liza.workflows.catalogue import Event, EventKind
-from liza.workflows.document import Predicate, Workflow
-from liza.workflows.history import happened
-from liza.workflows.loading import load
-from liza.workflows.position import (
+from liza.domain.config import Limits
+from liza.domain.verdicts import Evidence, Outcome, Verdict
+from liza.workflow import engine
+from liza.workflow.catalogue import Event, EventKind
+from liza.workflow.document import Predicate, Workflow
+from liza.workflow.history import happened
+from liza.workflow.load import load
+from liza.workflow.position import (
     Accepted,
     Answered,
     Crashed,
@@ -29,8 +29,8 @@ from liza.workflows.position import (
     Work,
     Worked,
 )
-from liza.workflows.rules import Fired, fired
-from liza.workflows.settling import Facts
+from liza.workflow.rules import Fired, fired
+from liza.workflow.settling import Facts
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)

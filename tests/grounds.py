@@ -9,21 +9,21 @@ import sys
 import venv
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.agents import process
-from liza.agents.cage import Doing, Visit
-from liza.agents.protocol import Limits, Stop
-from liza.config import Config, Gates, Sandbox
-from liza.gates import running
-from liza.gates.case import Case
-from liza.gates.table import judge
-from liza.work.caging import Guard
+from liza.daemon.project_sandbox import Guard
+from liza.domain.config import Config, Gates, Sandbox
+from liza.gates import runner
+from liza.gates.context import Case
+from liza.gates.registry import judge
+from liza.system import process
+from liza.system.run_control import Limits, Stop
+from liza.system.sandbox.bubblewrap import Doing, Visit
 from tests.cases import Desk, a_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from liza.verdicts import Verdict
+    from liza.domain.verdicts import Verdict
 
 RIGHT: Final = "def add(a, b):\n    return a + b\n"
 WRONG: Final = "def add(a, b):\n    return a - b\n"
@@ -130,12 +130,12 @@ class Ground(Desk):
         self.liza = self.root / ".liza"
         self.guard = Guard(self.liza, self.home.repository, Sandbox.model_validate(sandbox))
 
-    def run(self, line: str, cwd: Path, name: str) -> running.Ran:
+    def run(self, line: str, cwd: Path, name: str) -> runner.Ran:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        job = running.job(line, cwd, folder, Limits(total=60))
+        job = runner.job(line, cwd, folder, Limits(total=60))
         with self.guard.caged(job, Visit("t1.gate-coder-1", doing=Doing.COMMAND)) as caged:
-            return running.ran(process.run(caged, Stop()), folder.name)
+            return runner.ran(process.run(caged, Stop()), folder.name)
 
     def tried(self, head: str, line: str, checkout: str) -> Verdict:
         """Judge *head* by the test command *line*, while the user has *checkout*, its base, checked out."""
@@ -143,7 +143,7 @@ class Ground(Desk):
         with self._case_of(head, line, checkout) as case:
             return judge("test", "command", {"command": "test"}, case)
 
-    def ran_on(self, commit: str, line: str) -> running.Ran:
+    def ran_on(self, commit: str, line: str) -> runner.Ran:
         """Run *line* on *commit*, as a gate does."""
         with self._case_of(commit, line, commit) as case:
             return case.trial(case.tree, "test", line).ran

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, Change, add_note, add_task
-from liza.config import Config
-from liza.invariants import violations
-from liza.model import Goal, Role, State, Status, Task
-from liza.record import utc_now
-from liza.repo.content import snapshot
-from liza.work.orders import Orders
-from liza.work.turn import Next, Place
-from liza.work.worker import TURNS, arrived
+from liza.daemon.stop_requests import Orders
+from liza.daemon.turn import Next, Place
+from liza.daemon.worker import TURNS, arrived
+from liza.domain.changes import HUMAN, Change, add_note, add_task
+from liza.domain.config import Config
+from liza.domain.invariants import violations
+from liza.domain.model import Goal, Role, State, Status, Task
+from liza.domain.record import utc_now
+from liza.repo.snapshot import snapshot
 from tests import player
 from tests.repos import Home
 
@@ -142,7 +142,7 @@ class Office:
         role = name.partition("-")[0]
         code = (
             "import sys; from pathlib import Path; "
-            "from liza.model import Role; from liza.work.worker import main; "
+            "from liza.domain.model import Role; from liza.daemon.worker import main; "
             "sys.exit(main(Path(sys.argv[1]), Role(sys.argv[2]), sys.argv[3]))"
         )
         worker = subprocess.Popen(

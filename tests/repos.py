@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from liza.repo.git import NOTHING, exclude
+from liza.repo.command import NOTHING, exclude
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.repo.worktree import Worktree

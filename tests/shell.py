@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # Imported here, so that no child has to.
-import liza.board.verdict
-import liza.project
-import liza.report.editing
-import liza.report.following
-import liza.report.moment
-import liza.report.tasks  # noqa: F401
 import tests.built  # noqa: F401
-from liza.cli import main
+from liza.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 NOBODY = 65534

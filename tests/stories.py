@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR, started
-from liza.lifecycle import advance
-from liza.model import Actor, Checkpoint, Goal, IntegrationFailure, Lease, Role, State, Status, Task
-from liza.record import keyed
-from liza.verdicts import Feedback
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, started
+from liza.domain.lifecycle import advance
+from liza.domain.model import Actor, Checkpoint, Goal, IntegrationFailure, Lease, Role, State, Status, Task
+from liza.domain.record import keyed
+from liza.domain.verdicts import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.sweep import mark_of, table
+from liza.system.proc_table import mark_of, table
 
 if TYPE_CHECKING:
     import random

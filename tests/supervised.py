@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.sweep import left_behind
 from liza.board.file import FileBoard
-from liza.board.rejected import ALERTS
-from liza.config import Config, Workers
+from liza.board.quarantine import ALERTS
+from liza.cli.views.screen import Lines
+from liza.daemon.supervisor import supervise
+from liza.domain.config import Config, Workers
 from liza.errors import LizaError
-from liza.report.screen import Lines
-from liza.supervision.supervisor import supervise
+from liza.system.proc_table import left_behind
 from tests.boards import PROCESSES
 from tests.stories import board as story
 from tests.stories import new_task
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.context import ForkServerProcess
 
-    from liza.model import State
+    from liza.domain.model import State
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PATIENCE: Final = 30.0  # seconds anything may take on a busy machine

@@ -14,8 +14,8 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from liza import life
 from liza.errors import LizaError
+from liza.system import locks
 
 
 class Worker:
@@ -73,8 +73,8 @@ def main() -> int:
     habits = json.loads(Path(sys.argv[2]).read_text())
     habit = habits.get(worker.name) or habits.get(worker.role) or "wait"
     signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
-    (worker.home / life.WORKERS).mkdir(exist_ok=True)
-    with life.held(worker.home / life.WORKERS / f"{worker.name}.lock", at=datetime.now(UTC)):
+    (worker.home / locks.WORKERS).mkdir(exist_ok=True)
+    with locks.held(worker.home / locks.WORKERS / f"{worker.name}.lock", at=datetime.now(UTC)):
         worker.say(f"start {os.getpid()}")
         try:
             return int(getattr(worker, habit)()) if hasattr(worker, habit) else worker.busy(habit)

@@ -10,20 +10,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.clis.reading import concluded, count, dug, events, joined, reported
-from liza.agents.clis.row import NOTHING, Cli, Parsed, Permit, Way
+from liza.agents.clis.parsing import concluded, count, dug, events, joined, reported
+from liza.agents.clis.spec import NOTHING, Cli, Parsed, Permit, Way
 from liza.agents.clis.table import CLIS, MODEL_HOSTS, MODEL_KEYS
-from liza.agents.protocol import Ending
 from liza.errors import UsageError
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from liza.agents.clis.reading import Json
-    from liza.agents.clis.row import Printed
+    from liza.agents.clis.parsing import Json
+    from liza.agents.clis.spec import Printed
     from liza.agents.protocol import Usage
-    from liza.config import AgentChoice
+    from liza.domain.config import AgentChoice
 
 BRIDGE: Final = Path(__file__).with_name("acp_bridge.py")
 # Why a turn stopped, other than that it was over.

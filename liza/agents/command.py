@@ -9,21 +9,23 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit
-from liza.agents.environment import HEADLESS, allowed
-from liza.agents.masking import secrets_of
 from liza.agents.metering import spent_in, usd_in
-from liza.agents.protocol import AT_ONCE, Ending, Reply, Usage
+from liza.agents.protocol import AT_ONCE, Reply, Usage, visit_of
 from liza.agents.recording import STDOUT, file_brief
-from liza.record import utc_now
+from liza.domain.record import utc_now
+from liza.system import process
+from liza.system.masking import secrets_of
+from liza.system.run_control import Ending
+from liza.system.sandbox.bubblewrap import UNGUARDED
+from liza.system.sandbox.environment import HEADLESS, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from liza.agents.cage import Warden
-    from liza.agents.process import Outcome
-    from liza.agents.protocol import Brief, Stop
+    from liza.agents.protocol import Brief
+    from liza.system.process import Outcome
+    from liza.system.run_control import Stop
+    from liza.system.sandbox.bubblewrap import Warden
 
 CONTEXT_FULL: Final = 42  # exit code of a program whose context is full: another one goes on from its words
 # What runs a file that is named behind it.
@@ -63,7 +65,7 @@ class Command:
             secrets=secrets_of(os.environ | environment),
             meter=lambda out: usd_in(out, None),
         )
-        with self._warden.caged(job, Visit.of(brief)) as caged:
+        with self._warden.caged(job, visit_of(brief)) as caged:
             outcome = process.run(caged, stop)
         ending, why = _judged(self._argv[0], outcome)
         return Reply(

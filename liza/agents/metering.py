@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from liza.agents.pricing import priced
-from liza.spending import Provenance, Reported, Usage
+from liza.domain.spending import Provenance, Reported, Usage
 
 SPENT: Final = '{"spent": '  # how such a line begins
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from liza.agents.protocol import Ending, did_nothing
-from liza.answers import reported
-from liza.record import Line, Record
-from liza.spending import CENTS, Provenance, Usage
-from liza.text.parse import parse
+from liza.agents.protocol import did_nothing
+from liza.domain.answer_reading import reported
+from liza.domain.record import Line, Record
+from liza.domain.spending import CENTS, Provenance, Usage
+from liza.domain.yaml_parse import parse
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
-    from liza.agents.protocol import Agent, Brief, Reply, Stop
+    from liza.agents.protocol import Agent, Brief, Reply
+    from liza.system.run_control import Stop
 
 LETTERS: Final = 3  # characters a token, fewer than usual: an estimate should rather be too high
 ROUNDS: Final = 5  # how often a prompt is read again, since an agent sends all of it with each call of a tool

@@ -17,20 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
-from liza.agents.masking import mask
-from liza.agents.protocol import Brief, Ending, Reply, Usage
-from liza.config import Count
+from liza.agents.protocol import Brief, Reply, Usage
+from liza.domain.answers import Step, located
+from liza.domain.config import Count
+from liza.domain.model import Role
+from liza.domain.problems import explained
+from liza.domain.record import Id, Line, Record, Time
+from liza.domain.yaml_parse import BadYaml, parse
 from liza.errors import LizaError, UsageError
-from liza.model import Role
-from liza.problems import explained
-from liza.record import Id, Line, Record, Time
-from liza.replies import Step, located
-from liza.text.parse import BadYaml, parse
+from liza.repo.snapshot import Patch
+from liza.system.masking import mask
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from liza.agents.protocol import Agent, Stop
+    from liza.agents.protocol import Agent
+    from liza.system.run_control import Stop
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +46,6 @@ COMMITS: Final = "change.json"
 REPLY: Final = "reply.json"
 
 _M = TypeVar("_M", bound=BaseModel)
-
-
-class Patch(Record):
-    """A part of what a run did to its tree: one commit, or what it left without one."""
-
-    message: str | None = None  # of the commit; None where there was none
-    diff: bytes = b""  # as `git diff --binary` prints it, new files included
 
 
 class Tree(Protocol):

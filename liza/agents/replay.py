@@ -6,18 +6,21 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.protocol import Ending, Reply, rest
-from liza.agents.recording import Patch, ended_beside
+from liza.agents.protocol import Reply
+from liza.agents.recording import ended_beside
+from liza.domain.record import utc_now
 from liza.errors import LizaError
-from liza.record import utc_now
+from liza.repo.snapshot import Patch
+from liza.system.run_control import Ending, rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from liza.agents.protocol import Brief, Stop
+    from liza.agents.protocol import Brief
     from liza.agents.recording import Recorded, Recording
+    from liza.system.run_control import Stop
 
     Apply = Callable[[Path, Patch], None]
     Rest = Callable[[Stop, float], bool]

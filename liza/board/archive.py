@@ -6,14 +6,14 @@ import logging
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from liza.lifecycle import TERMINAL
-from liza.text.emit import section
+from liza.domain.lifecycle import TERMINAL
+from liza.domain.yaml_emit import section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from liza.model import State, Task
+    from liza.domain.model import State, Task
 
 NAME: Final = "archive"
 SLACK: Final = 20  # tasks beyond the limit before any is moved, so that not every merge moves one

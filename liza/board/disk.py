@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.whole import name
+from liza.system.files import name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from liza import events as e
-from liza.board.document import OPTIONAL, SECTIONS
-from liza.changes import HUMAN, apply, started
-from liza.config import Config
-from liza.errors import InvalidBoard, Refused, Violation
-from liza.lifecycle import TABLE, TERMINAL
-from liza.model import (
+from liza.board.render import OPTIONAL, SECTIONS
+from liza.board.yaml_split import Block, split, unclosed
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, apply, started
+from liza.domain.config import Config
+from liza.domain.lifecycle import TABLE, TERMINAL
+from liza.domain.model import (
     KEYED_SECTIONS,
     VERSION,
     CircuitBreaker,
@@ -32,19 +32,19 @@ from liza.model import (
     State,
     Task,
 )
-from liza.problems import explained, line_of
-from liza.record import next_id, with_record
-from liza.spending import Spend
-from liza.text.parse import BadYaml, Parsed, parse
-from liza.text.split import Block, split, unclosed
-from liza.verdicts import Feedback
+from liza.domain.problems import explained, line_of
+from liza.domain.record import next_id, with_record
+from liza.domain.spending import Spend
+from liza.domain.verdicts import Feedback
+from liza.domain.yaml_parse import BadYaml, Parsed, parse
+from liza.errors import InvalidBoard, Refused, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from liza.model import Status
-    from liza.record import Record
+    from liza.domain.model import Status
+    from liza.domain.record import Record
 
 _DONE: Final = re.compile(r"^'(?:done|finished|completed?|closed|resolved|fixed)'", re.IGNORECASE)
 _STAMP: Final = re.compile(r"^# stamp: (\d+) (\S*)", re.MULTILINE)

@@ -14,7 +14,14 @@ from weakref import WeakSet
 
 from liza.board import edits, snapshot
 from liza.board.archive import filed, retired
-from liza.board.delta import (
+from liza.board.disk import Disk
+from liza.board.journal import NAME as JOURNAL
+from liza.board.journal import Journal, Mark
+from liza.board.lock import QUEUE, Lock
+from liza.board.protocol import Entry
+from liza.board.quarantine import kept_beside, wreck_aside
+from liza.board.render import Document, rendered
+from liza.board.replay import (
     first_state,
     is_empty,
     plains_of,
@@ -25,16 +32,13 @@ from liza.board.delta import (
     trimmed,
     went,
 )
-from liza.board.disk import Disk
-from liza.board.document import Document, rendered
-from liza.board.journal import NAME as JOURNAL
-from liza.board.journal import Journal, Mark
-from liza.board.lock import QUEUE, Lock
-from liza.board.protocol import Entry
-from liza.board.rejected import kept_beside, wreck_aside
 from liza.board.snapshot import Snapshot
 from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file, text_of
-from liza.changes import Change
+from liza.domain.changes import Change
+from liza.domain.invariants import Step, step_violations, violations
+from liza.domain.lifecycle import TERMINAL
+from liza.domain.problems import line_of
+from liza.domain.record import build_checks, utc_now
 from liza.errors import (
     READ_ONLY,
     DiskTrouble,
@@ -45,21 +49,17 @@ from liza.errors import (
     NotThere,
     Violation,
 )
-from liza.invariants import Step, step_violations, violations
-from liza.lifecycle import TERMINAL
-from liza.problems import line_of
-from liza.record import build_checks, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from liza.board.baton import Baton
     from liza.board.journal import Line
+    from liza.board.lock_state import Baton
     from liza.board.statefile import Text
     from liza.board.watch import Watch
-    from liza.model import State
+    from liza.domain.model import State
 
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 VIEWS: Final = 64  # boards of the past that a process remembers; they share all that did not change

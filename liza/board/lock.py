@@ -10,15 +10,15 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.board.baton import left, taken
+from liza.board.lock_state import left, taken
 from liza.errors import DiskTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from liza.board.baton import Baton
     from liza.board.disk import Disk
+    from liza.board.lock_state import Baton
 
 QUEUE: Final = ".next"  # behind the name of the lock file: the lock of whoever is next
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from liza.changes import Change
-    from liza.model import State
+    from liza.domain.changes import Change
+    from liza.domain.model import State
 
 
 class Entry(NamedTuple):

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.journal import Mark
-from liza.model import State
+from liza.domain.model import State
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,15 +11,15 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.baton import left
 from liza.board.disk import Print, has_no_writer, is_ours_alone, print_at, print_of
+from liza.board.lock_state import left
 from liza.errors import DiskTrouble, InvalidBoard
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.board.baton import Baton
     from liza.board.disk import Disk
+    from liza.board.lock_state import Baton
 
 NAME: Final = "state.yaml"
 LOCK: Final = f"{NAME}.lock"

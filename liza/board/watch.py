@@ -16,7 +16,7 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
-from liza.switches import FILES
+from liza.domain.switches import FILES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from liza.gates.case import MOST_COMMITS, Case
+from liza.domain.record import Record
+from liza.domain.verdicts import Feedback
+from liza.gates.context import MOST_COMMITS, Case
 from liza.gates.files import touches_code
 from liza.gates.finding import Finding, blocker, clean, judged, one_line, passed, revise
 from liza.gates.languages import has_tests, is_comment, is_test, language_of
-from liza.record import Record
 from liza.repo.diff import LINK, REPOSITORY, Entry
 from liza.repo.objects import contents, sizes
-from liza.verdicts import Feedback
 
 LARGEST: Final = 1 << 20  # bytes; a file that people read stays far below
 LONGEST_WAY: Final = 1000  # steps from a link to where it leads; links in a circle never end

@@ -18,17 +18,17 @@ from enum import StrEnum
 from posixpath import basename
 from typing import Final, NamedTuple
 
-from liza import syntax
-from liza.agents.protocol import Ending
-from liza.gates.case import Case, Trial, result_of
+from liza.gates.context import Case, Trial, result_of
 from liza.gates.failures import failed_tests
 from liza.gates.files import suffix_of, words
 from liza.gates.finding import listed
+from liza.gates.known_runners import is_runner_file, restricted, runner_of
 from liza.gates.languages import has_tests, is_test, is_test_side, language_of
 from liza.gates.results import Result
-from liza.gates.runners import is_runner_file, restricted, runner_of
 from liza.repo.diff import EXECUTABLE
 from liza.repo.objects import Item, contents, grafted, sizes
+from liza.system import python_parser
+from liza.system.run_control import Ending
 
 LARGEST: Final = 200_000  # bytes of a test file that is turned into a failure
 MOST_AT_ONCE: Final = 200  # test files that are made to fail together
@@ -241,13 +241,13 @@ def _failing(path: str, text: str) -> str | None:
 def _python(_: str, text: str) -> str | None:
     """Let every test fail at its end, after the code under test ran, and add one that fails by itself."""
     try:
-        module = syntax.parse(text)
+        module = python_parser.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     word = _word()
     for node in ast.walk(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            node.body.append(syntax.parse(f"raise AssertionError({word!r})").body[0])
+            node.body.append(python_parser.parse(f"raise AssertionError({word!r})").body[0])
     more = (
         f"import unittest as {word}\n"
         f"class Test{word}({word}.TestCase):\n"

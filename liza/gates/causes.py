@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.agents.environment import allowed
 from liza.gates.failures import UNSTARTED
-from liza.gates.running import Ran
+from liza.gates.runner import Ran
+from liza.system.sandbox.environment import allowed
 
 _MODULE: Final = re.compile(r"No module named '?(?P<name>[\w.]+)'?")
 _MISSING: Final = re.compile(

@@ -16,11 +16,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.beneath import remove
 from liza.errors import LizaError
-from liza.gates.running import Ran, Run, how
+from liza.gates.runner import Ran, Run, how
 from liza.repo.pool import Worktrees
 from liza.repo.scratch import refill, scratch
+from liza.system.no_follow import remove
 
 SETUP: Final = "setup"  # names the run of the project's setup
 TEARDOWN: Final = "teardown"  # and of what follows the last command on a tree

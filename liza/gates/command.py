@@ -12,21 +12,21 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from liza.agents.protocol import Ending
+from liza.domain.model import Validation
+from liza.domain.record import Line, Record
+from liza.domain.verdicts import Feedback, Outcome
 from liza.errors import BrokenGate
 from liza.gates.canary import Sight, notices_failure
-from liza.gates.case import Case, Trial
-from liza.gates.expecting import Check, checks_of, missing
+from liza.gates.context import Case, Trial
 from liza.gates.failures import UNSTARTED, are_alike, cause_of, failed_tests, named, reason_for
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed, revise, tail, unknown
 from liza.gates.forbidden import forbidden_in
+from liza.gates.known_runners import passed_in, runner_of
+from liza.gates.output_check import Check, checks_of, missing
 from liza.gates.results import Result
-from liza.gates.runners import passed_in, runner_of
-from liza.gates.running import evidence, how, outcome_of
+from liza.gates.runner import evidence, how, outcome_of
 from liza.gates.steering import steering_paths
-from liza.model import Validation
-from liza.record import Line, Record
-from liza.verdicts import Feedback, Outcome
+from liza.system.run_control import Ending
 
 NO_SUCH_COMMAND: Final = 127  # what a shell ends with
 PROJECT: Final = frozenset({"setup", "test", "lint"})  # whose commands are the project's own, not an agent's

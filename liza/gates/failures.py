@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from liza.agents.protocol import Ending
+from liza.domain.similarity import similar
 from liza.gates.finding import one_line
-from liza.gates.runners import runner_of
-from liza.gates.running import Ran, how
-from liza.reasons import similar
+from liza.gates.known_runners import runner_of
+from liza.gates.runner import Ran, how
+from liza.system.run_control import Ending
 
 UNSTARTED: Final = (126, 127)  # what a shell ends with where it could not start the program
 NAMED: Final = 2  # failed tests that a reason names; the output has all of them

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from liza.record import printable
-from liza.verdicts import LONGEST_TAIL, Evidence, Feedback, Outcome, Severity
+from liza.domain.record import printable
+from liza.domain.verdicts import LONGEST_TAIL, Evidence, Feedback, Outcome, Severity
 
 MOST_FEEDBACK: Final = 20  # messages of one verdict: an agent mends these and then sees the rest
 SHOWN: Final = 3  # names in a reason

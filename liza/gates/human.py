@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from liza.gates.case import Case
+from liza.domain.record import Line, Record
+from liza.domain.verdicts import Outcome
+from liza.gates.context import Case
 from liza.gates.finding import Finding, blocker
-from liza.record import Line, Record
-from liza.verdicts import Outcome
 
 QUESTIONS: Final = {
     "approve": "May this be merged as it is?",

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from liza import syntax
 from liza.gates.files import suffix_of
+from liza.system import python_parser
 
 
 class Language(NamedTuple):
@@ -221,7 +221,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def _functions(text: str) -> Iterator[tuple[str, _Function]]:
     try:
-        module = syntax.parse(text)
+        module = python_parser.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(module):

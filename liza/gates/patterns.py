@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from liza.model import Scope
+from liza.domain.model import Scope
 
 _WILD: Final = re.compile(r"[*?\[{]")
 _PATHLIKE: Final = re.compile(r"/|\.\w{1,10}$|[*]")

@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from liza.agents.protocol import Ending
+from liza.domain.record import Record
+from liza.domain.verdicts import Feedback, Outcome
 from liza.gates.artifact import tested
-from liza.gates.case import Case, Trial
 from liza.gates.command import ended, places
+from liza.gates.context import Case, Trial
 from liza.gates.failures import failed_tests, named
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed, revise, unknown
+from liza.gates.known_runners import is_manifest, is_runner_file, passed_in, restricted, runner_of
 from liza.gates.languages import assertions, hollow, is_test, is_test_side, names_in, skip_in
-from liza.gates.runners import is_manifest, is_runner_file, passed_in, restricted, runner_of
-from liza.gates.running import evidence, how, outcome_of
+from liza.gates.runner import evidence, how, outcome_of
 from liza.gates.steering import is_steered
-from liza.record import Record
 from liza.repo.diff import Entry
 from liza.repo.objects import Item, grafted
-from liza.verdicts import Feedback, Outcome
+from liza.system.run_control import Ending
 
 MOST_SINGLE: Final = 8  # test files that are run one by one; more are run together
 

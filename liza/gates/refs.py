@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from liza.gates.case import Case
+from liza.domain.record import Record
+from liza.gates.context import Case
 from liza.gates.files import suffix_of, words
 from liza.gates.finding import Finding, blocker, concern, judged
 from liza.gates.patterns import matches
-from liza.record import Record
 from liza.repo.objects import Item, contents
 
 # Not preceded by what makes it a part of a URL, of an absolute path or of a longer word.

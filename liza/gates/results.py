@@ -15,9 +15,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from liza.config import Config
-from liza.record import Line, Record, Time
-from liza.whole import overwrite
+from liza.domain.config import Config
+from liza.domain.record import Line, Record, Time
+from liza.system.files import overwrite
 
 FOLDER: Final = "baseline"  # in `.liza/`
 MOST_KEPT: Final = 300  # files; the oldest go first

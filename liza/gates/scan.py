@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from posixpath import normpath
 from typing import Final, Literal
 
-from liza.gates.case import Case
+from liza.domain.record import Record
+from liza.domain.verdicts import Feedback, Outcome
+from liza.gates.context import Case
 from liza.gates.files import SENSITIVE, is_script, suffix_of
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed
 from liza.gates.forbidden import forbidden_in, removes
 from liza.gates.patterns import matches
 from liza.gates.secrets import secrets_in
-from liza.record import Record
 from liza.repo.diff import Entry, Text
 from liza.repo.objects import contents
-from liza.verdicts import Feedback, Outcome
 
 LARGEST_BINARY: Final = 1 << 20  # bytes of a file that is no text in which we look for words all the same
 _WORDS: Final = re.compile(rb"[\x20-\x7e\t]{8,}")

@@ -7,14 +7,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from liza.gates.case import Case
+from liza.domain.record import Record
+from liza.domain.verdicts import Feedback
+from liza.gates.context import Case
 from liza.gates.files import is_generated
 from liza.gates.finding import Finding, blocker, concern, judged
+from liza.gates.known_runners import is_runner_file
 from liza.gates.languages import is_named_as_test, is_test_side, place_of
 from liza.gates.patterns import matches, paths_in
-from liza.gates.runners import is_runner_file
-from liza.record import Record
-from liza.verdicts import Feedback
 
 TOLERANCE: Final = 0.1  # by which readers' text alone may be longer than max_loc; never files, never code
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from liza.gates.case import Case
+from liza.domain.record import Line, Record
+from liza.domain.verdicts import Evidence
 from liza.gates.command import ended
+from liza.gates.context import Case
 from liza.gates.finding import Finding, blocker, concern, passed, revise, unknown
-from liza.gates.running import evidence
-from liza.record import Line, Record
+from liza.gates.runner import evidence
 from liza.repo.objects import contents
-from liza.verdicts import Evidence
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 RUN: Final = "run"  # a baseline that is measured now, by the same command on the base

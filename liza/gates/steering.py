@@ -5,9 +5,9 @@ from __future__ import annotations
 from posixpath import basename
 from typing import Final
 
-from liza.gates.case import Case
+from liza.gates.context import Case
 from liza.gates.files import is_config, is_generated, is_script
-from liza.gates.runners import is_manifest, is_runner_file, steering
+from liza.gates.known_runners import is_manifest, is_runner_file, steering
 from liza.repo.diff import EXECUTABLE
 from liza.repo.objects import contents
 

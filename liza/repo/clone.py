@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from liza.repo.git import encoded, git
+from liza.repo.command import encoded, git
 from liza.repo.repository import Repository
 
 

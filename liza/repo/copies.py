@@ -6,8 +6,8 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from liza.beneath import write_file
 from liza.errors import UnfitRepository, UsageError
+from liza.system.no_follow import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

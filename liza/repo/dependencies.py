@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.cage import DEPENDENCIES
-from liza.beneath import remove
+from liza.system.no_follow import remove
+from liza.system.sandbox.bubblewrap import DEPENDENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

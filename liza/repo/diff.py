@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from liza.repo.git import decoded
+from liza.repo.command import decoded
 from liza.repo.repository import Repository
 
 LINK: Final = "120000"

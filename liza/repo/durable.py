@@ -1,6 +1,6 @@
 """What the board names is on disk first: git as others run it syncs neither objects nor refs.
 
-Liza's own git does (`core.fsync` in `liza.repo.git`). What an agent committed with a git of its own is synced
+Liza's own git does (`core.fsync` in `repo.command`). What an agent committed with a git of its own is synced
 here before it is handed in. And where a machine went down all the same, what is missing is found here: an
 object that is empty or gone, and a ref whose file has no hash in it.
 """

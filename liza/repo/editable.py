@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from liza import syntax
-from liza.agents.cage import is_below
 from liza.errors import UnfitRepository
 from liza.repo.dependencies import STRICT
 from liza.repo.repository import AREA
+from liza.system import python_parser
+from liza.system.sandbox.bubblewrap import is_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def _said_in(site: Path) -> Iterator[Lead]:
 def _mapping(file: Path) -> dict[str, str]:
     """Return the table of modules that a finder of setuptools' has."""
     try:
-        tree = syntax.parse(file.read_text(encoding="utf-8", errors="replace"))
+        tree = python_parser.parse(file.read_text(encoding="utf-8", errors="replace"))
     except SyntaxError:
         return {}
     for node in tree.body:

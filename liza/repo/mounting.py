@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from liza.beneath import make_directory, remove_empty, write_file
 from liza.repo.dependencies import is_vacant
 from liza.repo.worktree import write
+from liza.system.no_follow import make_directory, remove_empty, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

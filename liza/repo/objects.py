@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.git import decoded, encoded
+from liza.repo.command import decoded, encoded
 from liza.repo.repository import Repository
 
 

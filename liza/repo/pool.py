@@ -17,13 +17,13 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from liza.beneath import directories, first_line, remove
 from liza.errors import LizaError, UnfitRepository
 from liza.repo import salvage
-from liza.repo.locks import locked, taken
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.salvage import Saved
 from liza.repo.worktree import KEPT, Worktree, places
+from liza.repo.worktree_locks import locked, taken
+from liza.system.no_follow import directories, first_line, remove
 
 log = logging.getLogger(__name__)
 

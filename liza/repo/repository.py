@@ -16,9 +16,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
-from liza.beneath import first_line
 from liza.errors import GitFailed, UnfitRepository, UsageError
-from liza.repo.git import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
+from liza.repo.command import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
+from liza.system.no_follow import first_line
 
 AREA: Final = ".worktrees"
 BRANCHES: Final = "refs/heads/"

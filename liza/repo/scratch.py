@@ -10,11 +10,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from liza.beneath import remove
 from liza.errors import LizaError
-from liza.repo.locks import taken
 from liza.repo.pool import SCRATCH, Worktrees, lock_of
 from liza.repo.worktree import Worktree
+from liza.repo.worktree_locks import taken
+from liza.system.no_follow import remove
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 

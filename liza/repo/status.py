@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.repo.git import decoded
+from liza.repo.command import decoded
 
 # Renames are shown as what they are on disk, a file that went and one that came: each path stands alone.
 WORDS: Final = (

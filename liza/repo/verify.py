@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from liza.errors import NotThere
 from liza.repo import trailers
-from liza.repo.merging import Conflict, merge
+from liza.repo.merge import Conflict, merge
 from liza.repo.repository import Repository
 from liza.repo.signing import is_signed, label_of, signed_with
 from liza.repo.trailers import Trailer

@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.beneath import first_line, make_writable, read_file, remove, remove_special, write_file
 from liza.errors import GitFailed
 from liza.repo import status
+from liza.repo.command import NOTHING, QUICK, Answer, ask, encoded
 from liza.repo.filters import tame
-from liza.repo.git import NOTHING, QUICK, Answer, ask, encoded
 from liza.repo.repository import BRANCHES, Repository
+from liza.system.no_follow import first_line, make_writable, read_file, remove, remove_special, write_file
 
 NOWHERE: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write

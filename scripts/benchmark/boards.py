@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from liza.changes import HUMAN, started
-from liza.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
-from liza.lifecycle import advance
-from liza.model import Actor, Checkpoint, Goal, Lease, Role, Scope, State, Status, Task, Validation
-from liza.record import keyed
-from liza.verdicts import Feedback, Severity
+from liza.domain.changes import HUMAN, started
+from liza.domain.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
+from liza.domain.lifecycle import advance
+from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, Scope, State, Status, Task, Validation
+from liza.domain.record import keyed
+from liza.domain.verdicts import Feedback, Severity
 
 REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
 KINDS: Final = 16  # tasks that walk the lifecycle; a larger board repeats them under other ids

@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit, Warden, obstacle
-from liza.agents.protocol import Stop
-from liza.config import Network, Sandbox
-from liza.record import utc_now
+from liza.daemon.project_sandbox import Guard
+from liza.domain.config import Network, Sandbox
+from liza.domain.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
-from liza.work.caging import Guard
+from liza.system import process
+from liza.system.run_control import Stop
+from liza.system.sandbox.bubblewrap import UNGUARDED, Visit, Warden, obstacle
 from scripts.benchmark.projects import git
 from scripts.benchmark.race import quantile
 from scripts.benchmark.speed import MS

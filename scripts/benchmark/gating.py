@@ -14,19 +14,19 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.agents.protocol import Limits, Stop
-from liza.config import Config, Gates
-from liza.gates.case import Case
-from liza.gates.running import Ran, shell
-from liza.gates.table import judge
-from liza.model import Checkpoint, Scope, Status, Task
-from liza.record import utc_now
-from liza.repo.git import exclude
+from liza.daemon.flows import own
+from liza.domain.config import Config, Gates
+from liza.domain.model import Checkpoint, Scope, Status, Task
+from liza.domain.record import utc_now
+from liza.domain.verdicts import Outcome
+from liza.gates.context import Case
+from liza.gates.registry import judge
+from liza.gates.runner import Ran, shell
+from liza.repo.command import exclude
 from liza.repo.repository import Repository
-from liza.verdicts import Outcome
-from liza.work.flows import own
-from liza.workflows.document import Gate, GateKind
-from liza.workflows.loading import load
+from liza.system.run_control import Limits, Stop
+from liza.workflow.document import Gate, GateKind
+from liza.workflow.load import load
 from scripts.benchmark.projects import git
 from scripts.benchmark.speed import MS, progress
 from scripts.benchmark.tables import Table

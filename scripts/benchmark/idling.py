@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.agents.sweep import table as processes
 from liza.board.file import FileBoard
-from liza.config import Workers
-from liza.model import AgentStatus, State
+from liza.domain.config import Workers
+from liza.domain.model import AgentStatus, State
+from liza.system.proc_table import table as processes
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project
 from scripts.benchmark.speed import progress

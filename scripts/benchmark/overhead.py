@@ -10,10 +10,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.config import Workers
-from liza.events import Block, Event, FailIntegration, Merge, Reclaim, Reject, Release, Submit, TakeReview
-from liza.lifecycle import ADDED, name_of
-from liza.model import Status, Task
+from liza.domain.config import Workers
+from liza.domain.events import (
+    Block,
+    Event,
+    FailIntegration,
+    Merge,
+    Reclaim,
+    Reject,
+    Release,
+    Submit,
+    TakeReview,
+)
+from liza.domain.lifecycle import ADDED, name_of
+from liza.domain.model import Status, Task
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, start_cost, task
 from scripts.benchmark.race import quantile

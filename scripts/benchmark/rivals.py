@@ -23,10 +23,10 @@ from typing import IO, Any, Final, NamedTuple, Protocol
 import yaml
 
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, Change, apply
-from liza.events import Amend
-from liza.model import State
-from liza.record import utc_now
+from liza.domain.changes import HUMAN, Change, apply
+from liza.domain.events import Amend
+from liza.domain.model import State
+from liza.domain.record import utc_now
 
 STRIDE: Final = 7919  # a prime: update after update meets another task, and every task in its turn
 SIZE: Final = "size"  # a file beside the YAML, for the editor that cannot count tasks in passing

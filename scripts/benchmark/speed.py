@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.model import State
+from liza.domain.model import State
 from scripts.benchmark.boards import board_of
 from scripts.benchmark.plan import Plan
 from scripts.benchmark.race import Finish, race, together

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.agents.sweep import Process, left_behind, seen
-from liza.config import Workers
-from liza.supervision.rescue import RUNS
-from liza.switches import Switch
+from liza.daemon.recover import RUNS
+from liza.domain.config import Workers
+from liza.domain.switches import Switch
+from liza.system.proc_table import Process, left_behind, seen
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, task
 from scripts.benchmark.race import quantile

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.record import utc_now
-from liza.repo.git import exclude
-from liza.repo.merging import Account, Landed, Merged, doubts, land, merge, seal
+from liza.domain.record import utc_now
+from liza.repo.command import exclude
+from liza.repo.merge import Account, Landed, Merged, doubts, land, merge, seal
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.trailers import Trailer

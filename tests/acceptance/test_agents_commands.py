@@ -9,10 +9,11 @@ from typing import Final
 
 import pytest
 
-from liza.agents.protocol import Ending, Reply
-from liza.changes import Change
-from liza.config import AgentChoice, Agents
-from liza.model import Status
+from liza.agents.protocol import Reply
+from liza.domain.changes import Change
+from liza.domain.config import AgentChoice, Agents
+from liza.domain.model import Status
+from liza.system.run_control import Ending
 from tests.office import Office
 from tests.repos import Home
 from tests.shell import Shell

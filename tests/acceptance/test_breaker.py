@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-import liza.report.measures
-import liza.report.trips
-import liza.supervision.guard  # noqa: F401 - imported here, so that no child of the shell has to
-from liza.anomalies import ExternalBlocker
 from liza.board.file import FileBoard
-from liza.breaker import tripped
-from liza.changes import Change, with_anomaly
-from liza.model import BreakerStatus, GoalStatus, Status
-from liza.record import utc_now
+from liza.domain.anomalies import ExternalBlocker
+from liza.domain.changes import Change, with_anomaly
+from liza.domain.model import BreakerStatus, GoalStatus, Status
+from liza.domain.record import utc_now
+from liza.domain.rules import tripped
 from tests.office import PATIENCE, ROOT, Office
 from tests.shell import Shell
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 
 def blocked_by_registry(name: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import liza.supervision.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
-from liza import money
-from liza.roles.outlook import asks
+import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
+from liza.daemon.policy.progress import asks
+from liza.domain import budget
 from tests.office import STEPS, Office, dear
 from tests.shell import Shell
 
@@ -136,4 +136,4 @@ def test_dear_surprises_pass_the_cap_once_at_most(tmp_path: Path) -> None:
     assert spend.reserved == ()
     proposed = asks(office.state)[0].then.split()[1:]
     shell.ok(*proposed)
-    assert not money.is_closed(office.state)
+    assert not budget.is_closed(office.state)

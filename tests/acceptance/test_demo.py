@@ -12,11 +12,11 @@ from typing import NamedTuple
 import pytest
 
 from liza.board.file import FileBoard
-from liza.demo import played, prepared, told
+from liza.cli.demo import played, prepared, told
+from liza.domain.invariants import violations
+from liza.domain.model import GoalStatus, Status
 from liza.errors import UsageError
-from liza.invariants import violations
-from liza.model import GoalStatus, Status
-from liza.repo.git import git
+from liza.repo.command import git
 from liza.repo.repository import Repository
 from liza.repo.verify import verify
 

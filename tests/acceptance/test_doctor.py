@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza import life
-from liza.record import utc_now
+from liza.domain.record import utc_now
+from liza.system import locks
 from tests.caged import require_cage
 from tests.repos import NOW, Home
 from tests.shell import ROOT, Shell
@@ -100,8 +100,8 @@ class TestDoctor:
 
     def test_who_holds_the_lock_is_found(self, shell: Shell) -> None:
         """The process is the one that the kernel knows, whatever the file says."""
-        lock = shell.home / life.SUPERVISOR
-        with life.held(lock, at=utc_now()):
+        lock = shell.home / locks.SUPERVISOR
+        with locks.held(lock, at=utc_now()):
             assert f"process {os.getpid()}" in findings(shell)["supervisor"]["sentence"]
             lock.write_text("1 elsewhere 2026-01-01T00:00:00Z\n")
             found = findings(shell)["supervisor"]

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza import events as e
-from liza import life
 from liza.board.file import FileBoard
-from liza.config import Config
-from liza.model import Status
-from liza.record import keyed, utc_now
-from liza.roles import coder, reviewer
-from liza.roles.conditions import Look, allows
-from liza.spending import Provider, ProviderState
+from liza.daemon.policy import coder, reviewer
+from liza.daemon.policy.conditions import Look, allows
+from liza.domain import events as e
+from liza.domain.config import Config
+from liza.domain.model import Status
+from liza.domain.record import keyed, utc_now
+from liza.domain.spending import Provider, ProviderState
+from liza.system import locks
 from tests import stories as s
 from tests.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.model import Task
+    from liza.domain.model import Task
 
 # What each status waits for where a supervisor runs and no switch is thrown; the words are those people read.
 EXPECTED: Final[dict[Status, tuple[str, str]]] = {
@@ -60,7 +60,7 @@ class TestTasks:
         self, status: Status, tmp_path: Path
     ) -> None:
         shell = shell_of(tmp_path, s.task_in(status), s.new_task("t2", status=Status.DRAFT))
-        with life.held(shell.home / life.SUPERVISOR, at=utc_now()):
+        with locks.held(shell.home / locks.SUPERVISOR, at=utc_now()):
             found = explained(shell, "t1")
             says, who = EXPECTED[status]
             assert found["status"] == status
@@ -83,7 +83,7 @@ class TestTasks:
         shell = shell_of(tmp_path, forced)
         assert "by force" in explained(shell, "t1")["what"]
         shell.ok(*shlex.split(explained(shell, "t1")["command"])[1:])
-        with life.held(shell.home / life.SUPERVISOR, at=utc_now()):
+        with locks.held(shell.home / locks.SUPERVISOR, at=utc_now()):
             assert explained(shell, "t1")["what"] == "reviewer-1 will merge it next"
         assert shell("task", "accept", "t1").err == (
             "liza: t1: it asks for no consent, because it is APPROVED; `liza explain t1`\n"
@@ -121,7 +121,7 @@ class TestOthers:
     def test_a_worker_says_what_it_does(self, tmp_path: Path) -> None:
         shell = shell_of(tmp_path, s.task_in(Status.WORKING), s.new_task("t2"))
         assert explained(shell, "coder-1")["what"] == "it works on t1"
-        with life.held(shell.home / life.SUPERVISOR, at=utc_now()):
+        with locks.held(shell.home / locks.SUPERVISOR, at=utc_now()):
             assert explained(shell, "coder-2")["what"] == "it takes t2 next"
             assert "nothing on the board is new" in explained(shell, "planner-1")["what"]
 
@@ -131,7 +131,7 @@ class TestOthers:
         found = explained(shell, "run")  # the question stands, whether or not somebody supervises
         assert found["command"] == 'liza answer t1 "…"; liza run'
         assert "Which colour?" in found["what"]
-        with life.held(shell.home / life.SUPERVISOR, at=utc_now()):
+        with locks.held(shell.home / locks.SUPERVISOR, at=utc_now()):
             found = explained(shell, "run")
         assert found["status"] == "waiting for you"
         assert "Which colour?" in found["what"]

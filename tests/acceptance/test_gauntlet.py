@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from liza.text.parse import parse
-from liza.zoo.cases import CASES
-from liza.zoo.found import collected
-from liza.zoo.goods import SECRET
-from liza.zoo.judge import escapes
-from liza.zoo.yard import Yard, dear, make, ran, removed
+from liza.domain.yaml_parse import parse
+from liza.gauntlet.cases import CASES
+from liza.gauntlet.evidence import collected
+from liza.gauntlet.fixtures import SECRET
+from liza.gauntlet.project import Yard, dear, make, ran, removed
+from liza.gauntlet.verdict import escapes
 from tests.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from liza.zoo.yard import Ran
+    from liza.gauntlet.project import Ran
 
 # What is honest, and one for each way in which Liza notices.
 FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle")
-WORKFLOW: Final = files("liza").joinpath("workflows/liza.yaml")
+WORKFLOW: Final = files("liza").joinpath("workflow/liza.yaml")
 
 
 def without(tmp_path: Path, *gates: str) -> Path:

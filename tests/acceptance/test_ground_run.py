@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.model import Status
+from liza.domain.model import Status
 from tests.caged import require_cage
 from tests.grounds import PYPROJECT, by_path, make_venv
 from tests.office import Office

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import liza.rehearsal
-from liza.record import utc_now
+import liza.cli.replay
+from liza.domain.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from tests.shell import ROOT, Shell
@@ -190,7 +190,7 @@ class TestReplay:
         )
 
     def test_its_time_is_bounded(self, tmp_path: Path, empty: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(liza.rehearsal, "PATIENCE", -52.0)
+        monkeypatch.setattr(liza.cli.replay, "PATIENCE", -52.0)
         path = tmp_path / "long.yaml"
         path.write_text("runs:\n- {role: planner, step: plan, seconds: 60, reply: x}\n")
         done = empty("replay", str(path), "--pace", "1")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board.file import FileBoard
-from liza.model import Status
-from liza.replies import Step
+from liza.domain.answers import Step
+from liza.domain.model import Status
 from tests.office import Office
 from tests.shell import ROOT, Shell
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.model import GoalStatus, Status
+from liza.domain.model import GoalStatus, Status
 from tests.daemon import PATIENCE, Daemon
 
 if TYPE_CHECKING:

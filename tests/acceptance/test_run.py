@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-import liza.supervision.background
-import liza.supervision.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
-from liza import life
+import liza.daemon.background
+import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, apply
-from liza.events import Abandon, Block, Claim, Defer
-from liza.model import Actor, Lease, Role
-from liza.record import utc_now
+from liza.domain.changes import HUMAN, apply
+from liza.domain.events import Abandon, Block, Claim, Defer
+from liza.domain.model import Actor, Lease, Role
+from liza.domain.record import utc_now
+from liza.system import locks
 from tests.shell import ROOT, Shell
 from tests.stories import BASE
 
@@ -81,10 +81,10 @@ def running(shell: Shell) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=PATIENCE)
 
 
-def wait_for_supervisor(shell: Shell) -> life.Holder:
-    path = shell.home / life.SUPERVISOR
-    eventually(lambda: life.holder(path) is not None)
-    who = life.holder(path)
+def wait_for_supervisor(shell: Shell) -> locks.Holder:
+    path = shell.home / locks.SUPERVISOR
+    eventually(lambda: locks.holder(path) is not None)
+    who = locks.holder(path)
     assert who is not None
     return who
 
@@ -114,7 +114,7 @@ class TestRun:
         with running(asking) as run:
             run.send_signal(signal.SIGINT)
             assert run.wait(PATIENCE) == 4
-        assert life.living(asking.home) == frozenset()
+        assert locks.living(asking.home) == frozenset()
 
     def test_a_second_one_is_told_who_is_first(self, asking: Shell) -> None:
         """Pains A 7: the lock file names its holder."""
@@ -173,7 +173,7 @@ class TestBackground:
         log = asking.home / "supervisor.log"
         eventually(lambda: "Which colour?" in log.read_text())
         assert f"Stopped process {who.pid} on " in asking.ok("stop")
-        assert not (asking.home / life.SUPERVISOR).exists()
+        assert not (asking.home / locks.SUPERVISOR).exists()
         assert "Ended as asked" in log.read_text()
 
     def test_detach_says_why_it_could_not(self, asking: Shell) -> None:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza import life
-from liza.agents.sweep import left_behind, seen
 from liza.board.file import FileBoard
-from liza.invariants import violations
-from liza.model import GoalStatus, State, Status
-from liza.record import utc_now
-from liza.roles import recovery
+from liza.daemon.policy import recovery
+from liza.domain.invariants import violations
+from liza.domain.model import GoalStatus, State, Status
+from liza.domain.record import utc_now
+from liza.system import locks
+from liza.system.proc_table import left_behind, seen
 from tests import six
 from tests.shell import ROOT, Shell
 from tests.storm import Storm
@@ -195,7 +195,7 @@ def is_reachable(project: Project) -> None:
 def is_clean(project: Project) -> None:
     assert project.fingerprint() == project.before
     assert left_behind(project.shell.home / "runs", lambda _: True) == []
-    assert life.living(project.shell.home) == frozenset()
+    assert locks.living(project.shell.home) == frozenset()
     assert [path for path in project.shell.home.rglob("*.lock") if is_locked(path)] == []
     done = [task.id for task in recovery.finished_first(project.board.read())]
     kept = done[-project.board.read().config.limits.kept_worktrees :]

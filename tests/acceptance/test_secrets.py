@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from liza.agents.masking import Mask, secrets_of
-from liza.board.rejected import alert
-from liza.work.orders import Orders
+from liza.board.quarantine import alert
+from liza.daemon.stop_requests import Orders
+from liza.system.masking import Mask, secrets_of
 from tests import player
 from tests.repos import NOW, Home
 from tests.shell import ROOT

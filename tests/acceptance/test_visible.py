@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import FileBoard
-from liza.board.rejected import alert
-from liza.changes import HUMAN, add_note, apply
-from liza.events import Block
-from liza.record import utc_now
-from liza.report.screen import Live
-from liza.visible import visible
+from liza.board.quarantine import alert
+from liza.cli.views.screen import Live
+from liza.domain.changes import HUMAN, add_note, apply
+from liza.domain.events import Block
+from liza.domain.record import utc_now
+from liza.domain.visible_text import visible
 from tests.repos import Home
 from tests.shell import Shell
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.record import Record
+from liza.domain.record import Record
 from tests.agents.script import placed, spoken
 from tests.agents.wires import TOKENS_IN, WIRES
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from liza.record import Record
+from liza.domain.record import Record
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # People who test several checkouts set it, so that each is installed once.

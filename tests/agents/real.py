@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from liza.board.file import FileBoard
-from liza.model import State
+from liza.domain.model import State
 from tests.agents import netless
 from tests.agents.endpoint import ADDRESS, Fault, Seen
 from tests.agents.netless import SCRIPTED, TOO_LONG

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.protocol import Ending
 from liza.agents.recording import loaded
-from liza.model import Status
-from liza.spending import ProviderState
+from liza.domain.model import Status
+from liza.domain.spending import ProviderState
+from liza.system.run_control import Ending
 from tests.agents.endpoint import Fault
 from tests.agents.real import Project
 from tests.agents.script import TASK

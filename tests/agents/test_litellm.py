@@ -12,11 +12,12 @@ import pytest
 
 from liza.agents.llm.backend import Llm
 from liza.agents.pricing import Priced
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop
-from liza.model import Status
-from liza.record import utc_now
-from liza.replies import ROLES, Step
-from liza.spending import Provenance, ProviderState
+from liza.agents.protocol import Brief, Reply
+from liza.domain.answers import ROLES, Step
+from liza.domain.model import Status
+from liza.domain.record import utc_now
+from liza.domain.spending import Provenance, ProviderState
+from liza.system.run_control import Ending, Limits, Stop
 from tests.llm_server import Act, Endpoint, endpoint
 from tests.office import Office
 

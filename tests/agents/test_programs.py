@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.agents.recording import loaded
-from liza.model import Status
+from liza.domain.model import Status
 from tests.agents.real import KEY, SECRET, Project
 from tests.agents.script import FILES, PRIED, TASK
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR, Change, apply
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, apply
+from liza.domain.invariants import violations
+from liza.domain.model import Handoff, Status
+from liza.domain.record import utc_now, with_record
 from liza.errors import Forbidden, InvalidBoard, LizaError, Refused
-from liza.invariants import violations
-from liza.model import Handoff, Status
-from liza.record import utc_now, with_record
 from tests.boards import PATIENCE, PROCESSES, ended_well, messages, noted
 from tests.engines import ENGINES, Store, claim_what_is_left, die_inside, note_when_told, submit_late
 from tests.stories import BASE, NOW, PLANNER, lease_of, new_task, worker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
-    from liza.model import Actor, State
+    from liza.domain.model import Actor, State
 
 TASKS = [f"t{number}" for number in range(40)]
 

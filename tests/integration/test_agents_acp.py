@@ -11,12 +11,13 @@ import pytest
 
 from liza.agents.acp import row
 from liza.agents.clis.agent import CliAgent
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop
-from liza.agents.sweep import swept
-from liza.config import AgentChoice
+from liza.agents.protocol import Brief, Reply, Session
+from liza.domain.answers import Step
+from liza.domain.config import AgentChoice
+from liza.domain.model import Role
 from liza.errors import UsageError
-from liza.model import Role
-from liza.replies import Step
+from liza.system.proc_table import swept
+from liza.system.run_control import Ending, Limits, Stop
 from tests.supervised import is_alive
 
 AGENT = Path(__file__).parents[1] / "acp_agent.py"

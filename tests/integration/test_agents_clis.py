@@ -12,10 +12,11 @@ import pytest
 
 from liza.agents.clis.agent import CliAgent
 from liza.agents.clis.table import CLIS
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Session, Stop
-from liza.config import AgentChoice
-from liza.model import Role
-from liza.replies import Step
+from liza.agents.protocol import Brief, Reply, Session
+from liza.domain.answers import Step
+from liza.domain.config import AgentChoice
+from liza.domain.model import Role
+from liza.system.run_control import Ending, Limits, Stop
 
 KEY = "sk-test-planted-value"
 LOGIN = "oauth-token-that-nobody-may-see"

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from liza.agents.command import Command
-from liza.agents.protocol import Brief, Ending, Limits, Provenance, Reply, Stop
-from liza.agents.sweep import swept
-from liza.answers import Answer, answer
-from liza.model import Role
-from liza.replies import Implement, Step
+from liza.agents.protocol import Brief, Provenance, Reply
+from liza.domain.answer_reading import Answer, answer
+from liza.domain.answers import Implement, Step
+from liza.domain.model import Role
+from liza.system.proc_table import swept
+from liza.system.run_control import Ending, Limits, Stop
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - the test is that it does not get out
 ENVIRONMENT = {

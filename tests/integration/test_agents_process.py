@@ -16,11 +16,11 @@ from typing import Final
 
 import pytest
 
-from liza.agents.evidence import Evidence, Stopwatch
-from liza.agents.process import GRACE, Job, Outcome, run
-from liza.agents.protocol import Ending, Limits, Stop
-from liza.agents.spool import HEAD, ON_DISK, TAIL
-from liza.agents.sweep import Quarry, left_behind, mark_of, seen, swept
+from liza.system.liveness import Evidence, Stopwatch
+from liza.system.output_log import HEAD, ON_DISK, TAIL
+from liza.system.proc_table import Quarry, left_behind, mark_of, seen, swept
+from liza.system.process import GRACE, Job, Outcome, run
+from liza.system.run_control import Ending, Limits, Stop
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONG: Final = 60  # seconds that a hanging process would last if it were not ended
@@ -354,9 +354,9 @@ CRY_AND_WAIT: Final = "open(os.environ['CRY'], 'w').write(str(os.getpid())); __i
 WORKER: Final = """
 import sys
 from pathlib import Path
-from liza.agents.kernel import adopt_orphans
-from liza.agents.evidence import Evidence, Stopwatch
-from liza.agents.process import Job, run
+from liza.system.linux import adopt_orphans
+from liza.system.liveness import Evidence, Stopwatch
+from liza.system.process import Job, run
 from liza.agents.protocol import Stop
 
 adopt_orphans()
@@ -420,7 +420,7 @@ class TestWorkers:
 
     def test_a_worker_dies_with_its_supervisor(self, zoo: Zoo) -> None:
         """Even by SIGKILL: a dead supervisor leaves nobody running for ever."""
-        child = f"import os; from liza.agents.kernel import die_with; die_with(os.getppid()); {CRY_AND_WAIT}"
+        child = f"import os; from liza.system.linux import die_with; die_with(os.getppid()); {CRY_AND_WAIT}"
         parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "CRY": str(zoo.cry)}
         with subprocess.Popen([sys.executable, "-c", parent], env=environment) as process:
@@ -431,7 +431,7 @@ class TestWorkers:
 
     def test_who_starts_too_late_ends_at_once(self) -> None:
         """Its parent may have died before it could say that it wants to die with it."""
-        code = "from liza.agents.kernel import die_with; die_with(1 << 22); print('alive')"
+        code = "from liza.system.linux import die_with; die_with(1 << 22); print('alive')"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
 

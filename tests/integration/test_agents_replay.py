@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.agents.command import Command
-from liza.agents.protocol import Brief, Ending, Limits, Reply, Stop
-from liza.agents.recording import Patch, Recorded, Recorder, Recording, loaded
+from liza.agents.protocol import Brief, Reply
+from liza.agents.recording import Recorded, Recorder, Recording, loaded
 from liza.agents.replay import LIMITED, Replay
+from liza.domain.answers import Step
+from liza.domain.model import Role
+from liza.domain.record import utc_now
 from liza.errors import LizaError, UsageError
-from liza.model import Role
-from liza.record import utc_now
-from liza.replies import Step
+from liza.repo.snapshot import Patch
+from liza.system.run_control import Ending, Limits, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.model import Status
-from liza.work.turn import Next
+from liza.daemon.turn import Next
+from liza.domain.model import Status
 from tests.office import Office
 
 if TYPE_CHECKING:

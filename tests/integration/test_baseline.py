@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.agents.environment import allowed
-from liza.agents.protocol import Ending, Stop
-from liza.breaker import tripped
-from liza.changes import Change
-from liza.config import Config
+from liza.daemon.baseline import Ground, kept_base, try_base
+from liza.domain.changes import Change
+from liza.domain.config import Config
+from liza.domain.model import BreakerStatus, Sprint, Status
+from liza.domain.record import utc_now
+from liza.domain.rules import tripped
+from liza.domain.switches import BREAKER
 from liza.errors import RedBase
 from liza.gates.causes import Setting, likely_cause
-from liza.gates.running import Ran
-from liza.model import BreakerStatus, Sprint, Status
-from liza.record import utc_now
-from liza.switches import BREAKER
-from liza.work.baseline import Ground, kept_base, try_base
+from liza.gates.runner import Ran
+from liza.system.run_control import Ending, Stop
+from liza.system.sandbox.environment import allowed
 from tests.cases import PYTEST
 from tests.office import Office
 from tests.repos import Home

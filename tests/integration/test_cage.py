@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.cage import Access, Bounds, Cage, Mount, Visit, ordered
 from liza.agents.command import Command
-from liza.agents.process import Job, run
-from liza.agents.protocol import Ending, Level, Limits, Stop
-from liza.agents.sweep import STANDING, left_behind
-from liza.agents.turnstile import MODEL_HOSTS, Target, is_allowed, target_of, turnstile
+from liza.daemon.project_sandbox import Guard, addressed
+from liza.domain.answers import Step
+from liza.domain.model import Status
 from liza.errors import LizaError
-from liza.model import Status
-from liza.replies import Step
 from liza.repo.pool import Worktrees
+from liza.repo.private_gitdir import Shadow, left_by_a_crash, without_credentials
 from liza.repo.repository import Repository, branch_of
-from liza.repo.shadow import Shadow, left_by_a_crash, without_credentials
-from liza.work.caging import Guard, addressed
+from liza.system.proc_table import STANDING, left_behind
+from liza.system.process import Job, run
+from liza.system.run_control import Ending, Level, Limits, Stop
+from liza.system.sandbox.bubblewrap import Access, Bounds, Cage, Mount, Visit, ordered
+from liza.system.sandbox.egress_proxy import MODEL_HOSTS, Target, is_allowed, target_of, turnstile
 from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
 from tests.office import Office
 from tests.repos import NOW, Hand

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.agents.cage import surveyed
 from liza.agents.clis.agent import CliAgent
 from liza.agents.clis.table import CLIS
 from liza.agents.llm.backend import PACKAGE, Llm
-from liza.agents.protocol import Ending, Stop
-from liza.config import AgentChoice
-from liza.work.caging import addressed
+from liza.daemon.project_sandbox import addressed
+from liza.domain.config import AgentChoice
+from liza.system.run_control import Ending, Stop
+from liza.system.sandbox.bubblewrap import surveyed
 from tests.caged import SECRET, Den
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.agents import cage
-from liza.config import Sandbox, SandboxMode
+from liza.daemon.project_sandbox import is_caged, kept, required, warning
+from liza.domain.config import Sandbox, SandboxMode
 from liza.errors import NoCage
-from liza.work.caging import is_caged, kept, required, warning
+from liza.system.sandbox import bubblewrap
 from tests.caged import require_cage
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ AUTO = Sandbox()
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a directory that comes first on the PATH, in a process that has not tried a cage yet."""
     require_cage()
-    known = list(cage._known)
-    cage._known.clear()
-    monkeypatch.setattr(cage, "PAUSES", (0.0, 0.0))
+    known = list(bubblewrap._known)
+    bubblewrap._known.clear()
+    monkeypatch.setattr(bubblewrap, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     yield tmp_path
-    cage._known[:] = known
+    bubblewrap._known[:] = known
 
 
-def bubblewrap(programs: Path, *lines: str) -> None:
+def put_bwrap(programs: Path, *lines: str) -> None:
     """Put a bwrap there that does one of *lines* each time, and then what the real one does."""
     real = shutil.which("bwrap", path=os.environ["PATH"].partition(os.pathsep)[2])
     cases = "".join(f"{number}) {line} ;;\n" for number, line in enumerate(lines, start=1))
@@ -49,7 +49,7 @@ def bubblewrap(programs: Path, *lines: str) -> None:
 class TestATrial:
     @pytest.mark.parametrize("line", [KILLED, SCARCE])
     def test_one_that_is_cut_short_is_made_again(self, programs: Path, line: str) -> None:
-        bubblewrap(programs, line, line)
+        put_bwrap(programs, line, line)
 
         required(AUTO)
 
@@ -58,13 +58,13 @@ class TestATrial:
 
     def test_where_each_is_cut_short_nobody_runs_free(self, programs: Path) -> None:
         """That is no answer; the machine may well have a sandbox."""
-        bubblewrap(programs, *[KILLED] * 9)
+        put_bwrap(programs, *[KILLED] * 9)
 
         with pytest.raises(NoCage, match="try again"):
             required(AUTO)
 
     def test_one_that_is_refused_is_made_once(self, programs: Path) -> None:
-        bubblewrap(programs, REFUSED)
+        put_bwrap(programs, REFUSED)
 
         required(AUTO)
 
@@ -74,15 +74,15 @@ class TestATrial:
     def test_a_board_that_ran_in_one_does_not_go_on_without(self, programs: Path) -> None:
         always = kept(AUTO)
         assert always.mode is SandboxMode.REQUIRE
-        bubblewrap(programs, REFUSED)
-        cage._known.clear()
+        put_bwrap(programs, REFUSED)
+        bubblewrap._known.clear()
 
         with pytest.raises(NoCage, match=r"sandbox: \{mode: off\}"):
             required(always)
         required(always.but(mode=SandboxMode.OFF))
 
     def test_a_board_that_never_did_stays_as_it_is(self, programs: Path) -> None:
-        bubblewrap(programs, REFUSED)
+        put_bwrap(programs, REFUSED)
 
         assert kept(AUTO) is AUTO
         assert kept(AUTO.but(mode=SandboxMode.OFF)).mode is SandboxMode.OFF

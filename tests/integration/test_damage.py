@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board import snapshot
-from liza.board.baton import boot
 from liza.board.disk import Disk
 from liza.board.file import FileBoard
+from liza.board.lock_state import boot
 from liza.errors import DiskTrouble, JournalDamaged
 from tests.boards import PROCESSES, ended, is_whole, messages, new_board, noted, was_not_disturbed
 from tests.children import update_slowly, write_note, write_until_refused

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.anomalies import CheckoutDrift
-from liza.model import Status
-from liza.project import known_merges
-from liza.record import utc_now
+from liza.daemon.breaker import resumed
+from liza.daemon.coding import claimed_by
+from liza.daemon.project import known_merges
+from liza.domain.anomalies import CheckoutDrift
+from liza.domain.model import Status
+from liza.domain.record import utc_now
 from liza.repo.verify import Problem, checked
-from liza.supervision.guard import resumed
-from liza.work.coding import claimed_by
 from tests.caged import require_cage
 from tests.office import Office
 from tests.repos import NOW
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.file import FileBoard
-    from liza.model import State
+    from liza.daemon.turn import Place
+    from liza.domain.model import State
     from liza.repo.verify import Checked
-    from liza.work.turn import Place
 
 DONE: Final = {"status": "done", "summary": "x"}
 REJECT: Final = {"answer": {"verdict": "reject", "reason": "no", "feedback": [{"message": "no"}]}}

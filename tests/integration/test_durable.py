@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.model import Status
-from liza.roles import recovery
-from liza.supervision.rescue import Scene
+from liza.daemon.policy import recovery
+from liza.daemon.recover import Scene
+from liza.domain.model import Status
 from tests.office import ROOT, Office
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ TURN: Final = """
 import sys
 from pathlib import Path
 from liza.board.file import FileBoard
-from liza.model import Role
+from liza.domain.model import Role
 from liza.repo.repository import Repository
-from liza.work.orders import Orders
-from liza.work.turn import Place
-from liza.work.worker import TURNS
+from liza.daemon.stop_requests import Orders
+from liza.daemon.turn import Place
+from liza.daemon.worker import TURNS
 home, name = Path(sys.argv[1]), sys.argv[2]
 role = Role(name.partition("-")[0])
 board = FileBoard(home)

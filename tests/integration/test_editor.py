@@ -12,7 +12,7 @@ import pytest
 
 from liza.board.disk import Disk
 from liza.board.file import FileBoard
-from liza.changes import Change
+from liza.domain.changes import Change
 from liza.errors import InvalidBoard
 from tests.boards import (
     PROCESSES,
@@ -32,7 +32,7 @@ from tests.stories import new_task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from liza.model import State
+    from liza.domain.model import State
 
 WORKERS: Final = 4
 EDITS: Final = 30

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 import yaml
 
-from liza import events as e
 from liza.board.file import FileBoard
-from liza.changes import apply
+from liza.domain import events as e
+from liza.domain.changes import apply
+from liza.domain.model import Role, State, Status
 from liza.errors import EditRejected
-from liza.model import Role, State, Status
 from tests.boards import is_whole, messages, noted, was_not_disturbed
 from tests.editors import by_rename, long_ago
 from tests.stories import NOW, PLANNER, lease_of, new_task, task_in, worker

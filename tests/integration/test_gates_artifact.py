@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from liza import events as e
-from liza.gates.table import judge
-from liza.verdicts import Outcome
+from liza.domain import events as e
+from liza.domain.verdicts import Outcome
+from liza.gates.registry import judge
 from tests.cases import Desk, blamed, checkpoint, scope, told
 from tests.stories import CODER, claim, new_task, submit, walked
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from liza.domain.verdicts import Outcome
 from liza.gates.canary import Sight, sees_code
-from liza.gates.reports import read_report, reporting
-from liza.gates.table import judge
-from liza.verdicts import Outcome
+from liza.gates.junit_reports import read_report, reporting
+from liza.gates.registry import judge
 from tests.cases import PYTEST, Desk, blamed, told
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from liza.gates.case import Said, Word
+from liza.domain.verdicts import Outcome
+from liza.gates.context import Said, Word
 from liza.gates.finding import TAIL_LINES
-from liza.gates.table import judge
+from liza.gates.registry import judge
 from liza.repo.pool import POOL
-from liza.verdicts import Outcome
 from tests.cases import Desk, checkpoint, told
 from tests.repos import NOW
 

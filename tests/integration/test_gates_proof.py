@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from liza.verdicts import Outcome, Verdict
+from liza.domain.verdicts import Outcome, Verdict
 from tests.cases import PYTEST, Desk, blamed, scope, told
 
 CALC: Final = "def add(a, b):\n    return a + b\n"

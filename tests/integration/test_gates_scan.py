@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from liza.gates.case import Said
-from liza.gates.report import report
-from liza.verdicts import Outcome, Severity
+from liza.domain.verdicts import Outcome, Severity
+from liza.gates.context import Said
+from liza.gates.feedback import report
 from tests.cases import Desk, blamed, scope
 
 # Put together at run time: the repository holds no secret, not even a made-up one.

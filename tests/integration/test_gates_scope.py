@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from liza.gates.case import Said
-from liza.verdicts import Feedback, Outcome
+from liza.domain.verdicts import Feedback, Outcome
+from liza.gates.context import Said
 from tests.cases import Desk, blamed, checkpoint, scope
 
 LINE = "a line of text\n"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.agents.protocol import Ending
+from liza.cli.views import status
+from liza.cli.views.explain import explained, setting_of
+from liza.domain.model import Status
+from liza.domain.record import utc_now
 from liza.gates.failures import cause_of, failed_tests
-from liza.gates.running import Ran
-from liza.model import Status
-from liza.record import utc_now
-from liza.report import show
-from liza.report.explain import explained, setting_of
-from liza.zoo.judge import fence_breaks
+from liza.gates.runner import Ran
+from liza.gauntlet.verdict import fence_breaks
+from liza.system.run_control import Ending
 from tests.office import Office
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class TestTold:
 
     def is_shown_to_people(self, office: Office, run: str) -> None:
         assert (office.home / "runs" / run / "stdout").read_text().startswith("1\n2\n")
-        shown = show.status(office.state, {})
+        shown = status.status(office.state, {})
         told = explained("t1", setting_of(office.home, office.state), utc_now()).told(utc_now())
         for text in (shown, told):
             assert "the widget is upside down" in text
@@ -63,8 +63,8 @@ class TestTold:
         office.task()
         office.turn("coder-1")
 
-        assert "word end\n" in show.status(office.state, {}, width=200)
-        assert "word end\n" not in show.status(office.state, {}, width=80).partition("said")[0]
+        assert "word end\n" in status.status(office.state, {}, width=200)
+        assert "word end\n" not in status.status(office.state, {}, width=80).partition("said")[0]
 
 
 PYTEST = """

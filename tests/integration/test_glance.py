@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from liza.board.file import FileBoard
-from liza.board.glance import latest
-from liza.changes import HUMAN, Change, add_note
-from liza.spending import Spent
+from liza.board.quick_read import latest
+from liza.domain.changes import HUMAN, Change, add_note
+from liza.domain.spending import Spent
 from tests.shell import ROOT, Shell
 from tests.stories import NOW, board, new_task
 
@@ -58,7 +58,7 @@ def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
     Shell(tmp_path).ok("init", "Build a greeter")
     code = (
-        "import json, sys\nfrom liza.cli import main\n"
+        "import json, sys\nfrom liza.cli.main import main\n"
         "try:\n    main(['status'])\nexcept SystemExit as end:\n    assert not end.code\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
@@ -78,13 +78,13 @@ def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
         "litellm",
         "watchdog",
         "yaml",
-        "liza.events",
+        "liza.domain.events",
         "liza.board.edits",
-        "liza.project",
+        "liza.daemon.project",
     }
     assert heavy & set(loaded) == set()
     assert {".".join(name.split(".")[:2]) for name in loaded} & {
         "liza.agents",
         "liza.repo",
-        "liza.work",
+        "liza.daemon",
     } == set()

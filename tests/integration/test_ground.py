@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from liza.domain.model import Status
+from liza.domain.verdicts import Outcome
 from liza.errors import UnfitRepository
-from liza.model import Status
-from liza.verdicts import Outcome
 from tests.caged import require_cage
 from tests.grounds import FINDER, INSTALLERS, RIGHT, Ground, package
 from tests.office import Office

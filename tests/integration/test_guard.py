@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
-from liza.bell import Bell
-from liza.breaker import resolved, tripped
-from liza.changes import HUMAN, Change, apply, with_anomaly
-from liza.config import Notify, SprintLength
-from liza.events import Block, Defer
-from liza.model import Actor, BreakerStatus, Role, Sprint
-from liza.record import utc_now
+from liza.cli.views.screen import Lines
+from liza.daemon.recover import Scene
+from liza.daemon.supervisor import Supervisor
+from liza.daemon.worker_processes import Crew
+from liza.domain.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
+from liza.domain.changes import HUMAN, Change, apply, with_anomaly
+from liza.domain.config import Notify, SprintLength
+from liza.domain.events import Block, Defer
+from liza.domain.model import Actor, BreakerStatus, Role, Sprint
+from liza.domain.record import utc_now
+from liza.domain.rules import resolved, tripped
 from liza.repo.repository import Repository
-from liza.report.screen import Lines
-from liza.supervision.crew import Crew
-from liza.supervision.rescue import Scene
-from liza.supervision.supervisor import Supervisor
+from liza.system.wakeup import Bell
 from tests.supervised import Yard, yard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from liza.anomalies import Details
-    from liza.model import State
+    from liza.domain.anomalies import Details
+    from liza.domain.model import State
 
 OUTAGE: Final = [ExternalBlocker(service="registry", symptom=symptom) for symptom in ("502", "503")]
 

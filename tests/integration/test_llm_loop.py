@@ -16,10 +16,10 @@ from liza.agents.llm.backend import passing
 from liza.agents.llm.faults import Cure, Fault
 from liza.agents.llm.loop import DELAYS, Bounds, Call, Conversation, End, Said
 from liza.agents.llm.tools import LONGEST, Toolbox
-from liza.agents.protocol import Ending
-from liza.record import utc_now
-from liza.replies import KINDS, Step
-from liza.spending import Provenance, Usage
+from liza.domain.answers import KINDS, Step
+from liza.domain.record import utc_now
+from liza.domain.spending import Provenance, Usage
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ import pytest
 
 from liza.board.file import FileBoard
 from liza.board.snapshot import NAME as SNAPSHOT
-from liza.changes import Change
-from liza.model import GoalStatus
+from liza.domain.changes import Change
+from liza.domain.model import GoalStatus
 from tests.boards import noted
 from tests.caged import require_cage
 from tests.shell import ROOT, Shell
@@ -43,7 +43,7 @@ LOOKS: Final = (
 # All in one process: an interpreter a command would take longer than the rest of the test.
 ALL: Final = """
 import json, sys
-from liza.cli import main
+from liza.cli.main import main
 for words in json.loads(sys.argv[1]):
     try:
         main(words)

@@ -7,10 +7,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from liza.model import Status
-from liza.record import utc_now
-from liza.roles import coder, reviewer
-from liza.work.turn import Next
+from liza.daemon.policy import coder, reviewer
+from liza.daemon.turn import Next
+from liza.domain.model import Status
+from liza.domain.record import utc_now
 from tests.office import Office
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import liza.supervision.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
-from liza import life
+import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
-from liza.config import Config
-from liza.doctor import examined
+from liza.cli.doctor import examined
+from liza.cli.views.health import Mark
+from liza.cli.views.screen import Lines
+from liza.daemon.project import team_settings
+from liza.daemon.supervisor import supervise
+from liza.domain.config import Config
+from liza.domain.model import GoalStatus
+from liza.domain.record import utc_now
 from liza.errors import SharedRepository
-from liza.model import GoalStatus
-from liza.project import team_settings
-from liza.record import utc_now
 from liza.repo.repository import Repository
-from liza.report.health import Mark
-from liza.report.screen import Lines
-from liza.supervision.supervisor import supervise
+from liza.system import locks
 from tests.office import Office
 from tests.shell import Shell
 
@@ -107,7 +107,7 @@ class TestOneSentence:
         second.ok("init", "Build it")
         common = Repository.around(root).common
 
-        with life.held(common / life.IN_GIT, at=utc_now()):
+        with locks.held(common / locks.IN_GIT, at=utc_now()):
             done = second("run")
             with (tmp_path / "out").open("w") as out, pytest.raises(SharedRepository):
                 supervise(second.home, Lines(out))
@@ -115,7 +115,7 @@ class TestOneSentence:
         assert done.code == 1
         assert "another checkout of this repository has a run: process " in done.err
         assert "end that one first (`liza stop` there)" in done.err
-        assert not (common / life.IN_GIT).exists()
+        assert not (common / locks.IN_GIT).exists()
 
 
 class TestItSimplyWorks:

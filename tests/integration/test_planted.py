@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.clis.home import Home as ProgramHome
-from liza.agents.clis.row import Way
+from liza.agents.clis.private_home import Home as ProgramHome
+from liza.agents.clis.spec import Way
 from liza.agents.clis.table import CLIS
-from liza.agents.sweep import left_behind, swept
-from liza.beneath import make_directory, read_file, remove_file, write_file
-from liza.cli import anchor
+from liza.cli.main import anchor
+from liza.domain.model import Status
 from liza.errors import GitFailed
-from liza.model import Status
 from liza.repo import salvage
-from liza.repo.content import content, put_back, snapshot
-from liza.repo.git import ask
+from liza.repo.command import ask
+from liza.repo.private_gitdir import Shadow
 from liza.repo.repository import branch_of
-from liza.repo.shadow import Shadow
+from liza.repo.snapshot import content, put_back, snapshot
+from liza.system.no_follow import make_directory, read_file, remove_file, write_file
+from liza.system.proc_table import left_behind, swept
 from tests.office import Office
 from tests.repos import INTEGRATION, NOW, Hand, Home
 
@@ -312,7 +312,7 @@ class TestPipes:
         """Its git is no agent's process, and bears a mark all the same."""
         os.mkfifo(tmp_path / "pipe")
         code = (
-            "from pathlib import Path; from liza.repo.git import ask, mark_processes\n"
+            "from pathlib import Path; from liza.repo.command import ask, mark_processes\n"
             f"mark_processes('LIZA_RUN', '{tmp_path}/runs/coder-1.git')\n"
             f"ask('hash-object', '{tmp_path}/pipe', cwd=Path('{tmp_path}'))"
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.model import Scope, Status
-from liza.project import remember, team_settings
-from liza.record import utc_now
-from liza.settings import apply_team_file
-from liza.supervision.guard import resumed
-from liza.work.worker import _unfit
+from liza.daemon.breaker import resumed
+from liza.daemon.project import remember, team_settings
+from liza.daemon.team_file import apply_team_file
+from liza.daemon.worker import _unfit
+from liza.domain.model import Scope, Status
+from liza.domain.record import utc_now
 from tests.office import ROOT, Office
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_settings_that_an_agent_changed_wait_for_a_yes(tmp_path: Path) -> None:
 
 def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path) -> None:
     """Whoever looked at it says `liza resume`."""
-    flow = (ROOT / "liza" / "workflows" / "liza.yaml").read_text()
+    flow = (ROOT / "liza" / "workflow" / "liza.yaml").read_text()
     evil = f"{flow}\n# harmless?\n"
     office = office_with(tmp_path, {FLOW: evil}, {FLOW: flow}, workflow=FLOW)
     coder = office.place("coder-1")

@@ -5,18 +5,7 @@ from pathlib import Path
 import pytest
 
 from liza.errors import UnfitRepository
-from liza.repo.merging import (
-    Account,
-    Conflict,
-    Landed,
-    Merged,
-    Overtaken,
-    doubts,
-    land,
-    merge,
-    resolve,
-    seal,
-)
+from liza.repo.merge import Account, Conflict, Landed, Merged, Overtaken, doubts, land, merge, resolve, seal
 from liza.repo.scratch import scratch
 from liza.repo.trailers import Trailer, read
 from liza.repo.verify import Problem, verify

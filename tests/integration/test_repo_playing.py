@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.agents.recording import Patch
 from liza.repo.clone import cloned
-from liza.repo.content import Trees
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
+from liza.repo.snapshot import Patch, Trees
 from tests.repos import NOW, Hand
 
 if TYPE_CHECKING:

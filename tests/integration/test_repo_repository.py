@@ -8,9 +8,9 @@ from shutil import which
 import pytest
 
 from liza.errors import GitFailed, LizaError, UnfitRepository, UsageError
-from liza.repo.git import ask, git, top_level
+from liza.repo.command import ask, git, top_level
 from liza.repo.repository import Repository, branch_of
-from liza.space import space
+from liza.system.disk_space import space
 from tests.repos import INTEGRATION, NOW, Hand, Home
 
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board.file import FileBoard
+from liza.daemon.project import APPLIED
+from liza.daemon.team_file import apply_team_file, changes
 from liza.errors import UsageError
-from liza.project import APPLIED
-from liza.settings import apply_team_file, changes
 from tests.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.config import Config
+    from liza.domain.config import Config
 
 TEAM = "limits: {agent_minutes: 20, max_rejections: 4}\nworkers: {coder: 3}\n"
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from liza.daemon.project import checked
+from liza.domain.model import Status
 from liza.errors import UsageError
-from liza.model import Status
-from liza.project import checked
-from liza.work.ports import ports_of
+from liza.system.ports import ports_of
 from tests.caged import require_cage
 from tests.office import Office
 from tests.repos import Hand

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.changes import HUMAN, Change
+from liza.domain.changes import HUMAN, Change
+from liza.domain.model import Status
+from liza.domain.record import utc_now
 from liza.errors import FULL, DiskTrouble
-from liza.model import Status
-from liza.record import utc_now
-from liza.space import shortage
+from liza.system.disk_space import shortage
 from tests.office import PATIENCE, ROOT, Office
 from tests.repos import Home
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 EVER: Final = 10**9  # megabytes that no disk has
 SIZE: Final = "24m"

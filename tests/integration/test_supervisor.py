@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza import life
-from liza.changes import HUMAN, Change, apply
-from liza.config import Workers
-from liza.events import Block, Defer
-from liza.model import Actor, AgentStatus, GoalStatus, Role, Status
-from liza.record import utc_now
-from liza.supervision.background import see_to_end
+from liza.daemon.background import see_to_end
+from liza.domain.changes import HUMAN, Change, apply
+from liza.domain.config import Workers
+from liza.domain.events import Block, Defer
+from liza.domain.model import Actor, AgentStatus, GoalStatus, Role, Status
+from liza.domain.record import utc_now
+from liza.system import locks
 from tests.supervised import Yard, is_alive, yard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 
 TOUCH: Final = Change("human", "touch", lambda state: state.but(sprint=state.sprint.but(goal="x")))
@@ -259,7 +259,7 @@ class TestBeingSingle:
         second = here.start()
         assert here.ended(second) == 1
         assert is_alive(int(first.pid or 0))
-        who = life.holder(here.home / life.SUPERVISOR)
+        who = locks.holder(here.home / locks.SUPERVISOR)
         assert who is not None
         assert who.pid == first.pid
 
@@ -271,7 +271,7 @@ class TestBeingSingle:
         run.kill()
         here.ended(run)
         assert is_alive(here.starts("planner-1")[0])
-        assert not life.is_held(here.home / life.SUPERVISOR)
+        assert not locks.is_held(here.home / locks.SUPERVISOR)
 
 
 class TestDying:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza import whole
-from liza.board.rejected import ALERTS, alert
+from liza.board.location import switches_of, take_back, throw, throw_anew
+from liza.board.quarantine import ALERTS, alert
+from liza.daemon.stop_requests import Orders
+from liza.domain.record import utc_now
+from liza.domain.switches import Switch
 from liza.errors import DiskTrouble
-from liza.home import switches_of, take_back, throw, throw_anew
-from liza.record import utc_now
-from liza.switches import Switch
-from liza.work.orders import Orders
+from liza.system import files
 from tests.boards import PROCESSES, ended_well
 from tests.children import LONGEST, throw_and_tell
 
@@ -83,8 +83,8 @@ def test_where_there_are_no_links_nobodys_file_is_replaced_either(
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", unknown)
-    assert whole.write_new(tmp_path / "PAUSE", "lunch\n")
-    assert not whole.write_new(tmp_path / "PAUSE", "mine\n")
+    assert files.write_new(tmp_path / "PAUSE", "lunch\n")
+    assert not files.write_new(tmp_path / "PAUSE", "mine\n")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("PAUSE", "lunch\n")]
 
 

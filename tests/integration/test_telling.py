@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.board.rejected import alert
-from liza.config import Notify
-from liza.supervision.alarms import Alarm
-from liza.supervision.telling import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Courier, Told
+from liza.board.quarantine import alert
+from liza.daemon.alarms import Alarm
+from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Courier, Told
+from liza.domain.config import Notify
 from tests.stories import NOW
 from tests.supervised import is_alive
 

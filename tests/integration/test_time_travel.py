@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza import events as e
 from liza.board import snapshot
 from liza.board.archive import SLACK
 from liza.board.file import FileBoard
-from liza.changes import HUMAN, SUPERVISOR, Change, add_task, apply
-from liza.config import Config, Limits
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_task, apply
+from liza.domain.config import Config, Limits
+from liza.domain.model import Agent, Role, State, Status, Task
+from liza.domain.record import with_record
 from liza.errors import JournalDamaged, NotThere, Refused
-from liza.model import Agent, Role, State, Status, Task
-from liza.record import with_record
 from tests.boards import is_whole, messages, noted, was_not_disturbed
 from tests.editors import by_rename, with_note
 from tests.stories import BASE, NOW, PLANNER, REVIEWER, WAYS, commit, lease_of, new_task, walked, worker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import POLL, FileBoard
-from liza.switches import FILES
+from liza.domain.switches import FILES
 from tests.boards import PATIENCE, PROCESSES, ended_well, messages, new_board, noted
 from tests.children import wait_blindly, wait_idly
 from tests.editors import SAVES, by_rename, with_note

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.changes import Change
-from liza.config import Config
-from liza.model import Status
-from liza.record import utc_now
-from liza.report import costs, progress
-from liza.report.measures import of_sprint, table
+from liza.cli.views import costs, progress
+from liza.daemon.reports.metrics import of_sprint, table
+from liza.domain.changes import Change
+from liza.domain.config import Config
+from liza.domain.model import Status
+from liza.domain.record import utc_now
 from tests.office import Office
 
 if TYPE_CHECKING:

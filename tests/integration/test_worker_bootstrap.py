@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.model import Status
+from liza.domain.model import Status
 from tests.caged import require_cage
 from tests.office import Office
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.anomalies import CheckoutDrift, MergeConflict, Workaround
 from liza.board.file import FileBoard
-from liza.changes import SUPERVISOR, Change, apply
-from liza.config import Gates
-from liza.events import Reclaim, StartMerge
-from liza.model import Status
-from liza.record import utc_now
+from liza.daemon.turn import Next
+from liza.domain.anomalies import CheckoutDrift, MergeConflict, Workaround
+from liza.domain.changes import SUPERVISOR, Change, apply
+from liza.domain.config import Gates
+from liza.domain.events import Reclaim, StartMerge
+from liza.domain.model import Status
+from liza.domain.record import utc_now
+from liza.domain.spending import ProviderState
 from liza.repo import salvage
-from liza.spending import ProviderState
-from liza.work.turn import Next
 from tests.boards import PATIENCE, PROCESSES, ended_well
 from tests.children import claim_in_rounds
 from tests.office import Office

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza import limits, money
-from liza.changes import HUMAN, Change
-from liza.model import AgentStatus, Status
-from liza.record import utc_now
-from liza.roles.outlook import asks, only_people
-from liza.spending import Provenance, ProviderState
-from liza.work.turn import Next
+from liza.daemon.policy.progress import asks, only_people
+from liza.daemon.turn import Next
+from liza.domain import budget, providers
+from liza.domain.changes import HUMAN, Change
+from liza.domain.model import AgentStatus, Status
+from liza.domain.record import utc_now
+from liza.domain.spending import Provenance, ProviderState
 from tests.office import PATIENCE, ROOT, STEPS, Office, dear
 from tests.player import __file__ as player_file
 from tests.player import by_default
@@ -27,7 +27,7 @@ from tests.shell import Shell
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.model import State
+    from liza.domain.model import State
 
 
 def alerts(office: Office) -> list[str]:
@@ -41,8 +41,8 @@ def runs(office: Office) -> int:
 
 def pay(office: Office, kind: str, usd: float) -> None:
     """Let the board know what a run of *kind* cost."""
-    bill = money.Bill("coder-9", None, kind, usd, Provenance.REPORTED)
-    office.board.update(Change("coder-9", "pay", lambda state: money.settled(state, bill)))
+    bill = budget.Bill("coder-9", None, kind, usd, Provenance.REPORTED)
+    office.board.update(Change("coder-9", "pay", lambda state: budget.settled(state, bill)))
 
 
 class TestTheBudget:
@@ -90,7 +90,7 @@ class TestTheBudget:
         assert office.status() is Status.BLOCKED
         assert "`liza answer t1 2`" in office.state.task("t1").blocked_questions[0]
         assert runs(office) == 2
-        office.board.update(money.reply("t1", "3", by=HUMAN, at=utc_now()))
+        office.board.update(budget.reply("t1", "3", by=HUMAN, at=utc_now()))
         office.turns("planner-1", "coder-1", "reviewer-1")
         assert office.status() is Status.MERGED
         assert office.state.config.budget.task_usd == 1
@@ -296,11 +296,11 @@ class TestProviders:
         office.turn("coder-1")
         agents = office.state.config.agents
         theirs = agents.but(overrides={"coder": agents.default.but(provider="acme")})
-        down = limits.Turned(ProviderState.EXHAUSTED, "used up")
+        down = providers.Turned(ProviderState.EXHAUSTED, "used up")
 
         def make(state: State) -> State:
             state = state.but(config=state.config.but(agents=theirs))
-            return limits.turned_down(state, "acme", "coder-1", down, at=utc_now(), chance=0)
+            return providers.turned_down(state, "acme", "coder-1", down, at=utc_now(), chance=0)
 
         office.board.update(Change("human", "test", make))
         office.task("t2")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.changes import SUPERVISOR, apply
-from liza.events import Block
-from liza.model import GoalStatus, Status
-from liza.record import utc_now
-from liza.work.turn import Next
+from liza.daemon.turn import Next
+from liza.domain.changes import SUPERVISOR, apply
+from liza.domain.events import Block
+from liza.domain.model import GoalStatus, Status
+from liza.domain.record import utc_now
 from tests.office import Office
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.agents.sweep import seen
-from liza.board.rejected import ALERTS
-from liza.changes import SUPERVISOR, apply
-from liza.events import Reclaim
-from liza.model import AgentStatus, GoalStatus, Status
-from liza.record import utc_now
+from liza.board.quarantine import ALERTS
+from liza.domain.changes import SUPERVISOR, apply
+from liza.domain.events import Reclaim
+from liza.domain.model import AgentStatus, GoalStatus, Status
+from liza.domain.record import utc_now
 from liza.repo import salvage
+from liza.system.proc_table import seen
 from tests.office import PATIENCE, ROOT, Office
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class TestSwitches:
         )
         worker = (
             "import sys; from pathlib import Path; "
-            "from liza.model import Role; from liza.work.worker import main; "
+            "from liza.domain.model import Role; from liza.daemon.worker import main; "
             "sys.exit(main(Path(sys.argv[1]), Role.CODER, 'coder-1'))"
         )
         parent = subprocess.Popen(
@@ -226,7 +226,7 @@ class TestTheProcess:
 def test_a_workflow_that_was_broken_in_mid_run_pauses_everybody(tmp_path: Path) -> None:
     """Whoever edits the file is told what is wrong with it, and nobody crashes over it."""
     office = Office(tmp_path, workflow="flow.yaml")
-    packaged = files("liza.workflows").joinpath("liza.yaml").read_text()
+    packaged = files("liza.workflow").joinpath("liza.yaml").read_text()
     flow = office.user.directory / "flow.yaml"
     flow.write_text(packaged.replace("name: liza", "name: flow"))
     with office.process("coder-1") as worker:

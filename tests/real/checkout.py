@@ -16,7 +16,7 @@ from tests.real import agent
 from tests.real.projects import MODULES, NOTES, ROOT, TOOLS, WHEELS
 
 if TYPE_CHECKING:
-    from liza.model import State
+    from liza.domain.model import State
     from tests.real.projects import Edit, Real
 
 PATIENCE: Final = 900.0  # seconds that a whole run may take on a busy machine

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.cage import obstacle
-from liza.model import Status
+from liza.domain.model import Status
+from liza.system.sandbox.bubblewrap import obstacle
 from tests.real.checkout import INTEGRATION, Checkout
 from tests.real.projects import PROJECTS, TOOLS
 

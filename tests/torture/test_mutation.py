@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from liza.config import Config
+from liza.daemon.flows import workflow_of
+from liza.domain.config import Config
+from liza.domain.yaml_parse import parse
 from liza.errors import UsageError
-from liza.text.parse import parse
-from liza.work.flows import workflow_of
-from liza.zoo.cases import CASES, Case
-from liza.zoo.gauntlet import run_all, told
-from liza.zoo.judge import Result
+from liza.gauntlet.cases import CASES, Case
+from liza.gauntlet.runner import run_all, told
+from liza.gauntlet.verdict import Result
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3600)]
 
-DOCUMENT: Final = files("liza").joinpath("workflows/liza.yaml")
+DOCUMENT: Final = files("liza").joinpath("workflow/liza.yaml")
 # A limit that the document says twice, since it can end a task in two places: both are one promise.
 TWICE: Final = {"coder_iterations": "max_iterations"}
 # Who names a part for another reason than that it alone would notice is not the one to ask about it.

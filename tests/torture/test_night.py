@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.kernel import adopt_orphans
-from liza.agents.sweep import reap
-from liza.model import GoalStatus
-from liza.supervision.supervisor import EXIT_CODES, Ending
+from liza.daemon.supervisor import EXIT_CODES, Ending
+from liza.domain.model import GoalStatus
+from liza.system.linux import adopt_orphans
+from liza.system.proc_table import reap
 from tests.daemon import Daemon
 from tests.storm import Storm
 

@@ -10,14 +10,15 @@ from typing import Final, NamedTuple
 import pytest
 
 from liza.agents.clis.agent import CliAgent, effort_of
-from liza.agents.clis.limits import SIGNS, limit, reset
-from liza.agents.clis.row import PERMITS, Cli, Effort, Parsed, Permit, Printed
+from liza.agents.clis.errors import SIGNS, limit, reset
+from liza.agents.clis.spec import PERMITS, Cli, Effort, Parsed, Permit, Printed
 from liza.agents.clis.table import CLIS
-from liza.agents.protocol import Brief, Ending, Provenance, Session
-from liza.answers import Answer, answer
-from liza.config import AgentChoice
+from liza.agents.protocol import Brief, Provenance, Session
+from liza.domain.answer_reading import Answer, answer
+from liza.domain.answers import ROLES, Step
+from liza.domain.config import AgentChoice
 from liza.errors import UsageError
-from liza.replies import ROLES, Step
+from liza.system.run_control import Ending
 
 CAPTURES: Final = Path(__file__).parents[1] / "captures"
 NOW: Final = datetime(2026, 11, 16, 8, tzinfo=UTC)  # a Monday

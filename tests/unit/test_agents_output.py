@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.agents.environment import ALLOWED, allowed
-from liza.agents.masking import LONGEST, Mask, secrets_of
-from liza.agents.protocol import Stop
-from liza.agents.spool import HEAD, TAIL, Spool, cut_line
-from liza.agents.wires import Wires
-from liza.answers import Answer, Unreadable, answer
-from liza.replies import Step
+from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.domain.answers import Step
+from liza.system.masking import LONGEST, Mask, secrets_of
+from liza.system.output_log import HEAD, TAIL, Spool, cut_line
+from liza.system.pipes import Wires
+from liza.system.run_control import Stop
+from liza.system.sandbox.environment import ALLOWED, allowed
 
 BEGINNING = 2 * HEAD  # bytes; far less than is kept of a real agent
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - the tests are that it does not get out

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import liza.prompts
-from liza.answers import Unreadable, answer
-from liza.fences import blocks
-from liza.model import Role
-from liza.prompting import PLAIN, answer_wanted, asked_again, better_wanted, fenced, fields, prompt
-from liza.replies import KINDS, ROLES, Step
+import liza.daemon.prompts
+from liza.daemon.prompting import PLAIN, answer_wanted, asked_again, better_wanted, fenced, fields, prompt
+from liza.domain.answer_reading import Unreadable, answer
+from liza.domain.answers import KINDS, ROLES, Step
+from liza.domain.fences import blocks
+from liza.domain.model import Role
 
 NONCE = "5f2b9c01d4e7a863"
 PLAIN_VALUES = {"task": "greet", "iteration": "2", "base": "a" * 40, "commit": "0b" + "c" * 38}
@@ -104,6 +104,6 @@ class TestFences:
 
     def test_there_is_a_prompt_for_every_step_and_no_other(self) -> None:
         """A file that nothing renders is not maintained."""
-        names = {path.stem for path in Path(liza.prompts.__path__[0]).glob("*.md")}
+        names = {path.stem for path in Path(liza.daemon.prompts.__path__[0]).glob("*.md")}
 
         assert names == {*Step, "house", "again", "block", "mend", "answer"}

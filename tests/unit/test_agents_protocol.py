@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from liza.agents.evidence import Stopwatch, written
-from liza.agents.kernel import leash
-from liza.agents.protocol import MEANING, Brief, Ending, Level, Reply, Stop, rest
-from liza.agents.sweep import Process, mark_of, seen, send, table
-from liza.model import Role
-from liza.record import utc_now
-from liza.replies import Step
+from liza.agents.protocol import Brief, Reply
+from liza.domain.answers import Step
+from liza.domain.model import Role
+from liza.domain.record import utc_now
+from liza.system.linux import leash
+from liza.system.liveness import Stopwatch, written
+from liza.system.proc_table import Process, mark_of, seen, send, table
+from liza.system.run_control import MEANING, Ending, Level, Stop, rest
 
 
 class TestRecords:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza import events as e
-from liza.anomalies import CrashLoop, ExternalBlocker
-from liza.breaker import resolved, tripped
-from liza.changes import HUMAN, with_anomaly
-from liza.config import Config, Limits
-from liza.model import Metrics, Reviews, Sprint, Status
-from liza.supervision.alarms import alarms, stale
+from liza.daemon.alarms import alarms, stale
+from liza.domain import events as e
+from liza.domain.anomalies import CrashLoop, ExternalBlocker
+from liza.domain.changes import HUMAN, with_anomaly
+from liza.domain.config import Config, Limits
+from liza.domain.model import Metrics, Reviews, Sprint, Status
+from liza.domain.rules import resolved, tripped
 from tests.stories import (
     ASK_HUMAN,
     FORCE_PASS,
@@ -31,7 +31,7 @@ from tests.stories import (
 )
 
 if TYPE_CHECKING:
-    from liza.model import State, Task
+    from liza.domain.model import State, Task
 
 DEFER = (e.Defer(questions=("Which colour?",)), PLANNER)
 ROUND = (claim(), submit(), take_review(), reject())

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza import anomalies as a
-from liza import events as e
-from liza.breaker import RULES, open_trips, resolved, same, similar, tripped, trips
-from liza.changes import with_anomaly
-from liza.config import Config, Limits
+from liza.domain import anomalies as a
+from liza.domain import events as e
+from liza.domain.changes import with_anomaly
+from liza.domain.config import Config, Limits
+from liza.domain.invariants import violations
+from liza.domain.model import BreakerStatus, Metrics, Remedy, Sprint, Status
+from liza.domain.rules import RULES, open_trips, resolved, same, similar, tripped, trips
+from liza.domain.similarity import are_alike
 from liza.errors import NotThere, Refused
-from liza.invariants import violations
-from liza.model import BreakerStatus, Metrics, Remedy, Sprint, Status
-from liza.reasons import are_alike
 from tests.stories import (
     CODER,
     NOW,
@@ -32,7 +32,7 @@ from tests.stories import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from liza.model import State
+    from liza.domain.model import State
 
 
 def logged(details: Iterable[Any], *, start: State | None = None) -> State:

@@ -2,22 +2,13 @@
 
 import pytest
 
-from liza import events as e
-from liza.board.delta import step_between
-from liza.changes import (
-    HUMAN,
-    SUPERVISOR,
-    add_note,
-    add_task,
-    answer,
-    apply,
-    started,
-    waits_for,
-)
+from liza.board.replay import step_between
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, add_note, add_task, answer, apply, started, waits_for
+from liza.domain.invariants import step_violations, violations
+from liza.domain.model import Actor, State, Status, Task
+from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.invariants import step_violations, violations
-from liza.model import Actor, State, Status, Task
-from liza.record import next_id
 from tests.stories import (
     CODER,
     HOUR,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from liza.config import Sandbox
+from liza.domain.config import Sandbox
 
 
 @pytest.mark.parametrize(

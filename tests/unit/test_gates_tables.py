@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from liza.agents.protocol import Ending
+from liza.domain.model import Scope
+from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
 from liza.errors import UsageError
 from liza.gates.artifact import resolved
-from liza.gates.expecting import Check, check_in, missing
+from liza.gates.feedback import report
 from liza.gates.files import SENSITIVE, is_code, is_docs
 from liza.gates.forbidden import FORBIDDEN, forbidden_in
+from liza.gates.known_runners import is_runner_file, passed_in, restricted, steering
 from liza.gates.languages import assertions, has_tests, hollow, is_test, is_test_side, names_in, skip_in
+from liza.gates.output_check import Check, check_in, missing
 from liza.gates.patterns import bounds, matches, paths_in
 from liza.gates.refs import Citation, cited
-from liza.gates.report import report
-from liza.gates.runners import is_runner_file, passed_in, restricted, steering
-from liza.gates.running import Ran, how, outcome_of
+from liza.gates.registry import KINDS, checked
+from liza.gates.runner import Ran, how, outcome_of
 from liza.gates.score import from_file, from_text
-from liza.gates.table import KINDS, checked
-from liza.model import Scope
-from liza.verdicts import Evidence, Feedback, Outcome, Verdict
+from liza.system.run_control import Ending
 from tests.repos import NOW
 
 

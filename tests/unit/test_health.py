@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from liza.report.health import Finding, Machine, Mark, Project, judged
-from liza.space import Space
+from liza.cli.views.health import Finding, Machine, Mark, Project, judged
+from liza.system.disk_space import Space
 
 MACHINE: Final = Machine(
     python=(3, 11, 2),

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.agents.found import Available, provider
-from liza.agents.protocol import Brief, Ending, Reply, Stop, Usage
-from liza.config import AgentChoice, Agents
-from liza.model import Role
-from liza.replies import Step
-from liza.routing import Who
-from liza.work.hiring import calls_for_another, chosen, hire, hired, stand_in
+from liza.agents.detect import Available, provider
+from liza.agents.protocol import Brief, Reply, Usage
+from liza.agents.select import calls_for_another, chosen, hire, hired, stand_in
+from liza.domain.answers import Step
+from liza.domain.config import AgentChoice, Agents
+from liza.domain.model import Role
+from liza.domain.routing import Who
+from liza.system.run_control import Ending, Stop
 
 if TYPE_CHECKING:
-    from liza.agents.recording import Patch
+    from liza.repo.snapshot import Patch
 
 
 def apply(_cwd: Path, _patch: Patch) -> None:

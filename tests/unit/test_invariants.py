@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from liza import events as e
-from liza.anomalies import Anomaly, RetryLoop
-from liza.board.delta import step_between
-from liza.changes import HUMAN
-from liza.errors import Violation
-from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS, Step, of_task, step_violations, violations
-from liza.lifecycle import TERMINAL
-from liza.model import (
+from liza.board.replay import step_between
+from liza.domain import events as e
+from liza.domain.anomalies import Anomaly, RetryLoop
+from liza.domain.changes import HUMAN
+from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS, Step, of_task, step_violations, violations
+from liza.domain.lifecycle import TERMINAL
+from liza.domain.model import (
     KEYED_SECTIONS,
     BreakerStatus,
     CircuitBreaker,
@@ -32,8 +31,9 @@ from liza.model import (
     Task,
     Trip,
 )
-from liza.promises import PROMISES, Promise, broken
-from liza.record import keyed
+from liza.domain.promises import PROMISES, Promise, broken
+from liza.domain.record import keyed
+from liza.errors import Violation
 from tests.stories import (
     BASE,
     CODER,

@@ -7,11 +7,10 @@ from itertools import product
 
 import pytest
 
-from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR
-from liza.errors import Forbidden, LeaseLost, Refused
-from liza.invariants import of_task
-from liza.lifecycle import (
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR
+from liza.domain.invariants import of_task
+from liza.domain.lifecycle import (
     BEGINNINGS,
     BY_NAME,
     BY_SOURCE,
@@ -25,8 +24,9 @@ from liza.lifecycle import (
     is_row,
     name_of,
 )
-from liza.model import MEANING, Actor, Role, Status, Task
-from liza.promises import PROMISES, broken
+from liza.domain.model import MEANING, Actor, Role, Status, Task
+from liza.domain.promises import PROMISES, broken
+from liza.errors import Forbidden, LeaseLost, Refused
 from tests.stories import (
     ACCEPT_TAINT,
     ACTORS,

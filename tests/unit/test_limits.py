@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza import limits
-from liza.changes import HUMAN
-from liza.limits import LONGEST, STAGGER, Turned
-from liza.spending import ProviderState
+from liza.domain import providers
+from liza.domain.changes import HUMAN
+from liza.domain.providers import LONGEST, STAGGER, Turned
+from liza.domain.spending import ProviderState
 from tests.stories import NOW, SECOND, board
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.model import State
+    from liza.domain.model import State
 
 MINUTE: Final = 60 * SECOND
 LIMITED: Final = Turned(ProviderState.LIMITED, "429", NOW + 5 * SECOND)
@@ -27,7 +27,7 @@ REFUSED: Final = Turned(ProviderState.REFUSED, "the key is not valid")
 def down(
     how: Turned, state: State | None = None, *, by: str = "coder-1", at: datetime = NOW, chance: float = 0
 ) -> State:
-    return limits.turned_down(state or board(), "acme", by, how, at=at, chance=chance)
+    return providers.turned_down(state or board(), "acme", by, how, at=at, chance=chance)
 
 
 def until(state: State) -> timedelta:
@@ -41,51 +41,51 @@ class TestTheGate:
         """Nobody asks before the announced time, and those of other providers go on."""
         state = down(LIMITED)
 
-        assert limits.gate(state, "acme", "coder-2", NOW + 4 * SECOND)
-        assert limits.gate(state, "other", "coder-2", NOW + 4 * SECOND) is None
-        assert limits.gate(state, "acme", "coder-2", NOW + 5 * SECOND) is None
+        assert providers.gate(state, "acme", "coder-2", NOW + 4 * SECOND)
+        assert providers.gate(state, "other", "coder-2", NOW + 4 * SECOND) is None
+        assert providers.gate(state, "acme", "coder-2", NOW + 5 * SECOND) is None
 
     def test_one_tries_and_the_others_wait_for_it(self) -> None:
         """The first run after the lift is the probe."""
         later = NOW + 6 * SECOND
-        state = limits.probing(down(LIMITED), "acme", "coder-1")
+        state = providers.probing(down(LIMITED), "acme", "coder-1")
 
-        assert limits.gate(state, "acme", "coder-1", later) is None
-        assert limits.gate(state, "acme", "coder-2", later)
+        assert providers.gate(state, "acme", "coder-1", later) is None
+        assert providers.gate(state, "acme", "coder-2", later)
 
-        opened = limits.answered(state, "acme", "coder-1", at=later)
+        opened = providers.answered(state, "acme", "coder-1", at=later)
         assert opened.providers["acme"].state is ProviderState.OPEN
-        assert limits.gate(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
+        assert providers.gate(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
 
     def test_the_others_do_not_start_in_the_same_moment(self) -> None:
         """After the probe each has a moment of its own."""
-        state = limits.answered(limits.probing(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW)
-        gates = [limits.gate(state, "acme", f"w-{number}", NOW) for number in range(8)]
+        state = providers.answered(providers.probing(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW)
+        gates = [providers.gate(state, "acme", f"w-{number}", NOW) for number in range(8)]
 
         assert len({gate.until for gate in gates if gate}) >= 7
 
     def test_a_dead_probe_is_replaced(self) -> None:
         """What it would have found out, another one does."""
-        state = limits.probing(down(LIMITED), "acme", "coder-1")
+        state = providers.probing(down(LIMITED), "acme", "coder-1")
 
-        state = limits.unprobed(state, {"coder-1"})
+        state = providers.unprobed(state, {"coder-1"})
 
-        assert limits.gate(state, "acme", "coder-2", NOW + MINUTE) is None
+        assert providers.gate(state, "acme", "coder-2", NOW + MINUTE) is None
 
     def test_a_success_of_somebody_who_was_on_the_way_opens_nothing(self) -> None:
         """It began before the limit came."""
-        state = limits.answered(down(LIMITED), "acme", "coder-2", at=NOW)
+        state = providers.answered(down(LIMITED), "acme", "coder-2", at=NOW)
 
         assert state.providers["acme"].state is ProviderState.LIMITED
 
     def test_a_refusal_holds_until_a_person_says_so(self) -> None:
         """A bad key does not get better by itself, and is tried by one when it may be."""
         state = down(REFUSED)
-        assert limits.gate(state, "acme", "coder-1", NOW + timedelta(days=365))
+        assert providers.gate(state, "acme", "coder-1", NOW + timedelta(days=365))
 
-        state = limits.retried(HUMAN, NOW)(state)
+        state = providers.retried(HUMAN, NOW)(state)
 
-        assert limits.gate(state, "acme", "coder-1", NOW) is None
+        assert providers.gate(state, "acme", "coder-1", NOW) is None
 
 
 class TestHowLong:
@@ -113,7 +113,7 @@ class TestHowLong:
         for _ in range(6):
             at = state.providers["acme"].until
             assert at
-            state = down(EXHAUSTED, limits.probing(state, "acme", "coder-1"), at=at)
+            state = down(EXHAUSTED, providers.probing(state, "acme", "coder-1"), at=at)
             found = state.providers["acme"].until
             assert found
             waits.append((found - at) // MINUTE)
@@ -134,9 +134,11 @@ class TestNews:
         again = down(LIMITED, first, by="coder-2")
         worse = down(REFUSED, again)
 
-        assert "acme is limited until 2026-01-01T12:00:05Z: 429" in str(limits.news(board(), first, "acme"))
-        assert limits.news(first, again, "acme") is None
-        assert "then `liza resume`" in str(limits.news(again, worse, "acme"))
+        assert "acme is limited until 2026-01-01T12:00:05Z: 429" in str(
+            providers.news(board(), first, "acme")
+        )
+        assert providers.news(first, again, "acme") is None
+        assert "then `liza resume`" in str(providers.news(again, worse, "acme"))
 
     def test_a_lesser_word_does_not_hide_a_worse(self) -> None:
         """A rate limit after a refusal leaves the refusal."""

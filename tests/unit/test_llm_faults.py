@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from liza.agents.llm.faults import FAULTS, UNKNOWN, Cure, judged, reset_of
-from liza.agents.protocol import Ending
+from liza.system.run_control import Ending
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza import events as e
-from liza.changes import HUMAN, SUPERVISOR, Change, add_task, apply
-from liza.metrics import figures, percentile, reason_kind, stampers, together
-from liza.model import Agent, Handoff, Metrics, Reviews, Role, Status
-from liza.record import keyed, with_record
-from liza.report.measures import retrospective, suggestions, table
-from liza.verdicts import Feedback, Outcome, Verdict
+from liza.daemon.reports.metrics import retrospective, suggestions, table
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_task, apply
+from liza.domain.metrics import figures, percentile, reason_kind, stampers, together
+from liza.domain.model import Agent, Handoff, Metrics, Reviews, Role, Status
+from liza.domain.record import keyed, with_record
+from liza.domain.verdicts import Feedback, Outcome, Verdict
 from tests.stories import (
     CODER,
     MERGED,
@@ -35,7 +35,7 @@ from tests.stories import (
 )
 
 if TYPE_CHECKING:
-    from liza.model import State
+    from liza.domain.model import State
     from tests.stories import Deed
 
 STEP: Final = 10 * SECOND

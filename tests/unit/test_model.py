@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from liza.anomalies import Anomaly, Details, MergeConflict, RetryLoop, TradeOff
-from liza.config import Budget, Config, Limits
-from liza.errors import NotThere
-from liza.model import (
+from liza.domain.anomalies import Anomaly, Details, MergeConflict, RetryLoop, TradeOff
+from liza.domain.config import Budget, Config, Limits
+from liza.domain.model import (
     KEYED_SECTIONS,
     PLAIN_SECTIONS,
     SHOWN_EVENTS,
@@ -25,7 +24,8 @@ from liza.model import (
     Status,
     Task,
 )
-from liza.record import LONGEST_ID, Commit, Id, Record, Time, keyed, safe_id, utc_now
+from liza.domain.record import LONGEST_ID, Commit, Id, Record, Time, keyed, safe_id, utc_now
+from liza.errors import NotThere
 from tests.stories import BASE, NOW, SECOND, WORK, board, new_task, task_in
 
 KINDS: list[type[Record]] = list(get_args(get_args(Details)[0]))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from liza.anomalies import Anomaly
-from liza.problems import explained
-from liza.record import Record
+from liza.domain.anomalies import Anomaly
+from liza.domain.problems import explained
+from liza.domain.record import Record
 from tests.stories import NOW
 
 

@@ -6,12 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from liza import events as e
-from liza.config import Config, Limits
-from liza.invariants import violations
-from liza.model import Agent, AgentStatus, Role, Status
-from liza.record import keyed
-from liza.roles.recovery import (
+from liza.daemon.policy.recovery import (
     Facts,
     FinishMerge,
     KillLeftover,
@@ -26,6 +21,11 @@ from liza.roles.recovery import (
     reclaimed,
     stopped,
 )
+from liza.domain import events as e
+from liza.domain.config import Config, Limits
+from liza.domain.invariants import violations
+from liza.domain.model import Agent, AgentStatus, Role, Status
+from liza.domain.record import keyed
 from tests.stories import (
     HOUR,
     MERGE,

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.anomalies import Other, TradeOff
-from liza.answers import Answer, Unreadable, answer
-from liza.fences import blocks
-from liza.model import Checkpoint, Kind, Role, Urgency
-from liza.replies import (
+from liza.domain.anomalies import Other, TradeOff
+from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.domain.answers import (
     ANOMALIES,
     KINDS,
     ROLES,
@@ -28,7 +26,9 @@ from liza.replies import (
     Ruling,
     Step,
 )
-from liza.verdicts import Severity
+from liza.domain.fences import blocks
+from liza.domain.model import Checkpoint, Kind, Role, Urgency
+from liza.domain.verdicts import Severity
 
 
 def fenced(body: str, fence: str = "```") -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.repo.trivial import Versions, regions, resolution
+from liza.repo.conflicts import Versions, regions, resolution
 
 
 def resolved(path: str, base: str | None, ours: str, theirs: str) -> str | None:

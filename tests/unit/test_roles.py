@@ -9,27 +9,47 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-import liza.roles
-from liza import events as e
-from liza import verdicts
-from liza.agents.protocol import Ending, Reply
-from liza.changes import HUMAN, add_note
-from liza.model import Agent, AgentStatus, Discovery, GoalStatus, IntegrationFailure, Role, Status, Urgency
-from liza.record import keyed
-from liza.replies import Implement, Outcome, Plan, Planned, PriorFeedback, Progress, Review, Ruling, Step
-from liza.roles import coder, planner, plans, reviewer
-from liza.verdicts import Feedback, Severity
+import liza.daemon.policy
+from liza.agents.protocol import Reply
+from liza.daemon.policy import coder, plan_checks, planner, reviewer
+from liza.domain import events as e
+from liza.domain import verdicts
+from liza.domain.answers import (
+    Implement,
+    Outcome,
+    Plan,
+    Planned,
+    PriorFeedback,
+    Progress,
+    Review,
+    Ruling,
+    Step,
+)
+from liza.domain.changes import HUMAN, add_note
+from liza.domain.model import (
+    Agent,
+    AgentStatus,
+    Discovery,
+    GoalStatus,
+    IntegrationFailure,
+    Role,
+    Status,
+    Urgency,
+)
+from liza.domain.record import keyed
+from liza.domain.verdicts import Feedback, Severity
+from liza.system.run_control import Ending
 from tests import stories as s
 
 if TYPE_CHECKING:
-    from liza.model import State, Task
+    from liza.domain.model import State, Task
 
 LATER: Final = s.NOW + timedelta(minutes=1)
 IMPURE: Final = {"os", "subprocess", "time", "threading", "socket", "liza.board", "liza.repo", "pathlib"}
 
 
 @pytest.mark.parametrize(
-    "path", sorted(Path(liza.roles.__file__).parent.glob("*.py")), ids=lambda path: path.stem
+    "path", sorted(Path(liza.daemon.policy.__file__).parent.glob("*.py")), ids=lambda path: path.stem
 )
 def test_roles_decide_and_do_nothing(path: Path) -> None:
     """A role imports nothing that could act: no files, no processes, no clock, no board."""
@@ -369,7 +389,7 @@ class TestThePlan:
         """Ids are new, also apart from case, and dependencies can come true."""
         state = s.board(s.new_task("t1"), s.task_in(Status.ABANDONED, name="dead"))
 
-        found = plans.problems(plans.Ground(state, lambda _: True), tasks)
+        found = plan_checks.problems(plan_checks.Ground(state, lambda _: True), tasks)
 
         assert (problem is None and not found) or (problem is not None and problem in found[0])
 
@@ -390,7 +410,7 @@ class TestThePlan:
     )
     def test_says_what_could_turn_out_to_be_false(self, line: str, *, is_falsifiable: bool) -> None:
         """A criterion that no test can fail is none."""
-        assert plans.is_falsifiable(line) is is_falsifiable
+        assert plan_checks.is_falsifiable(line) is is_falsifiable
 
     def test_is_put_on_the_board_whole(self) -> None:
         """All of its tasks come at once, ready for coders."""

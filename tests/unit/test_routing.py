@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from liza import routing
-from liza.config import AgentChoice, Agents
-from liza.model import Role
-from liza.replies import Step
-from liza.routing import Who, chain, routed
+from liza.domain import routing
+from liza.domain.answers import Step
+from liza.domain.config import AgentChoice, Agents
+from liza.domain.model import Role
+from liza.domain.routing import Who, chain, routed
 
 
 def route(overrides: dict[str, Any], default: dict[str, Any], who: Who) -> routing.Route:

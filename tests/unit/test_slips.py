@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from liza.answers import Answer, Unreadable, answer
-from liza.replies import Review, Step
-from liza.roles.reviewer import verdict
-from liza.verdicts import Outcome
+from liza.daemon.policy.reviewer import verdict
+from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.domain.answers import Review, Step
+from liza.domain.verdicts import Outcome
 from tests.stories import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SLIPS: Final[list[dict[str, Any]]] = yaml.safe_load(files("liza").joinpath("slips.yaml").read_text())
+SLIPS: Final[list[dict[str, Any]]] = yaml.safe_load(files("liza.domain").joinpath("slips.yaml").read_text())
 PYTHONISH: Final = ("tuple", "dictionary", "instance of", "Input should", "input should", ": :", "pydantic")
 
 

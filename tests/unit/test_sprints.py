@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from liza.changes import add_task, apply
-from liza.config import Config, SprintLength
-from liza.events import Abandon
-from liza.model import Metrics, Sprint
-from liza.sprints import ended, looked_back, next_one, why_ended, why_over
+from liza.domain.changes import add_task, apply
+from liza.domain.config import Config, SprintLength
+from liza.domain.events import Abandon
+from liza.domain.model import Metrics, Sprint
+from liza.domain.sprints import ended, looked_back, next_one, why_ended, why_over
 from tests.stories import NOW, PLANNER, board, new_task
 
 if TYPE_CHECKING:
-    from liza.model import State
+    from liza.domain.model import State
 
 HOUR = timedelta(hours=1)
 

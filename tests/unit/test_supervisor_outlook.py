@@ -6,9 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from liza import events as e
-from liza.changes import HUMAN
-from liza.model import (
+from liza.daemon.policy.planner import is_complete
+from liza.daemon.policy.progress import asks, only_people, reopened
+from liza.domain import events as e
+from liza.domain.changes import HUMAN
+from liza.domain.model import (
     Agent,
     AgentStatus,
     BreakerStatus,
@@ -24,9 +26,7 @@ from liza.model import (
     Trip,
     Urgency,
 )
-from liza.record import keyed
-from liza.roles.outlook import asks, only_people, reopened
-from liza.roles.planner import is_complete
+from liza.domain.record import keyed
 from tests.stories import (
     FORCE_PASS,
     NOW,

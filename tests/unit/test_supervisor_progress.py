@@ -8,14 +8,15 @@ from typing import Final
 
 import pytest
 
-from liza.anomalies import Anomaly, CrashLoop
-from liza.changes import HUMAN, add_note
-from liza.model import Agent, AgentStatus, Goal, GoalStatus, Role, Status
-from liza.record import keyed
-from liza.report.progress import ago, latest, lines, news, outcome
-from liza.report.screen import Lines, Live
-from liza.report.summary import checkpoint
-from liza.roles.staff import Worker
+from liza.cli.views.progress import latest, lines, news
+from liza.cli.views.screen import Lines, Live
+from liza.daemon.policy.staffing import Worker
+from liza.daemon.reports.checkpoint import checkpoint
+from liza.daemon.reports.words import ago, outcome
+from liza.domain.anomalies import Anomaly, CrashLoop
+from liza.domain.changes import HUMAN, add_note
+from liza.domain.model import Agent, AgentStatus, Goal, GoalStatus, Role, Status
+from liza.domain.record import keyed
 from tests.stories import (
     CODER,
     HOUR,

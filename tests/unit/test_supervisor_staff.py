@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.config import Workers
-from liza.model import AgentStatus, Role
-from liza.roles.staff import (
+from liza.daemon.policy.staffing import (
     AGAIN,
     FIRST_DELAY,
     KILLED,
@@ -26,6 +24,8 @@ from liza.roles.staff import (
     told,
     vacated,
 )
+from liza.domain.config import Workers
+from liza.domain.model import AgentStatus, Role
 from tests.stories import NOW, board
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import Final
 
 import pytest
 
-from liza import switches
-from liza.config import Config
+from liza.domain import switches
+from liza.domain.config import Config
+from liza.domain.events import AMENDABLE
+from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS
+from liza.domain.lifecycle import BY_SOURCE, EVENTS, TABLE, TERMINAL, name_of
+from liza.domain.model import MEANING, Role, State, Status
+from liza.domain.promises import PROMISES
 from liza.errors import EXIT_CODES, UsageError
-from liza.events import AMENDABLE
-from liza.invariants import RULES, STEP_CHECKS, TASK_CHECKS
-from liza.lifecycle import BY_SOURCE, EVENTS, TABLE, TERMINAL, name_of
-from liza.model import MEANING, Role, State, Status
-from liza.promises import PROMISES
-from liza.report import tables
-from liza.report.tables import MANY, RENDERINGS, main, refreshed, table
+from scripts import specs
+from scripts.specs import MANY, RENDERINGS, main, refreshed, table
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
@@ -215,7 +215,7 @@ class TestRendering:
         page.write_text("<!-- rendered: song -->\n<!-- end -->\n", encoding="utf-8")
 
         done = subprocess.run(
-            [sys.executable, "-m", tables.__name__, str(tmp_path)],
+            [sys.executable, "-m", specs.__name__, str(tmp_path)],
             cwd=ROOT,
             capture_output=True,
             text=True,

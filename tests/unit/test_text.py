@@ -10,10 +10,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from liza.text import parse as module
-from liza.text.emit import DEEPEST, LONGEST_KEY, Json, item, section
-from liza.text.parse import BadYaml, parse
-from liza.text.split import Block, split
+from liza.board.yaml_split import Block, split
+from liza.domain import yaml_parse as module
+from liza.domain.yaml_emit import DEEPEST, LONGEST_KEY, Json, item, section
+from liza.domain.yaml_parse import BadYaml, parse
 
 Loader: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 Edit: TypeAlias = tuple[float, int, str]

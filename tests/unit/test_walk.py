@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from liza import events as e
-from liza.board.delta import step_between
-from liza.changes import HUMAN, SUPERVISOR, Change, add_note, add_task, answer, apply, waits_for
+from liza.board.replay import step_between
+from liza.domain import events as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, add_task, answer, apply, waits_for
+from liza.domain.invariants import step_violations, violations
+from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
+from liza.domain.lifecycle import WORKERS as FENCED
+from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
-from liza.invariants import step_violations, violations
-from liza.lifecycle import BY_SOURCE, EVENTS, TERMINAL
-from liza.lifecycle import WORKERS as FENCED
-from liza.model import Actor, Lease, Role, State, Status, Task
 from tests.stories import EXAMPLES, NOW, PLANNER, WAYS_FOR_EVENT, board, commit, new_task, task_in
 
 WORKERS = ("coder-1", "coder-2", "reviewer-1", "reviewer-2")

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from liza.config import Limits
+from liza.domain.config import Limits
 from liza.errors import UsageError
-from liza.workflows.document import OPTIONS, GateKind
-from liza.workflows.loading import load, packaged, read
+from liza.workflow.document import OPTIONS, GateKind
+from liza.workflow.load import load, packaged, read
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -96,7 +96,7 @@ class TestGood:
     def test_no_code_knows_a_workflow_by_name(self) -> None:
         """A fifth one is as good as the four."""
         names = re.compile(rf"[\"'](?:{'|'.join(packaged())})[\"']")
-        sources = sorted((ROOT / "liza" / "workflows").glob("*.py"))
+        sources = sorted((ROOT / "liza" / "workflow").glob("*.py"))
 
         assert [path.name for path in sources if names.search(path.read_text(encoding="utf-8"))] == []
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from liza.workflows.loading import read
+from liza.workflow.load import read
 from tests.flows import Flow
 
 PLAIN: Final = """\

@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-from liza.config import Config
+from liza.daemon.flows import workflow_of
+from liza.domain.config import Config
 from liza.errors import UsageError
-from liza.work.flows import workflow_of
-from liza.workflows.loading import load, read
-from liza.workflows.performed import not_performed
+from liza.workflow.load import load, read
+from liza.workflow.performed import not_performed
 
-LIZA: Final = files("liza").joinpath("workflows/liza.yaml").read_text(encoding="utf-8")
+LIZA: Final = files("liza").joinpath("workflow/liza.yaml").read_text(encoding="utf-8")
 REVIEW: Final = "{id: review, kind: agent, role: reviewer, on_none: block}"
 
 

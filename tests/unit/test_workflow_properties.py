@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.verdicts import Outcome
-from liza.workflows import engine
-from liza.workflows.document import End, Phase
-from liza.workflows.loading import packaged
-from liza.workflows.position import Judge, Proceed, Wait, Work
+from liza.domain.verdicts import Outcome
+from liza.workflow import engine
+from liza.workflow.document import End, Phase
+from liza.workflow.load import packaged
+from liza.workflow.position import Judge, Proceed, Wait, Work
 from tests.flows import Flow, tree
 
 LONGEST: Final = 120  # answers; enough for every limit of the four to be reached

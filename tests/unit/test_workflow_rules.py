@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-from liza.config import Limits
-from liza.model import Checkpoint, Task
-from liza.reasons import ALIKE, digest, normalised, similar
-from liza.verdicts import Decision, Outcome
-from liza.workflows.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
-from liza.workflows.loading import load
-from liza.workflows.rules import Fired, broken, decisions, fired
+from liza.domain.config import Limits
+from liza.domain.model import Checkpoint, Task
+from liza.domain.similarity import ALIKE, digest, normalised, similar
+from liza.domain.verdicts import Decision, Outcome
+from liza.workflow.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
+from liza.workflow.load import load
+from liza.workflow.rules import Fired, broken, decisions, fired
 from tests.flows import MINUTE, START
 from tests.stories import new_task
 

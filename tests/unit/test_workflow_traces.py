@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from liza.config import Limits
+from liza.domain.config import Limits
+from liza.domain.verdicts import Evidence, Outcome
 from liza.errors import Refused
-from liza.verdicts import Evidence, Outcome
-from liza.workflows import engine
-from liza.workflows.document import Edge, End, Exhausted, Workflow
-from liza.workflows.loading import load
-from liza.workflows.position import Result, Worked
+from liza.workflow import engine
+from liza.workflow.document import Edge, End, Exhausted, Workflow
+from liza.workflow.load import load
+from liza.workflow.position import Result, Worked
 from tests.flows import Flow, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import pytest
 
-from liza.answers import Answer, answer
 from liza.board.protocol import Entry
+from liza.domain.answer_reading import Answer, answer
+from liza.domain.answers import Step
+from liza.domain.model import Role
+from liza.domain.record import utc_now
 from liza.errors import UsageError
-from liza.model import Role
-from liza.record import utc_now
-from liza.replies import Step
-from liza.zoo import gauntlet
-from liza.zoo.agents.acting import DEEDS, HONEST, Act, block
-from liza.zoo.cases import CASES, MEANING, PREVENTED, Case, End
-from liza.zoo.found import seen
-from liza.zoo.goods import TASK, WORK
-from liza.zoo.judge import Board, Facts, escapes, fence_breaks, judged
-from liza.zoo.play import enter
-from liza.zoo.yard import Yard, differences, lay_over, settings_for
+from liza.gauntlet import runner
+from liza.gauntlet.agents.acting import DEEDS, HONEST, Act, block
+from liza.gauntlet.cases import CASES, MEANING, PREVENTED, Case, End
+from liza.gauntlet.evidence import seen
+from liza.gauntlet.fixtures import TASK, WORK
+from liza.gauntlet.main import enter
+from liza.gauntlet.project import Yard, differences, lay_over, settings_for
+from liza.gauntlet.verdict import Board, Facts, escapes, fence_breaks, judged
 from tests.shell import ROOT
 from tests.stories import board as story
 from tests.stories import new_task
@@ -85,7 +85,7 @@ class TestTable:
 
     def test_a_name_that_is_nearly_one_is_told(self) -> None:
         with pytest.raises(UsageError, match="did you mean empty_commit"):
-            gauntlet.chosen(["empty_comit"])
+            runner.chosen(["empty_comit"])
 
 
 _STEPS: Final = {
@@ -190,7 +190,7 @@ class TestJudge:
             judged(CASE, replace(CONTAINED, red="x")),
             judged(CASES["honest"], CONTAINED),
         ]
-        assert gauntlet.score(results).startswith(
+        assert runner.score(results).startswith(
             "1 of 2 misbehaving agents contained, 1 of 1 honest let through"
         )
 

@@ -8,28 +8,30 @@ import shutil
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit, files_named
-from liza.agents.clis.home import Home, filled, prompt_in, setting_of
-from liza.agents.clis.row import PERMITS, Effort, Feed, Permit, Printed
+from liza.agents.clis.private_home import Home, filled, prompt_in, setting_of
+from liza.agents.clis.spec import PERMITS, Effort, Feed, Permit, Printed
 from liza.agents.command import facts_of, how, obstacle
-from liza.agents.environment import HEADLESS, allowed
-from liza.agents.masking import Mask, secrets_of
 from liza.agents.pricing import priced
-from liza.agents.protocol import Ending, Provenance, Reply, Session, Usage
+from liza.agents.protocol import Provenance, Reply, Session, Usage, visit_of
 from liza.agents.recording import STDOUT, file_brief, latest_before, reply_of, said_so_far
+from liza.domain.record import utc_now
 from liza.errors import UsageError
-from liza.record import utc_now
+from liza.system import process
+from liza.system.masking import Mask, secrets_of
+from liza.system.run_control import Ending
+from liza.system.sandbox.bubblewrap import UNGUARDED, Visit, files_named
+from liza.system.sandbox.environment import HEADLESS, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from liza.agents.cage import Warden
-    from liza.agents.clis.row import Cli, Parsed, Way, Words
-    from liza.agents.process import Outcome
-    from liza.agents.protocol import Brief, Stop
-    from liza.config import AgentChoice
+    from liza.agents.clis.spec import Cli, Parsed, Way, Words
+    from liza.agents.protocol import Brief
+    from liza.domain.config import AgentChoice
+    from liza.system.process import Outcome
+    from liza.system.run_control import Stop
+    from liza.system.sandbox.bubblewrap import Warden
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class CliAgent:
         """Return what the cage has to know: the home that was furnished is the one it works in."""
         cli, own = self._cli, self._choice.own_home
         named = files_named(self._user, (*cli.keys, *cli.passing, *(self._choice.passing or ())))
-        return Visit.of(brief)._replace(
+        return visit_of(brief)._replace(
             may_nest=cli.brings_own_sandbox and cli.caged is None,
             shows=(*named, *(cli.credentials if own else ())),
             keeps=cli.writable if own else (".",),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.clis.reading import concluded, joined, reported
-from liza.agents.clis.row import Parsed
-from liza.agents.protocol import Ending
+from liza.agents.clis.parsing import concluded, joined, reported
+from liza.agents.clis.spec import Parsed
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.agents.clis.row import Printed
+    from liza.agents.clis.spec import Printed
     from liza.agents.protocol import Usage
 
 _SPOKEN: Final = "ASSISTANT "

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.clis.reading import concluded, count, dug, events, joined, reported, text_of
-from liza.agents.clis.row import Parsed
-from liza.agents.protocol import Ending
+from liza.agents.clis.parsing import concluded, count, dug, events, joined, reported, text_of
+from liza.agents.clis.spec import Parsed
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.agents.clis.reading import Json
-    from liza.agents.clis.row import Printed
+    from liza.agents.clis.parsing import Json
+    from liza.agents.clis.spec import Printed
 
 _ERROR: Final = "Ran into this error:"  # said as the assistant, in a run that is called completed
 

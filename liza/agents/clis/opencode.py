@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.agents.clis.reading import concluded, count, dug, events, joined, reported
-from liza.agents.clis.row import Parsed
-from liza.agents.protocol import Ending
+from liza.agents.clis.parsing import concluded, count, dug, events, joined, reported
+from liza.agents.clis.spec import Parsed
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.agents.clis.reading import Json
-    from liza.agents.clis.row import Printed
+    from liza.agents.clis.parsing import Json
+    from liza.agents.clis.spec import Printed
     from liza.agents.protocol import Usage
 
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from liza.agents.clis import aider, claude, codex, gemini, goose, mini, opencode
-from liza.agents.clis.row import Cli, Effort, Feed, Permit, Setting, Way
+from liza.agents.clis.spec import Cli, Effort, Feed, Permit, Setting, Way
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from liza.agents.kernel import guard_memory
 from liza.agents.llm.backend import Finished, Job
 from liza.agents.llm.faults import Fault
 from liza.agents.llm.loop import Conversation, End
 from liza.agents.llm.model import LiteLlm
 from liza.agents.llm.tools import Toolbox
-from liza.replies import KINDS
+from liza.domain.answers import KINDS
+from liza.system.linux import guard_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,23 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza.agents import process
-from liza.agents.cage import UNGUARDED, Visit, files_named
-from liza.agents.environment import HEADLESS, allowed
-from liza.agents.masking import secrets_of
 from liza.agents.metering import spent_in, usd_in
-from liza.agents.protocol import Ending, Reply
+from liza.agents.protocol import Reply, visit_of
 from liza.agents.recording import STDOUT, file_brief
-from liza.record import Line, Record, Time, utc_now
-from liza.replies import Step
-from liza.spending import Usage
+from liza.domain.answers import Step
+from liza.domain.record import Line, Record, Time, utc_now
+from liza.domain.spending import Usage
+from liza.system import process
+from liza.system.masking import secrets_of
+from liza.system.run_control import Ending
+from liza.system.sandbox.bubblewrap import UNGUARDED, files_named
+from liza.system.sandbox.environment import HEADLESS, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from liza.agents.cage import Warden
-    from liza.agents.process import Outcome
-    from liza.agents.protocol import Brief, Stop
+    from liza.agents.protocol import Brief
+    from liza.system.process import Outcome
+    from liza.system.run_control import Stop
+    from liza.system.sandbox.bubblewrap import Warden
 
 FINISHED: Final = '{"finished": '
 MOST_QUOTED: Final = 300  # characters of what a conversation that broke down said last
@@ -120,7 +122,7 @@ class Llm:
             meter=lambda out: usd_in(out, self._model),
         )
         named = files_named(self._environment, passing(self._model))
-        visit = Visit.of(brief)._replace(shows=(str(PACKAGE), *named))
+        visit = visit_of(brief)._replace(shows=(str(PACKAGE), *named))
         with self._warden.caged(job, visit) as caged:
             outcome = process.run(caged, stop)
         return _replied(outcome, brief, began)

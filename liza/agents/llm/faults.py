@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.protocol import Ending
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from liza.agents.llm.faults import Fault
-from liza.agents.protocol import Ending
-from liza.answers import Answer, answer
-from liza.fences import TAG
-from liza.record import utc_now
-from liza.spending import CENTS, Provenance, Usage
+from liza.domain.answer_reading import Answer, answer
+from liza.domain.fences import TAG
+from liza.domain.record import utc_now
+from liza.domain.spending import CENTS, Provenance, Usage
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from liza.agents.llm.tools import Toolbox
-    from liza.replies import Step
+    from liza.domain.answers import Step
 
 Message = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents.llm.faults import Cure, Fault, judged, reset_of
 from liza.agents.llm.loop import Call, Said
-from liza.agents.protocol import Ending
-from liza.record import utc_now
-from liza.spending import Provenance, Usage
+from liza.domain.record import utc_now
+from liza.domain.spending import Provenance, Usage
+from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.agents import process
-from liza.agents.environment import HEADLESS, allowed
-from liza.agents.protocol import Ending, Limits, Stop
-from liza.replies import Step
+from liza.domain.answers import Step
+from liza.system import process
+from liza.system.run_control import Ending, Limits, Stop
+from liza.system.sandbox.environment import HEADLESS, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

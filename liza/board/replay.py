@@ -1,0 +1,273 @@
+"""What an update changed, as the journal keeps it, and the same change done again on replay."""
+
+from __future__ import annotations
+
+from itertools import compress
+from operator import is_not
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from liza.domain.model import KEYED_SECTIONS, PLAIN_SECTIONS, SHOWN_EVENTS, State, Status, Task
+from liza.domain.record import Record, with_records
+from liza.errors import InvalidBoard, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from liza.board.journal import Line
+    from liza.board.protocol import Entry
+    from liza.domain.invariants import Step
+
+Raw = dict[str, Any]
+Plains = dict[str, dict[str, Raw]]  # section: id: the record; "" is the id of a section that is one record
+DERIVED: Final = frozenset({"history", "history_earlier"})  # replay counts these by itself
+
+
+def step_between(old: State, new: State) -> Step:
+    """Return what differs; records are shared between states, so identity tells what was not touched."""
+    from liza.domain.invariants import Step  # noqa: PLC0415 - who only reads a board makes no step
+
+    put: dict[str, tuple[str, ...]] = {}
+    gone: dict[str, tuple[str, ...]] = {}
+    moved: dict[str, Any] = {}
+    for section in KEYED_SECTIONS:
+        before, after = getattr(old, section), getattr(new, section)
+        if before is after:
+            continue
+        ordered, changed = _compared(before, after)
+        if ordered is not after:
+            moved[section] = ordered
+        if changed:
+            put[section] = changed
+        if len(after) - sum(name not in before for name in changed) < len(before):
+            gone[section] = tuple(name for name in before if name not in after)
+    for section in PLAIN_SECTIONS:
+        if getattr(old, section) is not getattr(new, section):
+            put[section] = ()
+    return Step(old, new.but(**moved) if moved else new, put, gone)
+
+
+def _compared(
+    before: Mapping[str, Record], after: Mapping[str, Record]
+) -> tuple[Mapping[str, Record], tuple[str, ...]]:
+    """Return *after* as a replay orders it (first what was there), and the names of what changed in it."""
+    names = list(after)
+    if names == list(before):  # the usual case, at the speed of C
+        return after, tuple(compress(names, map(is_not, after.values(), before.values())))
+    ordered = list(dict.fromkeys([*(name for name in before if name in after), *names]))
+    changed = tuple(name for name in ordered if before.get(name) is not after[name])
+    return (after if names == ordered else MappingProxyType({name: after[name] for name in ordered})), changed
+
+
+def is_empty(step: Step) -> bool:
+    return not step.put and not step.gone
+
+
+def plains_of(step: Step) -> Plains:
+    """Return the records that *step* puts as JSON values, without their history.
+
+    Raise unless each can be read back as the same value.
+    """
+    plains: Plains = {}
+    for section, names in step.put.items():
+        if section in KEYED_SECTIONS:
+            records = getattr(step.new, section)
+            plains[section] = {name: _survivor(records[name], f"{section}.{name}", name) for name in names}
+        elif section != "archived":
+            plains[section] = {"": _survivor(getattr(step.new, section), section, None)}
+    return plains
+
+
+def _survivor(record: Record, path: str, name: str | None) -> Raw:
+    # The history of a task is made of records that were checked when they were made, and there are many.
+    bare = record.but(history=()) if isinstance(record, Task) else record
+    try:
+        plain = bare.model_dump(mode="json", exclude_defaults=True, warnings="error")
+        reborn = type(record).model_validate(plain)
+    except ValidationError as error:
+        from liza.domain.problems import explained  # noqa: PLC0415 - only needed here
+
+        raise InvalidBoard("the change was refused", explained(error, type(record), path, {})) from error
+    except ValueError as error:  # what the record holds has no form in JSON
+        raise _misread(path) from error
+    if reborn != bare or (name is not None and plain["id"] != name):
+        raise _misread(path)
+    return plain
+
+
+def _misread(path: str) -> InvalidBoard:
+    wrong = Violation(path, "it would be read back as another value", "give values of the field's type")
+    return InvalidBoard("the change was refused", [wrong])
+
+
+def put_of(step: Step, plains: Plains) -> dict[str, Any]:
+    """Return the changed fields by section and id, ready for JSON; None puts a field back to its default."""
+    found: dict[str, Any] = {}
+    for section, names in step.put.items():
+        if section in KEYED_SECTIONS:
+            before, after = getattr(step.old, section), getattr(step.new, section)
+            found[section] = {
+                name: _fields(before.get(name), after[name], plains[section][name]) for name in names
+            }
+        elif section == "archived":
+            old, new = step.old.archived, step.new.archived
+            found[section] = {name: status for name, status in new.items() if old.get(name) is not status}
+        else:
+            found[section] = plains[section][""]
+    return found
+
+
+def _fields(old: Record | None, new: Record, plain: Raw) -> Raw:
+    if old is None:
+        found = dict(plain)
+        known = 0
+    else:
+        before, after = old.__dict__, new.__dict__
+        changed = [name for name in after if before[name] is not after[name]]
+        fields = type(new).model_fields
+        keys = [fields[name].alias or name for name in changed if name not in DERIVED]
+        found = {key: plain.get(key) for key in keys}
+        known = len(before.get("history", ()))
+    if added := new.__dict__.get("history", ())[known:]:
+        found["history"] = [entry.plain() for entry in added]
+    return found
+
+
+def first_state(entry: Entry) -> State:
+    """Return the board that the first entry of a journal makes."""
+    return _trimmed(_built({**entry.put, "revision": entry.revision}))
+
+
+def _built(plain: Raw) -> State:
+    """Return the board that *plain* is, checked section by section.
+
+    Building what checks a kind of record takes milliseconds, and most boards begin with few kinds. Whatever
+    is not plainly right is left to the check of the whole, which says what is wrong.
+    """
+    kept = {
+        section: value for section, value in plain.items() if section in {*KEYED_SECTIONS, *PLAIN_SECTIONS}
+    }
+    others = plain.keys() - kept.keys()
+    if others != {"revision"} or "archived" in kept or "goal" not in kept:
+        return State.model_validate(plain)
+    fields: Raw = {}
+    for section, value in kept.items():
+        if (kind := KEYED_SECTIONS.get(section)) is None:
+            fields[section] = type_of(section).model_validate(value)
+            continue
+        records = {record["id"]: kind.model_validate(record) for record in value}
+        if len(records) < len(value):
+            return State.model_validate(plain)
+        fields[section] = MappingProxyType(records)
+    return State.model_construct(revision=plain["revision"], **fields)
+
+
+def type_of(section: str) -> type[Record]:
+    """Return the kind of record that a plain section is."""
+    kind = State.model_fields[section].annotation
+    if not isinstance(kind, type) or not issubclass(kind, Record):
+        raise TypeError(section)
+    return kind
+
+
+def replayed(state: State, entries: Iterable[Entry]) -> State:
+    """Return *state* after *entries*; each record is built once, however often it changed."""
+    keyed: dict[str, _Section] = {}
+    plain: Raw = {"archived": {}}
+    revision = state.revision
+    for entry in entries:
+        revision = entry.revision
+        for section, value in entry.put.items():
+            if section in KEYED_SECTIONS:
+                _section(keyed, state, section).put(value)
+            elif section == "archived":
+                plain[section] |= value
+            else:
+                plain[section] = value
+        for section, names in entry.gone.items():
+            _section(keyed, state, section).remove(names)
+    changes: Raw = {section: working.rebuilt() for section, working in keyed.items()}
+    if added := plain.pop("archived"):
+        known = {name: Status(status) for name, status in added.items()}
+        changes["archived"] = MappingProxyType({**state.archived, **known})
+    for section, value in plain.items():
+        changes[section] = type(getattr(state, section)).model_validate(value)
+    return state.but(revision=revision, **changes)
+
+
+def replayed_all(lines: Sequence[Line]) -> State:
+    """Return the board after all lines of a journal, from its first."""
+    return replayed(first_state(lines[0].entry), (line.entry for line in lines[1:]))
+
+
+class _Section:
+    """A section while entries are replayed on it; what went and came back stands last, as it did then."""
+
+    def __init__(self, kind: type[Record], records: Mapping[str, Record]) -> None:
+        self._kind = kind
+        # A proxy copies its dict at the speed of C.
+        self._records: dict[str, Any] = (
+            records.copy() if isinstance(records, MappingProxyType) else {**records}
+        )
+        self._touched: set[str] = set()  # these are plain until they are rebuilt
+
+    def put(self, changed: Raw) -> None:
+        for name, fields in changed.items():
+            known = self._records.get(name, {})
+            if name not in self._touched:
+                self._touched.add(name)
+                self._records[name] = known = known.plain() if known else {}
+            _put(known, fields)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._records.pop(name, None)
+            self._touched.discard(name)
+
+    def rebuilt(self) -> Mapping[str, Record]:
+        for name in self._touched:
+            self._records[name] = self._kind.model_validate(self._records[name])
+        return MappingProxyType(self._records)
+
+
+def _section(keyed: dict[str, _Section], state: State, section: str) -> _Section:
+    if section not in keyed:
+        keyed[section] = _Section(KEYED_SECTIONS[section], getattr(state, section))
+    return keyed[section]
+
+
+def went(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
+    """Return what left in *entries*, also where it came back."""
+    gone: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        for section, names in entry.gone.items():
+            gone[section] = (*gone.get(section, ()), *names)
+    return gone
+
+
+def _put(known: Raw, fields: Raw) -> None:
+    history = [*known.get("history", ()), *fields.get("history", ())]
+    for key, value in fields.items():
+        if value is None:
+            known.pop(key, None)
+        else:
+            known[key] = value
+    if history:
+        spare = max(0, len(history) - SHOWN_EVENTS)
+        known["history"] = history[spare:]
+        known["history_earlier"] = known.get("history_earlier", 0) + spare
+
+
+def _trimmed(state: State) -> State:
+    return state.but(tasks=MappingProxyType({name: task.trimmed() for name, task in state.tasks.items()}))
+
+
+def trimmed(step: Step) -> State:
+    """Return the new state of *step* with only the latest history of the tasks that changed."""
+    tasks = step.new.tasks
+    cut = {name: tasks[name].trimmed() for name in step.put.get("tasks", ())}
+    if all(task is tasks[name] for name, task in cut.items()):
+        return step.new
+    return step.new.but(tasks=with_records(tasks, cut))

@@ -1,0 +1,1 @@
+"""What people type and read: the command line, its commands and its views."""

@@ -1,0 +1,213 @@
+"""The board: made, looked at, told and edited."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, said, told, update
+from liza.errors import InvalidBoard, UsageError
+
+if TYPE_CHECKING:
+    from liza.board.file import FileBoard
+    from liza.domain.model import State
+
+
+@command(
+    "init",
+    "make a board in this repository",
+    argument("goal", metavar="GOAL", help="what to build, in a sentence"),
+    argument("--spec", metavar="PATH", help="the file that says it at length"),
+    argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+    NO_BASELINE,
+)
+def _init(args: Namespace) -> None:
+    from liza.daemon.flows import workflow_of
+    from liza.daemon.project import begun
+
+    words = {"spec": args.spec, "workflow": args.workflow}
+    board, choices = begun(args.directory, args.goal, **words, fit=workflow_of)
+    print(f"Made a board in {board.home}, which git ignores in this clone.")
+    for what, value, why in choices:
+        print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
+    if args.baseline:
+        _show_baseline(board)
+    print("Next: `liza run`; or first `liza task add`, `liza edit`.")
+
+
+def _show_baseline(board: FileBoard) -> None:
+    """Try the project's gates at once: who has just made a board can still mend them."""
+    from liza.daemon.baseline import Ground, try_base
+    from liza.errors import NoCage
+    from liza.repo.repository import Repository
+    from liza.system.run_control import Stop
+
+    ground = Ground(board.home, Repository.around(board.home.parent), board.read().config)
+    try:
+        found = try_base(ground, Stop(), lambda line: print(f"  gates     {line} …", flush=True))
+    except NoCage:  # `liza run` says so
+        return
+    for line in found.lines() if found else ():
+        print(f"  gates     {line}")
+
+
+@command("status", "show the board", AS_JSON)
+def _status(args: Namespace) -> int | None:
+    from liza.board.location import switches_of
+    from liza.board.quick_read import latest
+    from liza.cli.views import status
+    from liza.system.disk_space import shortage
+
+    home, trouble = home_of(args), None
+    state = latest(home)
+    if state is None:
+        state, trouble = _absorbed(board_of(args))
+    lack = shortage(home.parent, state.config.limits.free_disk_mb)
+    width = shutil.get_terminal_size((status.WIDTH, 24)).columns
+    shown = (
+        status.as_json(state)
+        if args.json
+        else status.status(state, switches_of(home), shortage=lack, width=width)
+    )
+    print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
+    return told(trouble) if trouble else None
+
+
+def _absorbed(board: FileBoard) -> tuple[State, InvalidBoard | None]:
+    """Return the board with what a person saved, or as it was with why that was not taken."""
+    try:
+        return board.absorb(), None
+    except InvalidBoard as error:
+        return board.read(), error
+
+
+@command("validate", "check the board, or a file, and report everything that is wrong", AS_JSON,
+         argument("path", metavar="PATH", nargs="?", help="a state.yaml or a .liza directory"))  # fmt: skip
+def _validate(args: Namespace) -> int | None:
+    from liza.board.validate import of_path
+
+    path = args.directory / args.path if args.path else home_of(args)
+    if not path.exists() and not path.is_symlink():
+        raise UsageError(f"{path} does not exist; name a state.yaml or a .liza directory")
+    try:
+        state = of_path(path)
+    except InvalidBoard as error:
+        if args.json:
+            print(json.dumps({"valid": False, "violations": [wrong._asdict() for wrong in error.violations]}))
+        raise
+    count = {"valid": True, "revision": state.revision, "tasks": len(state.tasks)}
+    print(json.dumps(count) if args.json else f"VALID: revision {state.revision}, {len(state.tasks)} tasks")
+    return None
+
+
+@command("note", "tell the agents something", AS_JSON,
+         argument("text", metavar="TEXT", help="what you want them to know"),
+         argument("--for", dest="about", metavar="TASK", help="the task it is about"))  # fmt: skip
+def _note(args: Namespace) -> None:
+    from liza.domain.changes import HUMAN, add_note
+    from liza.domain.record import utc_now
+
+    change = add_note(said(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
+    update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
+
+
+@command("goal", "queue a goal behind the current one, or list all goals", AS_JSON,
+         argument("text", metavar="GOAL", nargs="?", help="what to build next, in a sentence"),
+         argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
+def _goal(args: Namespace) -> None:
+    from liza.cli.views import status
+    from liza.daemon.project import spec_inside
+    from liza.domain.changes import HUMAN, queue_goal
+    from liza.domain.record import utc_now
+
+    if args.text is None:
+        if args.spec is not None:
+            raise UsageError("a spec belongs to a goal; say the goal as well")
+        state = board_of(args).absorb()
+        print(json.dumps(state.goal.plain()) if args.json else "\n".join(status.goals(state)))
+        return
+    spec = spec_inside(args.directory, args.spec) if args.spec is not None else None
+    change = queue_goal(said(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
+    update(args, change, "Queued; its turn comes when the goals before it are over (`liza goal` lists them).")
+
+
+@command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,
+         argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
+         argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
+def _answer(args: Namespace) -> None:
+    from liza.domain.budget import BUDGET, PLAN, reply
+    from liza.domain.changes import HUMAN
+    from liza.domain.record import utc_now
+
+    change = reply(args.task, said(args.text, "answer"), by=HUMAN, at=utc_now())
+    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN, "the planner goes on with it")}
+    done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
+    update(args, change, f"Answered; {done}.")
+
+
+@command("edit", "edit the board in your editor; it is checked before it is saved")
+def _edit(args: Namespace) -> None:
+    from liza.cli.views.editing import edited
+
+    board = board_of(args)
+    before = board.absorb()
+    after = edited(board, _editor())
+    print("Nothing was changed." if after is before else f"Saved as revision {after.revision}.")
+
+
+def _editor() -> list[str]:
+    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not words:
+        raise UsageError("no editor is set; put one into VISUAL or EDITOR, or edit .liza/state.yaml itself")
+    return words
+
+
+@command("log", "show every change of the board", AS_JSON,
+         argument("-f", "--follow", action="store_true", help="go on as changes come"),
+         argument("-n", "--last", type=int, metavar="N", help="only the last N"),
+         argument("--task", metavar="TASK", help="only what touched this task"))  # fmt: skip
+def _log(args: Namespace) -> None:
+    from liza.cli.views.log import changes
+
+    board = board_of(args)
+    if args.last is not None and args.last < 0:
+        raise UsageError(f"--last {args.last} is less than nothing; give how many changes to show")
+    for line in changes(board, last=args.last, task=args.task, follow=args.follow, as_json=args.json):
+        print(line, flush=args.follow)
+
+
+@command("board", "print the board as it is, or as it was", AS_JSON,
+         argument("--at", metavar="MOMENT",
+                  help="a revision (12), a time (2026-11-16T09:30:00Z) or an age (10m)"))  # fmt: skip
+def _board_at(args: Namespace) -> None:
+    from liza.cli.views import status
+    from liza.cli.views.time_argument import moment
+    from liza.domain.record import utc_now
+
+    board = board_of(args)
+    when = board.absorb().revision if args.at is None else moment(args.at, utc_now())
+    if args.json:
+        print(json.dumps(status.as_json(board.at(when)[0])))
+    else:
+        print(board.text_at(when).decode(), end="")
+
+
+@command("board diff", "show what differs between two moments", AS_JSON,
+         argument("one", metavar="MOMENT"),
+         argument("other", metavar="MOMENT", nargs="?", help="the latest, if not given"))  # fmt: skip
+def _board_diff(args: Namespace) -> None:
+    from liza.cli.views import status
+    from liza.cli.views.time_argument import moment
+    from liza.domain.record import utc_now
+
+    board, now = board_of(args), utc_now()
+    other = board.read().revision if args.other is None else moment(args.other, now)
+    found = status.differences(board.at(moment(args.one, now))[0], board.at(other)[0])
+    if args.json:
+        print(json.dumps([difference._asdict() for difference in found]))
+    else:
+        print("\n".join(map(str, found)) or "Nothing differs.")

@@ -1,0 +1,84 @@
+"""What was: put right, given back, checked again, rehearsed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, command, home_of
+
+
+@command("recover", "put right what a crash left; `liza run` does it at its start", AS_JSON,
+         argument("--dry-run", action="store_true", help="only print what would be done"))  # fmt: skip
+def _recover(args: Namespace) -> None:
+    from liza.daemon.policy.recovery import plain
+    from liza.daemon.recover import recovered
+
+    actions = recovered(home_of(args), dry_run=args.dry_run)
+    if args.json:
+        print(json.dumps([plain(action) for action in actions]))
+    else:
+        print("\n".join(map(str, actions)) or "There is nothing to put right.")
+
+
+@command("salvage list", "show all that was saved before it would have been lost", AS_JSON)
+def _salvage_list(args: Namespace) -> None:
+    from liza.repo.repository import Repository
+    from liza.repo.salvage import listed
+
+    found = listed(Repository.around(args.directory))
+    if args.json:
+        print(json.dumps([saved.plain() for saved in found]))
+    else:
+        print(
+            "\n".join(f"{saved.at:%Y-%m-%dT%H:%M:%SZ}  {saved}" for saved in found) or "Nothing was salvaged."
+        )
+
+
+@command("salvage restore", "make a branch of something that was saved", TASK,
+         argument("number", metavar="N", type=int, help="which, as `liza salvage list` counts"))  # fmt: skip
+def _salvage_restore(args: Namespace) -> None:
+    from liza.repo.repository import Repository
+    from liza.repo.salvage import restore
+
+    branch = restore(Repository.around(args.directory), args.task, args.number)
+    print(f"Restored as the branch {branch}; `git log -p {branch}` shows it.")
+
+
+@command("verify", "recheck that every merge is Liza's and what was reviewed; 1 if one is not", AS_JSON,
+         argument("span", metavar="RANGE", nargs="?",
+                  help="SINCE..UNTIL, or a branch; all that the board merged, if not given"),
+         argument("--key", metavar="FILE", type=Path,
+                  help="the key of the board that merged, where this is another machine"))  # fmt: skip
+def _verify(args: Namespace) -> int | None:
+    from liza.daemon.project import integration_from, known_merges
+    from liza.repo.repository import Repository
+    from liza.repo.verify import checked
+
+    known, span = known_merges(args.directory, args.key), args.span or ""
+    if not span and known.base:
+        span = f"{known.base}.."
+    if not span or span.endswith(".."):  # what is named needs no board
+        span += integration_from(args.directory)
+    found = checked(Repository.around(args.directory), span, known)
+    if args.json:
+        print(json.dumps(found.plain()))
+    else:
+        print("\n".join(map(str, found.findings)) or str(found))
+    return None if found.is_proven and not found.findings else 1
+
+
+@command("replay", "rehearse a recorded run offline, perhaps under other settings, and compare", AS_JSON,
+         argument("recording", metavar="RECORDING", type=Path, help="such as .liza/runs, or a YAML file"),
+         argument("--with", dest="changes", metavar="KEY=VALUE", help="such as workers.coder=4", **MANY),
+         argument("--pace", type=float, default=0.0, metavar="P",
+                  help="0 (at once, if not given), 1 (as long as it took), or between"))  # fmt: skip
+def _replay(args: Namespace) -> int | None:
+    from liza.cli.replay import rehearse
+
+    path, screen = args.directory / args.recording, sys.stderr if sys.stderr.isatty() else None
+    done = rehearse(path, args.directory, args.changes, pace=args.pace, screen=screen)
+    print(json.dumps(done.plain()) if args.json else done)
+    return done.code

@@ -1,0 +1,180 @@
+"""A run: started, stopped, looked on, steered by switches."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from liza.cli.registry import NO_BASELINE, argument, board_of, command, home_of
+
+if TYPE_CHECKING:
+    from liza.board.file import FileBoard
+
+
+@command("run", "work on the goal until it is complete, or you stop it",
+         argument("--detach", action="store_true", help="go on in the background; `liza stop` ends it"),
+         argument("--until-idle", action="store_true",
+                  help="end with 3 when only people can make progress"),
+         NO_BASELINE,
+         argument("--plan-bound", action="store_true",
+                  help="only print the most that it can cost, and start nothing"),
+         argument("--accept-settings", action="store_true",
+                  help="say yes to what agents changed in liza.yaml and in the workflow"))  # fmt: skip
+def _run(args: Namespace) -> int | None:
+    if args.plan_bound:
+        _plan_bound(args)
+        return None
+    from liza.cli.views.screen import Steady
+    from liza.daemon.background import LOG, detach
+    from liza.daemon.supervisor import supervise
+
+    home, view, idle = home_of(args), Steady(sys.stdout), args.until_idle
+    if args.accept_settings:
+        _accept_settings(home)
+    _announce(home)
+    if not args.detach:
+        return supervise(home, view, until_idle=idle, baseline=args.baseline)
+    pid = detach(
+        lambda ready: supervise(
+            home, Steady(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+        ),
+        home,
+    )
+    print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
+    return None
+
+
+def _accept_settings(home: Path) -> None:
+    from liza.board.file import FileBoard
+    from liza.daemon.flows import workflow_of
+    from liza.daemon.project import TEAM_FILE
+    from liza.daemon.team_file import apply_team_file
+    from liza.daemon.vetting import vet
+    from liza.repo.repository import Repository
+
+    board = FileBoard(home)
+    board.absorb()
+    for one in apply_team_file(board, home.parent, accept=True, fit=workflow_of).done:
+        print(f"applied from {TEAM_FILE}: {one}", flush=True)
+    vet(home, Repository.around(home.parent), board.read())
+
+
+def _announce(home: Path) -> None:
+    from liza.board.file import FileBoard
+    from liza.cli.views.agents import announced
+
+    for line in announced(FileBoard(home).read().config.agents):
+        print(line, flush=True)
+
+
+def _plan_bound(args: Namespace) -> None:
+    from liza.cli.views.worst_case import bound
+
+    print("\n".join(bound(board_of(args).absorb())))
+
+
+@command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
+         argument("where", metavar="DIR", nargs="?",
+                  help="an empty directory (a temporary one, if not given)"))  # fmt: skip
+def _demo(args: Namespace) -> int | None:
+    import tempfile
+
+    from liza.cli.demo import played, prepared, told
+
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    board = prepared(where)
+    print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
+    # On a terminal the live view shows the pause by itself.
+    code = played(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(told(board))
+    return code
+
+
+@command("stop", "end the run that is going on here; work is saved")
+def _stop(args: Namespace) -> None:
+    from liza.daemon.background import stop
+
+    print(f"Stopped {stop(home_of(args))}.")
+
+
+@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+def _watch(args: Namespace) -> None:
+    from liza.cli.views.screen import view_on, watch
+    from liza.daemon.project import switches_of
+
+    board = board_of(args)
+    # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        watch(board, view_on(sys.stdout), lambda: switches_of(board.home))
+
+
+@command("worker", "be one worker; the supervisor starts these",
+         argument("role", metavar="ROLE", choices=["planner", "coder", "reviewer"]),
+         argument("name", metavar="NAME", help="such as coder-1"))  # fmt: skip
+def _worker(args: Namespace) -> int | None:
+    from liza.daemon.worker import main as work
+    from liza.domain.model import Role
+
+    return work(home_of(args), Role(args.role), args.name)
+
+
+@command("pause", "let nothing new start until `liza resume`",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _pause(args: Namespace) -> None:
+    _throw(args, "PAUSE")
+
+
+@command("checkpoint", "halt at the next safe point and write a summary",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _checkpoint(args: Namespace) -> None:
+    _throw(args, "CHECKPOINT")
+
+
+@command("abort", "end every agent, save its work, and stop",
+         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+def _abort(args: Namespace) -> None:
+    from liza.daemon.background import see_to_end
+
+    _throw(args, "ABORT")
+    if told := see_to_end(home_of(args)):
+        print(f"{told}.")
+
+
+@command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
+def _resume(args: Namespace) -> None:
+    from liza.daemon.breaker import resumed
+    from liza.domain.record import utc_now
+
+    taken = resumed(board_of(args), home_of(args), utc_now())
+    print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
+    _retry_providers(board_of(args))
+
+
+def _retry_providers(board: FileBoard) -> None:
+    from liza.domain.changes import HUMAN
+    from liza.domain.providers import closed, retried
+    from liza.domain.record import utc_now
+
+    if shut := closed(board.read()):
+        board.update(retried(HUMAN, utc_now()))
+        print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
+
+
+def _throw(args: Namespace, name: str) -> None:
+    from liza.board.location import switches_of, throw, throw_anew
+    from liza.domain.switches import BREAKER, Switch
+
+    home = home_of(args)
+    if not throw(home, Switch[name], args.reason):
+        said = switches_of(home).get(name, "")
+        # The breaker takes back what it threw, so what a person wants has to be in the file itself.
+        if not args.reason and said and not said.startswith(BREAKER):
+            print(f"{name} was thrown already ({home / name}): {said}; `liza resume` takes it back.")
+            return
+        throw_anew(home, Switch[name], args.reason)
+    print(f"{name} is thrown ({home / name}); `liza resume` takes it back.")

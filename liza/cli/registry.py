@@ -1,0 +1,115 @@
+"""The table of commands, and what most of them need: the board, a change, a sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from liza.board.file import FileBoard
+    from liza.domain.changes import Change
+    from liza.errors import LizaError
+
+PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
+
+Run = Callable[[Namespace], "int | None"]
+
+
+class Argument(NamedTuple):
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+class Command(NamedTuple):
+    summary: str
+    run: Run
+    arguments: tuple[Argument, ...]
+
+
+COMMANDS: Final[dict[str, Command]] = {}
+GROUPS: Final = {
+    "agents": "the coding programs here",
+    "task": "add a task, look at one, or move one",
+    "board": "the board at another moment",
+    "salvage": "work that was saved before its worktree went",
+    "breaker": "what the circuit breaker saw, and its resolution",
+}
+AS_JSON: Final = Argument(("--json",), {"action": "store_true", "help": "print JSON"})
+
+
+def argument(*names: str, **options: Any) -> Argument:  # noqa: ANN401 - argparse's own options
+    return Argument(names, options)
+
+
+def command(name: str, summary: str, *arguments: Argument) -> Callable[[Run], None]:
+    """Put a function into the table of commands; *name* may be of two words."""
+
+    def register(run: Run) -> None:
+        COMMANDS[name] = Command(summary, run, arguments)
+
+    return register
+
+
+NO_BASELINE: Final = argument("--no-baseline", dest="baseline", action="store_false",
+                              help="do not try the project's gates on what work is based on")  # fmt: skip
+MANY: Final[dict[str, Any]] = {"nargs": "+", "action": "extend", "default": []}
+TRIP: Final = argument("trip", metavar="TRIP", help="the id of a trip")
+TASK: Final = argument("task", metavar="TASK", help="the id of a task")
+
+
+def home_of(args: Namespace) -> Path:
+    from liza.board.location import home_from
+
+    return home_from(args.directory)
+
+
+def board_of(args: Namespace) -> FileBoard:
+    from liza.board.file import FileBoard
+
+    return FileBoard(home_of(args))
+
+
+def update(args: Namespace, change: Change, done: str) -> None:
+    """Let *change* happen, after whatever a person saved, and say that it is done."""
+    board = board_of(args)
+    with patience(board):
+        board.absorb()
+        state = board.update(change)
+    print(json.dumps({"revision": state.revision}) if args.json else f"{done} Revision {state.revision}.")
+
+
+@contextmanager
+def patience(board: FileBoard) -> Iterator[None]:
+    """Tell a person who waits for the lock whom they wait for."""
+    told = threading.Timer(PATIENCE, lambda: print(f"liza: waiting for {board.holder()}", file=sys.stderr))
+    told.daemon = True
+    told.start()
+    try:
+        yield
+    finally:
+        told.cancel()
+
+
+def said(text: str, what: str) -> str:
+    if not text.strip():
+        raise UsageError(f"the {what} is empty; say something")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the {what} is not UTF-8 text; write it in another way") from None
+    return text
+
+
+def told(error: LizaError) -> int:
+    print(f"liza: {error}", file=sys.stderr)
+    return error.exit_code

@@ -1,0 +1,223 @@
+"""What it cost: every recorded run by task, role, model and outcome, with where each number comes from.
+
+The runs on disk tell it, also of tasks that left the board; the journal tells what became of the work.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza.agents.protocol import Reply, did_nothing
+from liza.agents.recording import BRIEF, REPLY
+from liza.domain.budget import FIRST_GUESS
+from liza.domain.model import Status
+from liza.domain.spending import CENTS, Provenance
+from liza.system.run_control import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from liza.board.protocol import Entry
+    from liza.domain.model import State
+
+MARKS: Final = (Provenance.REPORTED, Provenance.PRICED, Provenance.ESTIMATED)
+WAYS: Final = ("task", "role", "model", "outcome")
+PLANNING: Final = "(planning)"
+SECOND_TRY: Final = "second try"  # of an answer that could not be used; what the first try cost is its work's
+
+# What an event says about all work on its task before it, back to the event before.
+_DECIDED: Final = {
+    "merge": "merged",
+    "reject": "rejected",
+    "revise": "rejected",
+    "fail": "failed",
+    "fail_integration": "not merged",
+    "supersede": "superseded",
+    "abandon": "abandoned",
+    "confirm": "nothing to do",
+    "complete": "complete",
+}
+_CRASHED: Final = frozenset(
+    {
+        Ending.CRASHED,
+        Ending.KILLED,
+        Ending.TIMEOUT,
+        Ending.SILENT,
+        Ending.SLOW_START,
+        Ending.EMPTY,
+        Ending.NOT_STARTED,
+    }
+)
+_TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
+
+
+class Paid(NamedTuple):
+    """One run and what it cost."""
+
+    task: str
+    role: str
+    model: str
+    outcome: str
+    usd: float
+    provenance: Provenance
+    tokens: int
+    has_worked: bool = True
+
+
+class Sum(NamedTuple):
+    runs: int
+    tokens: int
+    usd: float
+    marks: dict[str, float]
+    unreported: int = 0  # runs that worked, and of which nobody knows what they cost
+
+    def __str__(self) -> str:
+        parts = [f"${usd:.2f} {mark}" for mark, usd in self.marks.items() if usd]
+        parts += [f"{self.unreported} not reported"] if self.unreported else []
+        return (
+            f"{self.runs:>6} runs {self.tokens:>12,} tokens  ${self.usd:>8.2f}  {', '.join(parts)}".rstrip()
+        )
+
+
+def runs_in(folder: Path, state: State, entries: Iterable[Entry]) -> list[Paid]:
+    """Return every run recorded in *folder* that is not going on."""
+    decided = _decisions(entries)
+    going_on = _going_on(folder, {one.id for one in state.spend.reserved})
+    briefs = (path for path in folder.glob(f"*/{BRIEF}") if path.parent.name not in going_on)
+    found: list[Paid] = []
+    for path in briefs:
+        with suppress(OSError, ValueError, KeyError):  # half written by a worker that died
+            found.append(_paid(path.parent, state, decided))
+    return found
+
+
+def _going_on(folder: Path, busy: set[str]) -> set[str]:
+    """Return the latest run of each worker that has money set aside, unless it ended."""
+    latest: dict[str, str] = {}
+    for path in folder.glob(f"*/{BRIEF}"):
+        name = path.parent.name
+        worker = name.partition(".")[0]
+        if worker in busy and not path.with_name(REPLY).exists():
+            latest[worker] = max(name, latest.get(worker, ""))
+    return set(latest.values())
+
+
+def _decisions(entries: Iterable[Entry]) -> dict[str, list[tuple[datetime, str]]]:
+    """Return when what was decided about each task, in order."""
+    found: defaultdict[str, list[tuple[datetime, str]]] = defaultdict(list)
+    for entry in entries:
+        tasks = entry.put.get("tasks", {})
+        if isinstance(tasks, list):  # the first entry has them as a list
+            tasks = {task["id"]: task for task in tasks}
+        for name, fields in tasks.items():
+            for event in fields.get("history", ()):
+                if event["event"] in _DECIDED:
+                    found[name].append((datetime.fromisoformat(event["at"]), _DECIDED[event["event"]]))
+    return found
+
+
+def _paid(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime, str]]]) -> Paid:
+    brief = json.loads((folder / BRIEF).read_bytes())
+    task = brief.get("task")
+    path = folder / REPLY
+    if not path.exists():
+        guess = _guess(state, brief["step"])
+        mark = Provenance.ESTIMATED if guess else Provenance.UNKNOWN
+        return Paid(task or PLANNING, brief["role"], "unknown", "lost", guess, mark, 0)
+    reply = json.loads(path.read_bytes())
+    usage = reply.get("usage") or {}
+    return Paid(
+        task or PLANNING,
+        brief["role"],
+        usage.get("model") or "unknown",
+        SECOND_TRY if brief.get("is_again") else _outcome(task, reply, decided),
+        usage.get("usd") or 0.0,
+        Provenance(usage.get("provenance", Provenance.UNKNOWN)),
+        (usage.get("tokens_in") or 0) + (usage.get("tokens_out") or 0),
+        not did_nothing(Reply.model_validate(reply)),
+    )
+
+
+def _guess(state: State, step: str) -> float:
+    alike = [one for one in state.spend.kinds if one.kind.partition(" ")[0] == step]
+    runs = sum(one.runs for one in alike)
+    if runs:
+        return sum(one.usd for one in alike) / runs
+    return 0.0 if any(one.silent for one in state.spend.kinds) else FIRST_GUESS
+
+
+def _outcome(
+    task: str | None, reply: Mapping[str, Any], decided: Mapping[str, list[tuple[datetime, str]]]
+) -> str:
+    ending = Ending(reply["ending"])
+    if ending in _CRASHED:
+        return "crashed"
+    if ending in _TURNED_DOWN:
+        return "turned down"
+    if ending is not Ending.DONE:
+        return str(ending)
+    if task is None:
+        return "planned"
+    later = decided.get(task, [])
+    place = bisect_left(later, (datetime.fromisoformat(reply["began"]), ""))
+    return later[place][1] if place < len(later) else "open"
+
+
+def summed(runs: Iterable[Paid]) -> Sum:
+    runs = list(runs)
+    marks = {str(mark): 0.0 for mark in MARKS}
+    for run in runs:
+        if run.provenance in MARKS:
+            marks[run.provenance] = round(marks[run.provenance] + run.usd, CENTS)
+    silent = sum(run.has_worked and run.provenance is Provenance.UNKNOWN for run in runs)
+    return Sum(len(runs), sum(run.tokens for run in runs), round(sum(marks.values()), CENTS), marks, silent)
+
+
+def grouped(runs: Iterable[Paid], way: str) -> dict[str, Sum]:
+    """Return what each task, role, model or outcome cost, the dearest first."""
+    groups: defaultdict[str, list[Paid]] = defaultdict(list)
+    for run in runs:
+        groups[getattr(run, way)].append(run)
+    sums = {name: summed(group) for name, group in groups.items()}
+    return dict(sorted(sums.items(), key=lambda item: (-item[1].usd, item[0])))
+
+
+def merged_tasks(state: State) -> int:
+    counts = Counter([*(task.status for task in state.tasks.values()), *state.archived.values()])
+    return counts[Status.MERGED]
+
+
+def per_merge(runs: list[Paid], state: State) -> float | None:
+    """Return what a merged task cost, with its share of all that came to nothing."""
+    merged = merged_tasks(state)
+    return round(summed(runs).usd / merged, CENTS) if merged else None
+
+
+def as_json(runs: list[Paid], state: State) -> dict[str, Any]:
+    return {
+        "total": summed(runs)._asdict(),
+        "budget": state.config.budget.model_dump(),
+        "merged_tasks": merged_tasks(state),
+        "usd_per_merged_task": per_merge(runs, state),
+        "second_tries": summed(run for run in runs if run.outcome == SECOND_TRY)._asdict(),
+        **{f"by_{way}": {name: one._asdict() for name, one in grouped(runs, way).items()} for way in WAYS},
+    }
+
+
+def lines(runs: list[Paid], state: State) -> Iterator[str]:
+    """Yield the table that people read."""
+    yield f"{'Total':<22}{summed(runs)}; the budget is ${state.config.budget.run_usd:.2f}"
+    each = per_merge(runs, state)
+    share = f", ${each:.2f} each with its share of what came to nothing" if each is not None else ""
+    yield f"{'Tasks':<22}{merged_tasks(state):>6} merged{share}"
+    if again := [run for run in runs if run.outcome == SECOND_TRY]:
+        yield f"{'Second tries':<22}{summed(again)}; their first answers could not be used"
+    for way in WAYS:
+        yield f"By {way}"
+        yield from (f"  {name:<20}{one}" for name, one in grouped(runs, way).items())

@@ -1,0 +1,122 @@
+"""Showing a run: redrawn in place on a terminal, a line an event elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TextIO
+
+from liza.cli.views.progress import lines, news
+from liza.daemon.reports.words import outcome
+from liza.domain.record import utc_now
+from liza.domain.switches import way_on
+from liza.domain.visible_text import unguarded, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from liza.board.protocol import Board
+    from liza.daemon.view import View
+    from liza.domain.model import State
+
+_UP: Final = "\x1b[{}F"  # to the start of the line that many lines above
+_CLEAR: Final = "\x1b[J"  # from here to the end
+BEAT: Final = 1.0  # seconds between two looks of somebody who watches
+
+
+class Lines:
+    """A line for each thing that happens: for logs and pipes."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], datetime] = utc_now) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._shown: State | None = None
+        self._switches: Mapping[str, str] = {}
+
+    def say(self, sentence: str) -> None:
+        self._write(f"{self._clock():%H:%M:%S}  {sentence}")
+
+    def show(self, state: State, switches: Mapping[str, str]) -> None:
+        if self._shown is not None and state is not self._shown:
+            for item in news(self._shown, state):
+                self._write(str(item))
+        self._shown = state
+        for name, said in switches.items():
+            # Also where only the words changed: whoever writes the file by hand creates it first.
+            if self._switches.get(name) != said:
+                self.say(f"{name} is thrown{f': {said}' if said else ''}; `{way_on(said)}` goes on")
+        for name in self._switches.keys() - switches.keys():
+            self.say(f"{name} was taken back")
+        self._switches = dict(switches)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+
+class Live:
+    """The whole board, redrawn in place; what was said stays above it."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], datetime] = utc_now) -> None:
+        self._stream = unguarded(stream)
+        self._clock = clock
+        self._drawn: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self._draw([], above=f"{self._clock():%H:%M:%S}  {sentence}\n")
+
+    def show(self, state: State, switches: Mapping[str, str]) -> None:
+        size = shutil.get_terminal_size()
+        # One row is left for the cursor, or the terminal scrolls and the next drawing is off by a line.
+        view = [line[: size.columns - 1] for line in lines(state, self._clock(), switches)][: size.lines - 1]
+        if view != self._drawn:
+            self._draw(view)
+
+    def _draw(self, view: list[str], above: str = "") -> None:
+        up = _UP.format(len(self._drawn)) if self._drawn else ""
+        self._stream.write(up + _CLEAR + visible(above + "".join(f"{line}\n" for line in view)))
+        self._stream.flush()
+        self._drawn = view
+
+
+class Steady:
+    """A view for a run that goes on when nobody looks any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._view = view_on(stream)
+
+    def say(self, sentence: str) -> None:
+        with self._going_on():
+            self._view.say(sentence)
+
+    def show(self, state: State, switches: Mapping[str, str]) -> None:
+        with self._going_on():
+            self._view.show(state, switches)
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # the terminal or the pipe is gone
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self._stream.fileno())
+            os.close(nothing)
+
+
+def view_on(stream: TextIO) -> View:
+    """Return how to show a run on *stream*."""
+    return Live(stream) if stream.isatty() else Lines(stream)
+
+
+def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -> None:
+    """Show *board* until its goal is no longer in progress; no supervisor needs to run."""
+    state = board.read()
+    while True:
+        view.show(state, switches())
+        if state.goal.is_over:
+            view.say(outcome(state))
+            return
+        state = board.wait(state.revision, BEAT)

@@ -1,0 +1,254 @@
+"""What people see of a board: status, one task, the log, the difference of two moments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from liza.domain import budget, providers
+from liza.domain.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
+from liza.domain.rules import open_trips, resolving, sentence
+from liza.domain.switches import way_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from liza.board.protocol import Entry
+    from liza.domain.model import State, Task
+
+WIDTH: Final = 100  # characters of a text in a line, where nobody knows how wide the terminal is
+SAID_LINES: Final = 5  # of a red gate's output
+_BECAUSE: Final = "      because "
+SHOWN_NOTES: Final = 5
+SHOWN_ANOMALIES: Final = 5
+SHOWN_DISCOVERIES: Final = 5
+
+
+def as_json(state: State) -> dict[str, Any]:
+    """Return the board as it stands in state.yaml, as JSON values; it depends on nothing but the state."""
+    document: dict[str, Any] = {"version": VERSION, "revision": state.revision}
+    for section in type(state).model_fields:
+        value = getattr(state, section)
+        if section in KEYED_SECTIONS:
+            document[section] = [record.plain() for record in value.values()]
+        elif section == "archived":
+            document[section] = dict(value)
+        elif section in PLAIN_SECTIONS:
+            document[section] = value.model_dump(mode="json", exclude_none=True)
+    return document
+
+
+def status(
+    state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int = WIDTH
+) -> str:
+    """Return the board at a glance; *switches* are the files that are thrown, with what they say.
+
+    *shortage* is why the disk lets nothing new start, *width* what a line of the reader's terminal holds.
+    """
+    counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
+    tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
+    lines = [
+        f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
+        *(f"  next    {_first_line(goal.description)}" for goal in state.goal.queued),
+        *(
+            f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
+            for name, said in switches.items()
+        ),
+        *([f"Disk      {shortage}"] if shortage else []),
+        *money_lines(state),
+        *_plan_lines(state),
+        f"Tasks     {tally}",
+        *(line for task in state.tasks.values() for line in _task_lines(state, task, width)),
+        *_breaker_lines(state),
+        *_note_lines(state),
+        *_anomaly_lines(state),
+        *_discovery_lines(state),
+        *_handover_lines(state, counts[Status.MERGED]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def money_lines(state: State) -> Iterator[str]:
+    """Yield what was spent, where the number comes from, and who wants more money or to be left alone."""
+    total = state.spend.total
+    if total.runs:
+        parts = {name: getattr(total, name) for name in ("reported", "priced", "estimated")}
+        told = [f"${usd:.2f} {name}" for name, usd in parts.items() if usd]
+        if total.unreported:
+            told.append(f"{total.unreported} of {total.runs} runs did not report what they cost")
+        marks = ", ".join(told)
+        cap = state.config.budget.run_usd
+        yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
+    if budget.is_closed(state):
+        yield f"Budget    paused: {budget.question(state)}"
+        yield f"      then    {budget.command(state)}"
+    for provider in providers.closed(state):
+        yield f"Provider  {providers.told_with_stand_in(state, provider)}"
+
+
+def goals(state: State) -> Iterator[str]:
+    """Yield every goal of the board: those that are over, the current one, and those that wait."""
+    goal = state.goal
+    for number, past in enumerate(goal.past, start=1):
+        report = f", report {past.report}" if past.report else ""
+        yield f"  {number}  {past.status:<12} {_first_line(past.description)}{_spec(past.spec_ref)}{report}"
+    yield f"  {goal.number}  {goal.status:<12} {_first_line(goal.description)}{_spec(goal.spec_ref)}"
+    for number, waiting in enumerate(goal.queued, start=goal.number + 1):
+        yield f"  {number}  {'queued':<12} {_first_line(waiting.description)}{_spec(waiting.spec_ref)}"
+
+
+def _spec(reference: str | None) -> str:
+    return f", spec {reference}" if reference else ""
+
+
+def _plan_lines(state: State) -> Iterator[str]:
+    if state.goal.questions:
+        yield "Plan      needs to know something first"
+        yield from (f"      asks    {_first_line(question)}" for question in state.goal.questions)
+        yield f"      then    {ANSWER_PLAN}"
+
+
+def _handover_lines(state: State, merged: int) -> Iterator[str]:
+    """The user's own branch is the user's: Liza only says how to take the work over."""
+    if merged:
+        yield f"Merged    {merged} into {state.config.integration_branch}; take them over with"
+        yield f"            git merge {state.config.integration_branch}"
+
+
+def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
+    holder, room = task.lease.holder if task.lease else "-", max(WIDTH, width - len(_BECAUSE))
+    yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
+    if task.status is Status.BLOCKED:
+        yield f"{_BECAUSE}{_first_line(task.blocked_reason or '', room)}"
+        yield from output_lines(task, room)
+        yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
+        yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
+        yield f'      then    liza answer {task.id} "…"'
+    elif task.status is Status.AWAITING_APPROVAL:
+        yield f"      asks    {_first_line(task.approval_question or '')}"
+        yield from (f"      said    {_first_line(opinion)}" for opinion in opinions(task))
+        yield f'      then    liza task accept {task.id}, or liza task reject {task.id} --reason "…"'
+    elif task.status is Status.APPROVED and task.is_tainted:
+        marks = ", ".join(taint.mark for taint in task.taints if taint.accepted_by is None)
+        yield f"      because it passed by force ({marks})"
+        yield f"      then    liza task accept {task.id}"
+    elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
+        yield f"      waits for {', '.join(waiting)}"
+    elif task.status is Status.REJECTED:
+        yield f"{_BECAUSE}{_first_line(task.rejection_reason or '', room)}"
+        yield from output_lines(task, room)
+
+
+def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
+    """Yield the last of what the command printed that sent *task* back, and where all of it is."""
+    seen = task.rejection_output
+    if seen is None:
+        return
+    yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
+    if seen.run:
+        yield f"      whole   .liza/runs/{seen.run}"
+
+
+def opinions(task: Task) -> Iterator[str]:
+    """Yield what the agents of reviewers said about the work that *task* carries."""
+    for verdict in task.verdicts:
+        if who := verdict.opinion_of:
+            yield f"{who} said {verdict.outcome} ({verdict.gate}): {verdict.reason or 'no reason given'}"
+
+
+def _breaker_lines(state: State) -> Iterator[str]:
+    for trip in open_trips(state):
+        yield f"Breaker   {sentence(trip)}"
+        yield f"      then    {resolving(trip)}"
+
+
+def _note_lines(state: State) -> Iterator[str]:
+    unread = [note for note in state.human_notes.values() if note.processed is None]
+    if state.human_notes:
+        told = f"{len(unread)} of them not read yet" if unread else "all read"
+        yield f"Notes     {len(state.human_notes)}, {told}"
+    for note in unread[-SHOWN_NOTES:]:
+        yield f"  {note.id:<14} {'for ' + note.about if note.about else '':<18} {_first_line(note.message)}"
+
+
+def _anomaly_lines(state: State) -> Iterator[str]:
+    open_ones = [anomaly for anomaly in state.anomalies.values() if anomaly.processed is None]
+    if open_ones:
+        yield f"Anomalies {len(open_ones)} open"
+    for anomaly in open_ones[-SHOWN_ANOMALIES:]:
+        facts = anomaly.details.plain().items()
+        details = ", ".join(f"{key} {_first_line(str(value))}" for key, value in facts)
+        yield f"  {anomaly.id:<14} {anomaly.type:<18} {anomaly.task_id or '-':<12} {details}"
+
+
+def _discovery_lines(state: State) -> Iterator[str]:
+    found = [item for item in state.discovered.values() if item.became_task is None]
+    if found:
+        yield f"Found     {len(found)} beside the tasks, left for later (`liza task add`, or `liza note`)"
+    for item in found[-SHOWN_DISCOVERIES:]:
+        by, about = item.discovered_by, item.task_id or "-"
+        yield f"  {item.id:<14} {by:<18} {about:<12} {_first_line(item.description)}"
+
+
+def _first_line(text: str, most: int = WIDTH) -> str:
+    first = text.splitlines()[0] if text else ""
+    return first if len(first) <= most and first == text else first[: most - 1] + "…"
+
+
+def whole_task(entries: Iterable[Entry], name: str) -> dict[str, Any] | None:
+    """Return a task with all of its history, live or archived, as the journal tells it."""
+    task: dict[str, Any] | None = None
+    for entry in entries:
+        put = entry.put.get("tasks", {})
+        # The first entry is a whole board, as the file has it; all others say what changed, by id.
+        fields = (
+            next((one for one in put if one["id"] == name), None) if isinstance(put, list) else put.get(name)
+        )
+        if fields is None:
+            continue
+        past = task.pop("history") if task else []
+        task = {key: value for key, value in {**(task or {}), **fields}.items() if value is not None}
+        task["history"] = [*past, *fields.get("history", ())]
+    return task
+
+
+def log_line(entry: Entry) -> str:
+    return f"{entry.revision:>6}  {entry.at:%Y-%m-%dT%H:%M:%SZ}  {entry.by:<14} {entry.what}"
+
+
+def log_json(entry: Entry) -> dict[str, Any]:
+    return {**entry._asdict(), "at": entry.at.isoformat().replace("+00:00", "Z")}
+
+
+class Difference(NamedTuple):
+    """One value that differs between two boards; None where there was nothing."""
+
+    path: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"+ {self.path}: {self.after}"
+        if self.after is None:
+            return f"- {self.path}: {self.before}"
+        return f"~ {self.path}: {self.before} -> {self.after}"
+
+
+def differences(one: State, other: State) -> list[Difference]:
+    """Return every value that differs between two boards, by the path that people read."""
+    before, after = dict(_leaves("", as_json(one))), dict(_leaves("", as_json(other)))
+    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    return [Difference(path, before.get(path), after.get(path)) for path in paths]
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - JSON
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}.{key}" if path else key, inner)
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            name = inner.get("id") if isinstance(inner, dict) else None
+            yield from _leaves(f"{path}.{name}" if name else f"{path}[{number}]", inner)
+    elif value not in ([], {}):
+        yield path, value

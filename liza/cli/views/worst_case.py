@@ -1,0 +1,93 @@
+"""The worst that a run can cost, before it begins: limits times the most that a run of each step has cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.agents.select import COMMAND, backend_of, chosen
+from liza.domain.answers import ROLES, Step
+from liza.domain.budget import cap_of, is_silent, kind_of, spent_on, worst
+from liza.domain.lifecycle import TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from liza.domain.model import State
+
+ASKED: Final = 2  # runs of one step: an answer that cannot be read is asked for once more
+
+
+class Line(NamedTuple):
+    """One step: how often it can run for one task, and the most that one run has cost; None: not known."""
+
+    step: Step
+    times: int
+    usd: float | None
+
+    @property
+    def most(self) -> float | None:
+        return None if self.usd is None else self.times * self.usd
+
+    def __str__(self) -> str:
+        runs = f"  {self.step:<12}{self.times:>4} runs"
+        if self.usd is None or self.most is None:
+            return f"{runs}; what one costs is not known yet"
+        return f"{runs} of at most ${self.usd:.2f} = ${self.most:.2f}"
+
+
+def steps_of_a_task(state: State) -> list[Line]:
+    """Return what one task can take at the worst: every round used up, every answer asked for twice."""
+    rounds = state.config.limits.max_coder_iterations
+    times = {Step.CHECKPOINT: rounds, Step.IMPLEMENT: rounds, Step.REVIEW: rounds, Step.REPLAN: 1}
+    return [Line(step, ASKED * count, worst(state, _kind(state, step))) for step, count in times.items()]
+
+
+def _kind(state: State, step: Step) -> str:
+    choice = chosen(state.config.agents, ROLES[step], step)
+    return kind_of(step, choice.model or backend_of(choice) or "")
+
+
+def bound(state: State) -> Iterator[str]:
+    """Yield the worst case in lines, and what the caps make of it."""
+    each = steps_of_a_task(state)
+    yield "The worst case of one task, with every round used up and every answer asked for twice:"
+    yield from map(str, each)
+    whole = _sum([one.most for one in each])
+    open_ones = [task.id for task in state.tasks.values() if task.status not in TERMINAL]
+    plan = Line(Step.PLAN, ASKED, worst(state, _kind(state, Step.PLAN)))
+    if not (state.tasks or state.archived):
+        yield f"{plan}, once; how many tasks it makes is not known"
+    budget = state.config.budget
+    left = max(0.0, budget.run_usd - state.spend.total.usd)
+    if whole is not None:
+        yield f"Without caps: {len(open_ones)} tasks, ${whole * len(open_ones):.2f}"
+    of_tasks = [max(0.0, cap_of(state, name) - spent_on(state, name).usd) for name in open_ones]
+    capped = sum(one if whole is None else min(whole, one) for one in of_tasks)
+    yield f"With ${budget.task_usd:.2f} a task (budget.task_usd): ${capped:.2f} for {len(open_ones)} tasks"
+    # A plan that is not there yet, or a task that is replanned, can become any number of tasks.
+    yield f"With ${budget.run_usd:.2f} in all (budget.run_usd): at most ${left:.2f} more"
+    yield from _limits_of_the_bound(state)
+
+
+def _sum(costs: Sequence[float | None]) -> float | None:
+    known = [one for one in costs if one is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _limits_of_the_bound(state: State) -> Iterator[str]:
+    """Yield whom the caps cannot hold to the cent: who tells what a run cost at its end, or not at all."""
+    choices = {step: chosen(state.config.agents, ROLES[step], step) for step in ROLES}
+    own = [step for step, choice in choices.items() if backend_of(choice) == COMMAND]
+    if not own:
+        return
+    limits = state.config.limits
+    if any(is_silent(state, _kind(state, step)) for step in own):
+        yield (
+            "Agents of your own (backend command) do not report what they cost, so that no cap holds them; "
+            f"{limits.max_coder_iterations} rounds a coder and {limits.agent_minutes:g} minutes a run do"
+        )
+    else:
+        yield (
+            "Agents of your own (backend command) that report what a run cost only at its end can pass a cap "
+            "by that run; one that prints it while it works is ended in time (specs/money.md)"
+        )

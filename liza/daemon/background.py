@@ -1,0 +1,132 @@
+"""A supervisor without a terminal: started into the background, and ended from anywhere."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from liza.daemon.recover import RUNS, await_end, orphaned, recovered, supervising
+from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
+from liza.system import locks
+from liza.system.proc_table import STOPPED, ended, send, swept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LOG: Final = "supervisor.log"
+PATIENCE: Final = 30.0  # seconds `liza stop` waits: more than a supervisor gives its workers
+DEAF: Final = 15.0  # seconds after ABORT in which a run that hears of it has ended
+TICK: Final = 0.2  # seconds between two looks for who was stopped
+
+
+def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
+    """Run *run* in the background and return its pid once it calls what it is given; raise what it could not.
+
+    Two forks: the one between leads the session and ends, so that no terminal can come back to what stays.
+    """
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        os._exit(0 if os.fork() else _stay(run, home, writer))
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    if said.isdecimal():
+        return int(said)
+    code, _, sentence = said.partition(" ")
+    raise _BY_CODE.get(code, LizaError)(sentence or f"the supervisor did not start; {home / LOG} says why")
+
+
+_BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard, RedBase)}
+
+
+def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:
+    with os.fdopen(writer, "w") as pipe:
+
+        def ready() -> None:
+            pipe.write(str(os.getpid()))
+            pipe.close()
+
+        try:
+            _redirect(home / LOG)
+            return run(ready)
+        except LizaError as error:
+            sys.stderr.write(f"liza: {error}\n")
+            if not pipe.closed:
+                pipe.write(f"{error.exit_code} {error}")
+            return error.exit_code
+        except BaseException:  # noqa: BLE001 - it belongs into the log: the fork must not go on as its parent
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+def _redirect(log: Path) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(out)
+
+
+def see_to_end(home: Path, patience: float = DEAF) -> str:
+    """See to it that the run of *home*, which was told to end, does; return what had to be done for it.
+
+    Whoever was stopped hears nothing: it is woken, again and again, and killed after *patience* seconds.
+    """
+    deadline = time.monotonic() + patience
+    while running := [process for process in supervising(home) if process.pid != os.getpid()]:
+        for process in [*running, *orphaned(home)]:
+            if process.state == STOPPED:
+                send(process, signal.SIGCONT)
+        if time.monotonic() > deadline:
+            return _kill_run(home)
+        await_end(running, TICK)
+    return ""
+
+
+def _kill_run(home: Path) -> str:
+    killed = supervising(home)
+    left = ended(lambda: [*supervising(home), *orphaned(home)])
+    survivors = [*map(str, left), *swept(home / RUNS).survivors]
+    if survivors:
+        raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
+    recovered(home, dry_run=False)
+    return f"{', '.join(map(str, killed))} did not hear, and was killed; what it held was given back"
+
+
+def stop(home: Path) -> str:
+    """End the supervisor of *home* as SIGTERM does, wait for it, and return who it was."""
+    path = home / locks.SUPERVISOR
+    who = locks.holder(path)
+    if who is None:
+        raise LizaError("no supervisor is running here; `liza run` starts one")
+    if who.host != os.uname().nodename:
+        raise LizaError(f"the supervisor is {who}; run `liza stop` there")
+    try:
+        descriptor = os.pidfd_open(who.pid)
+    except ProcessLookupError:
+        return str(who)
+    try:
+        # The descriptor was opened first: who holds the lock now is whom it names.
+        if locks.holder(path) == who:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # who is stopped hears it only then
+        if not select.select([descriptor], [], [], PATIENCE)[0]:
+            raise LizaError(f"{who} was asked to end and has not yet; a second `liza stop` ends it at once")
+    finally:
+        os.close(descriptor)
+    return str(who)

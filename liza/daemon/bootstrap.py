@@ -1,0 +1,98 @@
+"""What every agent is told before anything else, and whether all of it is there.
+
+An agent that is not told who it is, what it works on or where its spec is would guess. Whatever is missing
+keeps it from being started, and the task waits for somebody who knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.daemon.policy.plan_checks import path_of
+from liza.domain.answers import Step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from liza.domain.model import Role, State, Task
+
+LONGEST_SPEC: Final = (
+    20_000  # characters of a spec that a prompt carries where the agent cannot read the file
+)
+
+
+class Where(NamedTuple):
+    """The paths of a run."""
+
+    root: Path  # of the user's project
+    cwd: Path  # where the agent works
+    seen: Path  # the path of that for the agent itself
+
+
+class Bootstrap(NamedTuple):
+    """Role, specs, board, root and task, as an agent is given them."""
+
+    role: Role
+    step: Step
+    root: Path  # of the user's project
+    cwd: Path  # where the agent works
+    seen: Path  # the path of that for the agent itself
+    goal: str
+    task: Task | None = None
+    spec: str | None = None  # the reference that counts for the task, or else for the goal
+
+    @classmethod
+    def of(cls, role: Role, step: Step, state: State, task: Task | None, where: Where) -> Bootstrap:
+        # A task whose spec is missing can only be replanned by who reads the goal's.
+        own = task.spec_ref if task and step is not Step.REPLAN else None
+        reference = own or state.goal.spec_ref
+        return cls(role, step, *where, state.goal.description, task, reference)
+
+    def missing(self) -> tuple[str, ...]:
+        """Return what an agent would lack, as sentences; nothing where it is complete."""
+        task = None if self.step is Step.REPLAN else self.task  # what a task lacks is a reason to replan it
+        found = {
+            "the goal has no words": bool(self.goal.strip()),
+            f"its working directory {self.cwd} does not exist": self.cwd.is_dir(),
+            f"its spec {self.spec!r} is no file of the repository": self.spec is None
+            or self._file() is not None,
+            "the task has no description": task is None or bool(task.description.strip()),
+            "the task has no done_when, so nobody could tell when it is done": task is None
+            or bool(task.done_when),
+        }
+        return tuple(sentence for sentence, is_there in found.items() if not is_there)
+
+    def text(self) -> str:
+        """Return what stands in the prompt."""
+        return "\n".join(
+            [
+                f"role: {self.role}, step: {self.step}",
+                f"task: {self.task.id if self.task else 'none; the goal as a whole'}",
+                f"working directory: {self.seen}",
+                *self._surroundings(),
+                f"specs: {self.spec or 'none but the goal'}",
+                *self._unreachable_spec(),
+            ]
+        )
+
+    def _surroundings(self) -> list[str]:
+        if self.seen != self.cwd:
+            note = "a worktree of your own, at the path of the project; the user's checkout is out of reach"
+            return [f"project root: {self.seen} ({note})", "board: kept by Liza, out of reach"]
+        return [
+            f"project root: {self.root} (the user's own checkout; it is not yours)",
+            f"board: {self.root}/.liza (kept by Liza; it is not yours to read or write)",
+        ]
+
+    def _file(self) -> Path | None:
+        """Return the file of the spec: in the agent's checkout or, not committed yet, in the user's."""
+        path = path_of(self.spec or "")
+        found = (root / path for root in (self.cwd, self.root))
+        return next((file for file in found if file.is_file()), None)
+
+    def _unreachable_spec(self) -> list[str]:
+        file = self._file() if self.spec else None
+        if file is None or file.is_relative_to(self.cwd):
+            return []
+        text = file.read_text(errors="replace")[:LONGEST_SPEC]
+        return ["", f"The spec is not committed yet, so this is what {self.spec} says:", "", text]

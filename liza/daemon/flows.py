@@ -1,0 +1,78 @@
+"""Which workflow a run follows: read once, and checked to be one that workers can run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from liza.errors import UsageError, Violation
+from liza.gates import registry
+from liza.workflow.document import Effect, GateKind
+from liza.workflow.load import ENDING, load
+from liza.workflow.performed import not_performed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from liza.domain.config import Config, Limits
+    from liza.workflow.document import Workflow
+
+CODER: Final = "coder"
+_NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
+
+
+def workflow_of(config: Config, root: Path) -> Workflow:
+    """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
+    name = config.workflow
+    if "/" not in name and not name.endswith(ENDING):
+        return _loaded(name, config.limits, 0)
+    path = root / name
+    # A person may edit the file while a run goes on.
+    return _loaded(str(path), config.limits, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=4)
+def _loaded(name: str, limits: Limits, _stamp: int) -> Workflow:
+    flow = load(name, limits, _unfit)
+    for place, phase in flow.phases.items():
+        for gate in phase.gates:
+            if gate.kind not in _NOT_MACHINES:
+                _checked(
+                    f"the workflow {name!r}, phase {place}, gate {gate.id}", gate.kind, own(gate.options)
+                )
+    return flow
+
+
+def _unfit(flow: Workflow) -> list[Violation]:
+    """Return why workers cannot run *flow*: its shape, or what of it they would not do."""
+    others = [place for place, phase in flow.phases.items() if phase.worker and place != flow.start]
+    if flow.phases[flow.start].worker != CODER or others or merging_phase(flow) is None:
+        shape = "workers run one phase of a coder, phases of review, and one that merges"
+        return [Violation("phases", f"it cannot be run yet: {shape}", "use `liza`, or a file of that shape")]
+    return not_performed(flow)
+
+
+def _checked(where: str, kind: GateKind, options: dict[str, Any]) -> None:
+    try:
+        registry.checked(kind, options)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def own(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *options* without what is for whoever asks: on which tree, and that silence is no answer."""
+    return {key: value for key, value in options.items() if key not in {"tree", "on_timeout"}}
+
+
+def merging_phase(workflow: Workflow) -> str | None:
+    """Return the phase whose gate merges."""
+    for name, phase in workflow.phases.items():
+        if any(gate.options.get("effect") == Effect.MERGE for gate in phase.gates):
+            return name
+    return None
+
+
+def asks_checkpoint(workflow: Workflow) -> bool:
+    """Tell whether something is said, and judged, before the work."""
+    return any(gate.at == "before" for gate in workflow.phases[workflow.start].gates)

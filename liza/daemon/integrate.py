@@ -1,0 +1,169 @@
+"""From APPROVED to MERGED: merge as trees, test exactly that tree, say so, move the ref, prove it, say so.
+
+Every half of it converges after a crash: a merge that was started and is on the branch becomes MERGED, and
+one that is not is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from liza.daemon import course
+from liza.daemon.policy import reviewer
+from liza.domain import events as e
+from liza.domain.anomalies import MergeConflict
+from liza.domain.changes import with_anomaly
+from liza.domain.model import IntegrationFailure
+from liza.domain.record import printable
+from liza.domain.verdicts import Outcome
+from liza.errors import BrokenGate, LizaError, UnfitRepository
+from liza.repo.merge import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
+from liza.repo.signing import key_of
+from liza.repo.trailers import Trailer
+from liza.repo.verify import Link, links
+from liza.system.masking import mask
+
+if TYPE_CHECKING:
+    from liza.daemon.turn import Turn
+    from liza.domain.model import State, Taint, Task
+
+MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
+LONGEST_FAILURE: Final = 3000  # characters of what is wrong with a merged tree that the coder is shown
+
+log = logging.getLogger(__name__)
+
+
+def integrate(turn: Turn) -> None:
+    """Bring the approved task of *turn* to the integration branch, or say what stands in the way."""
+    for _ in range(MOST_ROUNDS):
+        if _tried(turn, turn.current()):
+            return
+    turn.record(e.Release(reason="the integration branch moved faster than the merge; it is tried again"))
+
+
+def _tried(turn: Turn, task: Task) -> bool:
+    """Try once; return False where the branch moved meanwhile."""
+    repository, ref = turn.place.repository, turn.place.integration(turn.state)
+    if task.merging and repository.contains(ref, task.merging.commit):
+        turn.record(e.Merge(commit=task.merging.commit))
+        return True
+    if found := _merged_by_another(turn, task):
+        turn.record(e.StartMerge(onto=found.parents[0], commit=found.commit), e.Merge(commit=found.commit))
+        return True
+    head = repository.commit_at(ref)
+    if head is None:
+        raise UnfitRepository(
+            f"{task.id}: the integration branch {ref} is gone; put it back, then `liza resume`"
+        )
+    if not turn.place.is_known(head):
+        turn.record(e.Release(reason=f"{ref} has commits that no merge of the board made"))
+        return True
+    commit = str(task.review_commit)
+    merged = merge(repository, head, commit)
+    if isinstance(merged, Conflict):
+        resolution = resolve(repository, merged)
+        if resolution is None:
+            _conflicted(turn, task, merged)
+            return True
+        merged = resolution
+    return _landed(turn, task, merged, head)
+
+
+def _merged_by_another(turn: Turn, task: Task) -> Link | None:
+    """Return the merge of *task* that is on the branch, though the board says another was started.
+
+    A reviewer that was away for longer than its lease may have moved the ref after somebody took over.
+    """
+    repository, ref, commit = (
+        turn.place.repository,
+        turn.place.integration(turn.state),
+        str(task.review_commit),
+    )
+    if not repository.contains(ref, commit):
+        return None
+    chain = links(repository, ref, task.base_commit)
+    return next(
+        (link for link in chain if link.trailers.get(Trailer.TASK) == task.id and commit in link.parents),
+        None,
+    )
+
+
+def _landed(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
+    repository, ref = turn.place.repository, turn.place.integration(turn.state)
+    commit = str(task.review_commit)
+    subject, key = f"Merge {task.id}: {task.description.splitlines()[0]}", key_of(turn.place.home)
+    account = Account(subject, _trailers(task), key)
+    sealed = seal(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
+    if not _is_green(turn, task, sealed, head):
+        return True
+    turn.record(e.StartMerge(onto=head, commit=sealed))
+    if not isinstance(land(repository, ref, sealed, onto=head, task=task.id), Landed):
+        return False
+    if wrong := doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
+        log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))
+        return False
+    turn.record(e.Merge(commit=sealed))
+    return True
+
+
+def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
+    """Ask the machines about exactly the tree that would be merged; record what stands in the way."""
+    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(sealed)
+    try:
+        with course.case_of(turn, task, head, sealed) as case:
+            found = course.judged(turn, flow, course.approved(flow, task, tree), case)
+    except course.Halted:
+        turn.record(e.Release(reason="the merge was stopped before its tests were through"))
+        return False
+    except BrokenGate as error:
+        turn.broken(error, e.Release(reason=printable(str(error))))
+        return False
+    if found.outcome is Outcome.PASS:
+        return True
+    shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
+    failure = IntegrationFailure(reason=f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE])
+    turn.record(e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase))
+    return False
+
+
+def _trailers(task: Task) -> dict[Trailer, str]:
+    passed = [one for one in task.verdicts if one.outcome is Outcome.PASS and one.label != "skipped"]
+    commands = {one.gate: one.opinion_of or (one.evidence and one.evidence.command) for one in passed}
+    gates = [f"{gate}: {line}" if line else gate for gate, line in commands.items()]
+    return {
+        Trailer.TASK: task.id,
+        Trailer.VERDICT: "approve",
+        Trailer.APPROVED_BY: str(task.approved_by),
+        Trailer.GATES: "; ".join(gates) or "none",
+        Trailer.AGENT: ", ".join(task.authors),
+        **({Trailer.TAINTS: marks} if (marks := ", ".join(map(_accepted, task.taints))) else {}),
+    }
+
+
+def _accepted(taint: Taint) -> str:
+    return f"{taint.mark} (accepted by {taint.accepted_by})"
+
+
+def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
+    paths = tuple(mask().text(printable(path)) for path in conflict.paths)
+    reason = printable(
+        f"it conflicts with what was merged meanwhile ({conflict}); the work is laid over the new base "
+        "without a commit, with conflict marks: resolve them"
+    )
+    events = reviewer.conflicted(task, reason, paths)
+    at, by = turn.place.clock(), turn.place.name
+
+    def more(state: State) -> State:
+        if not any(isinstance(event, e.Block) for event in events):
+            return state
+        return with_anomaly(state, MergeConflict(paths=paths), about=task.id, by=by, at=at)
+
+    turn.record(*events, more=more)
+
+
+def unfit(turn: Turn, error: LizaError) -> None:
+    """Give the task back and let everybody wait for a person who puts the repository right."""
+    sentence = printable(str(error))
+    turn.place.orders.pause(sentence)
+    turn.record(e.Release(reason=sentence))

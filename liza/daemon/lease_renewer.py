@@ -1,0 +1,120 @@
+"""A thread beside a turn: it renews the lease while there is reason to, ends dear runs, heeds switches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from liza.daemon.stop_requests import pass_on
+from liza.domain.changes import apply
+from liza.domain.events import Renew
+from liza.errors import LizaError, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from liza.board.protocol import Board
+    from liza.daemon.stop_requests import Orders
+    from liza.domain.model import Actor
+    from liza.system.run_control import Stop
+
+COUNT: Final = 0.5  # seconds between two looks at the money while an agent runs
+LOOK: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
+SHARE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
+
+log = logging.getLogger(__name__)
+
+
+class Held(NamedTuple):
+    """A task that a worker holds, and the token that proves it."""
+
+    task: str
+    by: Actor
+    seconds: float
+
+
+class Keeper:
+    """Keeps one turn going; a lost lease ends whatever *stop* reaches, at once.
+
+    *too_dear* gets what the run has cost so far and returns why it has to end, or None.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        orders: Orders,
+        stop: Stop,
+        held: Held | None,
+        clock: Callable[[], datetime],
+        too_dear: Callable[[float], str | None] = lambda _: None,
+    ) -> None:
+        self.lost: str | None = None
+        self._too_dear = too_dear
+        self._count = time.monotonic() + COUNT
+        self._board = board
+        self._orders = orders
+        self._stop = stop
+        self._held = held
+        self._clock = clock
+        self._patience: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._due = time.monotonic() + (held.seconds / SHARE if held else 0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @contextmanager
+    def expecting_life(self, patience: float) -> Iterator[None]:
+        """Renew only while a run shows signs of life at least every *patience* seconds."""
+        self._stop.saw_life()
+        self._patience = patience
+        try:
+            yield
+        finally:
+            self._patience = None
+
+    def _keep(self) -> None:
+        while not self._over.wait(LOOK):
+            pass_on(self._orders.switch(), self._stop)
+            if self._held and self.lost is None and time.monotonic() >= self._due and self._is_alive():
+                self._renew(self._held)
+            if self._patience is not None and self._stop.capped is None and time.monotonic() >= self._count:
+                self._mind_money()
+
+    def _mind_money(self) -> None:
+        self._count = time.monotonic() + COUNT
+        try:
+            why = self._too_dear(self._stop.usd)
+        except LizaError as error:  # as with the lease; the run's own end tells what it cost
+            log.warning("what the run costs could not be compared with its cap: %s", error)
+            return
+        if why:
+            self._stop.cap(why)
+
+    def _is_alive(self) -> bool:
+        if self._patience is None or self._stop.paused:
+            return True
+        return time.monotonic() - self._stop.seen <= self._patience
+
+    def _renew(self, held: Held) -> None:
+        self._due = time.monotonic() + held.seconds / SHARE
+        now = self._clock()
+        renewal = Renew(expires=now + timedelta(seconds=held.seconds))
+        try:
+            self._board.update(apply(renewal, to=held.task, by=held.by, at=now))
+        except Refused as error:
+            self.lost = str(error)
+            self._stop.now()
+        except LizaError as error:  # a full disk may be better in a while; if not, the lease ends by itself
+            log.warning("%s: the lease could not be renewed: %s", held.task, error)

@@ -1,0 +1,271 @@
+"""Telling people: each alarm once, in alerts.log, and from there to their command and their webhook.
+
+alerts.log is the queue: workers and commands append to it, and the one supervisor sends on what it has not
+sent yet. How far that is lies beside it, so that a restart neither repeats nor forgets. Sending has a thread
+of its own: whoever is told slowly, or is not there, holds up nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from liza.board.quarantine import ALERTS, alert
+from liza.domain.config import Notify
+from liza.domain.record import utc_now
+from liza.system.files import overwrite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from liza.daemon.alarms import Alarm
+
+FOLDER: Final = "told"
+SIGNATURE: Final = "X-Liza-Signature"
+MOST_REMEMBERED: Final = 2000  # alarms; the oldest is forgotten first
+MOST_WAITING: Final = 100  # alerts that are sent late; of a longer backlog only the latest are
+RETRIES: Final = (1.0, 2.0, 4.0)  # seconds before the second, third and fourth try
+PATIENCE: Final = 10.0  # seconds a command or a webhook may take
+DRAIN: Final = 3.0  # seconds that the end of a run waits for what is not sent yet
+UNSENT: Final = "not told: "  # how a line starts that says so, which is itself not sent
+# The exit code comes through a pipe: the supervisor reaps every child, and may be first.
+_SHELL: Final = ("sh", "-c", '"$@" >/dev/null 2>&1; echo $?', "sh")
+
+
+class Told:
+    """Which alarms were told, also by the supervisors before this one."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FOLDER / "alarms.json"
+        self._keys = self._read()
+
+    def _read(self) -> dict[str, None]:
+        try:
+            return dict.fromkeys(map(str, json.loads(self._path.read_text())))
+        except (OSError, ValueError, TypeError):  # none yet, or a wreck: better told twice than never
+            return {}
+
+    def is_news(self, alarm: Alarm) -> bool:
+        return _digest(alarm.key) not in self._keys
+
+    def remember(self, alarm: Alarm) -> None:
+        self._keys[_digest(alarm.key)] = None
+        kept = list(self._keys)[-MOST_REMEMBERED:]
+        self._keys = dict.fromkeys(kept)
+        with suppress(OSError):  # a full disk may be what the alarm is about
+            _replace(self._path, json.dumps(kept))
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    overwrite(path, text)
+
+
+class Message(NamedTuple):
+    """One line of alerts.log on its way."""
+
+    at: str
+    alert: str
+    project: str
+
+    def body(self) -> bytes:
+        return json.dumps(self._asdict(), ensure_ascii=False).encode()
+
+
+class Courier:
+    """Sends on what comes into alerts.log, one message after the other."""
+
+    def __init__(
+        self, home: Path, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
+    ) -> None:
+        self._home = home
+        self._retries = retries
+        self._patience = patience
+        self._log = home / ALERTS
+        self._mark = home / FOLDER / "sent"
+        self._notify = Notify()
+        self._news = threading.Event()
+        self._closing = threading.Event()
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def nudge(self, notify: Notify) -> None:
+        """Look whether there is something to send, by the settings of now; returns at once."""
+        self._notify = notify
+        if self._size() != self._sent():
+            self._news.set()
+
+    def close(self, patience: float = DRAIN) -> None:
+        """End, after what is waiting was sent or *patience* seconds have passed; the rest is for the next."""
+        self._deadline = time.monotonic() + patience
+        self._closing.set()
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join(patience + 1.0)
+
+    def _work(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            is_closing = self._closing.is_set()  # asked before, so that all that came until then is sent
+            with suppress(OSError):  # a full disk: at the next alert
+                self._send_on()
+            if is_closing:
+                return
+
+    def _send_on(self) -> None:
+        start, data = self._unsent()
+        lines = data.splitlines(keepends=True)
+        if len(lines) > MOST_WAITING:
+            dropped = lines[:-MOST_WAITING]
+            self._complain(f"{len(dropped)} alerts that are too many to send; see {ALERTS}")
+            start, lines = start + sum(map(len, dropped)), lines[-MOST_WAITING:]
+        for line in lines:
+            if self._is_late():
+                return
+            if not self._is_settled(line.decode(errors="replace").strip()):
+                return
+            start += len(line)
+            _replace(self._mark, str(start))
+
+    def _unsent(self) -> tuple[int, bytes]:
+        """Return what whole lines there are after the last one that was sent, and where they start."""
+        start = self._sent()
+        if start > self._size():  # somebody emptied the log
+            start = 0
+        with self._log.open("rb") as log:
+            log.seek(start)
+            data = log.read()
+        return start, data[: data.rfind(b"\n") + 1]
+
+    def _size(self) -> int:
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def _sent(self) -> int:
+        try:
+            return int(self._mark.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _is_settled(self, line: str) -> bool:
+        """Send one line; tell whether it was, or was given up. One that the end cut short is neither."""
+        at, _, said = line.partition(" ")
+        if not said or said.startswith(UNSENT):
+            return True
+        message, notify = Message(at, said, self._home.parent.name), self._notify
+        whys: list[str] = []
+        if notify.command and (why := commanded(notify.command, message, self._home.parent, self._patience)):
+            whys.append(f"{notify.command[0]} {why}")
+        if notify.webhook and (why := self._posted(notify.webhook, notify.secret_env, message)):
+            # Only the host: the rest of an address is often the secret.
+            whys.append(f"{urlsplit(notify.webhook).hostname or 'the webhook'} {why}")
+        if whys and self._is_late():
+            return False
+        for why in whys:
+            self._complain(f"{why}: {said}")
+        return True
+
+    def _posted(self, url: str, secret_env: str, message: Message) -> str | None:
+        secret = os.environ.get(secret_env)
+        why = posted(url, secret, message, self._patience)
+        for delay in self._retries:
+            if why is None or not self._has_waited(delay):
+                break
+            why = posted(url, secret, message, self._patience)
+        return why
+
+    def _has_waited(self, delay: float) -> bool:
+        """Wait before another try; tell whether there is time for one, which a run that ends may not have."""
+        began = time.monotonic()
+        while (left := delay - (time.monotonic() - began)) > 0:
+            if self._is_late(left):
+                return False
+            # Who closes sets a deadline: then the wait is looked at anew.
+            if self._closing.is_set():
+                time.sleep(left)
+            else:
+                self._closing.wait(left)
+        return True
+
+    def _is_late(self, more: float = 0.0) -> bool:
+        return time.monotonic() + more > self._deadline
+
+    def _complain(self, what: str) -> None:
+        with suppress(OSError):
+            alert(self._home, utc_now(), f"{UNSENT}{what}")
+
+
+def commanded(command: tuple[str, ...], message: Message, cwd: Path, patience: float) -> str | None:
+    """Run *command* with the message as last word, and as JSON on stdin; return what went wrong."""
+    try:
+        process = subprocess.Popen(
+            [*_SHELL, *command, message.alert],
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+        )
+    except OSError as error:
+        return f"could not be started ({error.strerror})"
+    try:
+        said, _ = process.communicate(message.body(), timeout=patience)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return f"took longer than {patience:g} seconds and was ended"
+    code = said.decode(errors="replace").strip()
+    return None if code == "0" else f"ended with exit code {code or 'unknown'}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):  # what it did not read
+            pipe.close()
+    process.wait()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A message is signed for whom it is sent to; nobody else gets it."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - as the library calls it
+        return None
+
+
+def posted(url: str, secret: str | None, message: Message, patience: float) -> str | None:
+    """Send the message to *url* as JSON, signed where there is a secret; return what went wrong."""
+    if not url.startswith(("http://", "https://")):
+        return "is not an http or https address"
+    body = message.body()
+    headers = {"Content-Type": "application/json"}
+    if secret:
+        headers[SIGNATURE] = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - checked above
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=patience):
+            return None
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"answered {error.code}"
+    except (OSError, ValueError, HTTPException) as error:
+        return f"could not be reached ({error})"

@@ -1,0 +1,279 @@
+"""What a coder picks, and what follows from how its agent's run ended."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+from liza.daemon.policy.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
+from liza.domain import events as e
+from liza.domain import verdicts
+from liza.domain.answers import Outcome
+from liza.domain.changes import dead_dependencies, waits_for
+from liza.domain.model import AgentStatus, Role, Status
+from liza.system.run_control import MEANING, Ending
+
+if TYPE_CHECKING:
+    from liza.agents.protocol import Reply
+    from liza.domain.answers import CheckpointAnswer, Implement
+    from liza.domain.model import State, Task
+    from liza.domain.verdicts import Feedback, Verdict
+
+ENOUGH_FAILURES: Final = (
+    2  # coders that failed a task, or rounds of the only one; the next would fail as well
+)
+MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
+NOT_STARTED: Final = "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
+# What the contract asks where the rounds are used up.
+UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
+_LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
+
+
+def present(state: State) -> frozenset[str]:
+    """Return the coders that work or will: those of the settings and those that registered.
+
+    One that was stopped because it kept crashing is not among them. One that ended in good order comes back
+    with the next start, and its tasks wait for it.
+    """
+    configured = {f"{Role.CODER}-{number}" for number in range(1, state.config.workers.coder + 1)}
+    coders = [agent for agent in state.agents.values() if agent.role is Role.CODER]
+    gone = {agent.id for agent in coders if agent.status is AgentStatus.STOPPED and agent.crashes}
+    there = {agent.id for agent in coders if agent.status is not AgentStatus.STOPPED}
+    return frozenset((configured | there) - gone)
+
+
+def is_given_up(state: State, task: Task) -> bool:
+    """Tell whether no coder takes *task* again before somebody thought about it."""
+    if len(task.failed_by) >= ENOUGH_FAILURES:
+        return True
+    alone = not present(state) - set(task.failed_by)
+    return alone and bool(task.failed_by) and task.iteration >= ENOUGH_FAILURES
+
+
+def pick(state: State, me: str) -> Task | None:
+    """Return the task that coder *me* takes next: its own rejected ones, failed merges, then what is new."""
+    if is_at_work(state, me):
+        return None
+    looks = (Look(state, task, me, task.created) for task in state.tasks.values())
+    free = [look for look in looks if allows(_OF_THE_TASK, look)]
+    first = min(free, key=lambda look: _rank(look.task, me), default=None)
+    # Asked of the first alone: it counts all tasks, and new ones come last.
+    return first.task if first and allows(_OF_THE_QUEUE, first) else None
+
+
+def _others(look: Look) -> frozenset[str]:
+    return present(look.state) - {look.me}
+
+
+def _is_open(look: Look) -> bool:
+    return look.task.status in _ORDER
+
+
+def _not_for_coders(look: Look) -> Hindrance:
+    return Hindrance(f"{look.task.status} is not for coders", "nobody", f"liza task show {look.task.id}")
+
+
+def _waits(look: Look) -> Hindrance:
+    waiting = waits_for(look.state, look.task)
+    named = ", ".join(f"{name} ({look.state.status_of(name) or 'not on the board'})" for name in waiting)
+    if dead := dead_dependencies(look.state, look.task):
+        what = f"it waits for {named}, and {' and '.join(dead)} will never be done; the planner is asked next"
+        return Hindrance(what, "the planner, or you", "liza edit")
+    return Hindrance(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
+
+
+def _may_merge(look: Look) -> bool:
+    failures = look.task.integration_failures
+    return look.task.status is not Status.INTEGRATION_FAILED or failures < MOST_FAILED_INTEGRATIONS
+
+
+def _merges_no_more(look: Look) -> Hindrance:
+    times = f"it failed to merge {look.task.integration_failures} times, so somebody has to think about it"
+    return Hindrance(times, "the planner", f'liza note "…" --for {look.task.id}')
+
+
+def _is_not_anothers(look: Look) -> bool:
+    return look.task.status is Status.IDLE or look.task.assigned_to not in _others(look)
+
+
+def _is_anothers(look: Look) -> Hindrance:
+    other = str(look.task.assigned_to)
+    return Hindrance(f"{other} takes it up again itself", other, f"liza explain {other}")
+
+
+def _is_given_up(look: Look) -> Hindrance:
+    failed = " and ".join(look.task.failed_by)
+    return Hindrance(
+        f"{failed} could not do it, so the planner looks at it first",
+        "the planner",
+        f'liza note "…" --for {look.task.id}',
+    )
+
+
+def _is_not_my_failure(look: Look) -> bool:
+    return look.me not in look.task.failed_by or not _others(look)
+
+
+def _is_my_failure(look: Look) -> Hindrance:
+    return Hindrance(
+        f"{look.me} could not do it, so another coder takes it",
+        "another coder",
+        f"liza task show {look.task.id}",
+    )
+
+
+def unmerged(state: State) -> int:
+    """Return how many tasks wait for reviewers; what waits for people holds up no coder."""
+    return sum(
+        task.status is Status.READY_FOR_REVIEW or (task.status is Status.APPROVED and not task.is_tainted)
+        for task in state.tasks.values()
+    )
+
+
+def _is_not_too_far_ahead(look: Look) -> bool:
+    # What was rejected, or did not merge, is finished first: only new work makes the queue longer.
+    return look.task.status is not Status.IDLE or unmerged(look.state) < look.state.config.limits.max_unmerged
+
+
+def _is_too_far_ahead(look: Look) -> Hindrance:
+    waiting, most = unmerged(look.state), look.state.config.limits.max_unmerged
+    return Hindrance(
+        f"{waiting} tasks wait for review or merge, and with {most} no new one begins (limits.max_unmerged)",
+        "the reviewers",
+        "liza status",
+    )
+
+
+_OF_THE_TASK: Final = (
+    Condition(_is_open, _not_for_coders),
+    Condition(lambda look: not waits_for(look.state, look.task), _waits),
+    Condition(_may_merge, _merges_no_more),
+    Condition(lambda look: not is_given_up(look.state, look.task), _is_given_up),
+    Condition(_is_not_anothers, _is_anothers),
+    Condition(_is_not_my_failure, _is_my_failure),
+    FREE,
+)
+_OF_THE_QUEUE: Final = (Condition(_is_not_too_far_ahead, _is_too_far_ahead),)
+CONDITIONS: Final = (*_OF_THE_TASK, *_OF_THE_QUEUE)
+
+_ORDER: Final = {Status.REJECTED: 0, Status.INTEGRATION_FAILED: 1, Status.IDLE: 2}
+
+
+def _rank(task: Task, me: str) -> tuple[object, ...]:
+    return _ORDER[task.status], task.assigned_to != me, -task.priority, task.created
+
+
+def base_for(task: Task, me: str, head: str) -> str:
+    """Return what the work of *me* on *task* is based on: what it was for the same coder, else *head*."""
+    goes_on = task.authors[-1:] == (me,) and task.status is not Status.INTEGRATION_FAILED
+    return task.base_commit if goes_on and task.base_commit else head
+
+
+def is_spent(task: Task, most: int) -> bool:
+    """Tell whether the next round of *task* would be one too many."""
+    return task.attempt == 0 and task.iteration >= most
+
+
+def spent(most: int) -> e.Block:
+    return e.Block(
+        reason=f"Max iterations ({most}) reached without approval",
+        questions=UNCLEAR,
+        rule="coder_iterations",
+    )
+
+
+# What becomes of a coder's task when its agent ended without an answer.
+_WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
+    Ending.DONE: e.Fail,  # it said something, but no answer
+    Ending.TIMEOUT: e.Fail,
+    Ending.SILENT: e.Fail,
+    Ending.SLOW_START: e.Fail,
+    Ending.CRASHED: e.Fail,
+    Ending.KILLED: e.Release,
+    Ending.EMPTY: e.Fail,
+    Ending.RATE_LIMITED: e.Release,
+    Ending.QUOTA: e.Release,
+    Ending.AUTH: e.Release,
+    Ending.CONTEXT_FULL: e.Release,
+    Ending.STOPPED: e.Release,
+    Ending.CAPPED: e.Release,
+}
+
+
+def without_answer(reply: Reply, why: str) -> e.Event:
+    """Return what happens to a task whose coder's agent gave no answer, because of *why*."""
+    reason = why or reply.why or MEANING[reply.ending]
+    if reply.ending is Ending.NOT_STARTED:
+        return e.Block(reason=reason, questions=(NOT_STARTED,), only_people=True)
+    if reply.ending is Ending.KILLED:
+        return e.Release(reason=reason, killed=True)
+    return _WITHOUT_ANSWER[reply.ending](reason=reason)
+
+
+# An intent that is made of these alone could stand before any task.
+_EMPTY: Final = (
+    "a all and as asked be change changes code complete described do done everything finish fix for go i in "
+    "implement is it make my needed now of on perform proceed requested required requirements solve start "
+    "task that the things this to what will with work"
+)
+_EMPTY_WORDS: Final = frozenset(_EMPTY.split())
+SAYS_NOTHING: Final = (
+    "the checkpoint says nothing about the work: name in intent what will be there, in validation the "
+    "command that shows it, in files_to_modify what you will touch; or say blocked, and what you must know"
+)
+
+
+def says_nothing(answer: CheckpointAnswer) -> bool:
+    """Tell whether *answer* announces nothing that the work could be held against."""
+    if answer.is_blocked or answer.validation or answer.files_to_modify:
+        return False
+    return not set(re.findall(r"\w+", (answer.intent or "").casefold())) - _EMPTY_WORDS
+
+
+def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:
+    """Return what follows from an answer, the commit that the branch is at, and why it cannot be taken."""
+    if answer.status is Outcome.BLOCKED:
+        return e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
+    if answer.status is Outcome.NOTHING_TO_DO:
+        return e.FindNothing(summary=answer.summary)
+    if head is None or reasons:
+        return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
+    return e.Submit(commit=head)
+
+
+class Finding(Protocol):
+    """What the machines said together."""
+
+    @property
+    def outcome(self) -> verdicts.Outcome: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def feedback(self) -> tuple[Feedback, ...]: ...
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]: ...
+    @property
+    def phase(self) -> str | None: ...
+    @property
+    def taints(self) -> tuple[str, ...]: ...
+
+
+def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:
+    """Return what follows from what the machines said about *head*."""
+    if outcome is verdicts.Outcome.PASS:
+        return e.Submit(commit=head, verdicts=found.verdicts, phase=found.phase)
+    if outcome is verdicts.Outcome.REVISE:
+        return e.Revise(
+            reason=found.reason, feedback=found.feedback, verdicts=found.verdicts, phase=found.phase
+        )
+    asked = (f"How should this be settled: {found.reason}",)
+    # A gate that asks means a person.
+    return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
+
+
+def message_of(task: Task, answer: Implement) -> str:
+    """Return the message for what the agent left without a commit."""
+    first, _, rest = answer.summary.strip().partition("\n")
+    subject = first if len(first) <= _LONGEST_SUBJECT else f"{first[: _LONGEST_SUBJECT - 1].rstrip()}…"
+    body = answer.summary.strip() if subject != first else rest.strip()
+    return "\n\n".join(part for part in (subject or task.description, body) if part)

@@ -1,0 +1,77 @@
+"""What has to be true before a worker takes a task, as objects that workers ask and people are shown.
+
+A worker takes a task when every condition of its role holds. `liza explain` walks the very same tuple and
+tells of the first that does not: in words, since when, who can change it, and by which command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from liza.domain.model import State, Task
+
+
+class Look(NamedTuple):
+    """A task as the worker *me* sees it."""
+
+    state: State
+    task: Task
+    me: str
+    now: datetime
+
+
+class Hindrance(NamedTuple):
+    """Why something does not go on."""
+
+    what: str  # completes "t1 is IDLE: …"
+    who: str
+    command: str
+    since: datetime | None = None
+
+
+class Condition(NamedTuple):
+    holds: Callable[[Look], bool]
+    hindrance: Callable[[Look], Hindrance]
+
+
+def allows(conditions: tuple[Condition, ...], look: Look) -> bool:
+    """Tell whether every condition holds."""
+    return all(condition.holds(look) for condition in conditions)
+
+
+def first_hindrance(conditions: tuple[Condition, ...], look: Look) -> tuple[int, Hindrance] | None:
+    """Return the first condition that does not hold, by its place, with what to tell; None if all do."""
+    for place, condition in enumerate(conditions):
+        if not condition.holds(look):
+            return place, condition.hindrance(look)
+    return None
+
+
+def since(task: Task) -> datetime:
+    """Return when *task* came to the status it has."""
+    arrived = (
+        entry.at
+        for entry in reversed(task.history)
+        if entry.target is task.status and entry.source is not task.status
+    )
+    return next(arrived, task.created)
+
+
+def is_at_work(state: State, me: str) -> bool:
+    return held_by(state, me) is not None
+
+
+def held_by(state: State, me: str) -> Task | None:
+    """Return what *me* works on."""
+    return next((task for task in state.tasks.values() if task.lease and task.lease.holder == me), None)
+
+
+def _busy(look: Look) -> Hindrance:
+    other = held_by(look.state, look.me)
+    name = other.id if other else "nothing"
+    return Hindrance(f"{look.me} is at work on {name}", look.me, f"liza task show {name}")
+
+
+FREE: Final = Condition(lambda look: not is_at_work(look.state, look.me), _busy)

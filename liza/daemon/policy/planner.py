@@ -1,0 +1,340 @@
+"""When a planner wakes, what it makes of an answer, and when the goal is reached.
+
+It never wakes twice for the same thing: whatever it has looked at says so on the board (`asked`,
+`considered`, `processed`, the goal's `questions`), in the same update that records what came of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, is_given_up
+from liza.daemon.policy.reviewer import is_retriable, named_in
+from liza.domain import events as e
+from liza.domain.answers import Replan, Step
+from liza.domain.budget import awaits
+from liza.domain.changes import HUMAN, SUPERVISOR, add_task, apply, dead_dependencies
+from liza.domain.closing import close, is_of_agents, open_ones
+from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
+from liza.domain.model import GoalStatus, Status, Task, Urgency
+from liza.domain.record import with_records
+from liza.domain.similarity import words
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from liza.domain.answers import Plan, Planned
+    from liza.domain.model import Actor, Discovery, Note, State
+
+MOST_QUESTIONS: Final = 3
+WHAT_NOW: Final = "What should be done differently, or should the task be given up?"
+MOST_SHOWN: Final = 30  # anomalies, or discoveries, that one prompt carries
+# The limits that a task meets outside of its workflow's rules.
+GIVEN_UP: Final = "failed_coders"
+ORPHANED: Final = "dead_dependency"
+NEVER_MERGES: Final = "failed_merges"
+
+
+class Wake(NamedTuple):
+    """Why the planner's agent is needed, and all that it should see."""
+
+    step: Step
+    why: str
+    task: str | None = None
+    notes: tuple[str, ...] = ()
+    discoveries: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
+
+
+def wake(state: State) -> Wake | None:
+    """Return what the planner's agent should think about now, or None while it would change nothing."""
+    woken = _woken(state)
+    if woken is None:
+        return None
+    seen = [one.id for one in open_ones(state) if is_of_agents(one)][-MOST_SHOWN:]
+    found = [item.id for item in state.discovered.values() if item.considered is None][-MOST_SHOWN:]
+    return woken._replace(anomalies=tuple(seen), discoveries=tuple(found))
+
+
+def _woken(state: State) -> Wake | None:
+    if state.goal.status is not GoalStatus.IN_PROGRESS:
+        return None
+    general = [note for note in _unread(state) if _is_general(state, note)]
+    if is_unplanned(state):
+        return _first_plan(state, general)
+    for task in state.tasks.values():
+        if task.status is Status.BLOCKED and _may_be_answered(state, task) and _is_news(state, task):
+            about = [note for note in _unread(state) if note.about in (None, task.id)]
+            return Wake(Step.REPLAN, f"{task.id} is BLOCKED", task.id, _ids(about))
+    return _more_work(state, general)
+
+
+def _first_plan(state: State, general: list[Note]) -> Wake | None:
+    if state.goal.questions and not general:
+        return None
+    return Wake(Step.PLAN, "there is no plan yet", notes=_ids(general))
+
+
+def _more_work(state: State, general: list[Note]) -> Wake | None:
+    found = _urgent(state)
+    if not found and not general:
+        return None
+    why = " and ".join(
+        [*(["urgent work was discovered"] if found else []), *(["people say something"] if general else [])]
+    )
+    return Wake(Step.PLAN, why, notes=_ids(general))
+
+
+def is_unplanned(state: State) -> bool:
+    """Return whether there is no plan for the goal yet."""
+    goal = state.goal
+    if goal.begun is None:
+        return not state.tasks and not state.archived
+    return goal.planned is None and not _of_goal(state)
+
+
+def _of_goal(state: State) -> list[Status]:
+    """Return the statuses of the tasks that came since the goal's turn; of all where it was the first."""
+    begun = state.goal.begun
+    if begun is None:
+        return [*(task.status for task in state.tasks.values()), *state.archived.values()]
+    live = [task.status for task in state.tasks.values() if task.created >= begun]
+    # Where a plan was made and none of it is left on the board, all of it is archived.
+    return live or (list(state.archived.values()) if state.goal.planned else [])
+
+
+def _is_general(state: State, note: Note) -> bool:
+    """Return whether *note* is for the planner: no prompt of a finished task will ever show it."""
+    return note.about is None or state.status_of(note.about) in TERMINAL
+
+
+def _unread(state: State) -> list[Note]:
+    """Return what people said and nobody acted on; that a conflict is resolved is for the reviewer."""
+    return [
+        note
+        for note in state.human_notes.values()
+        if note.processed is None and not _is_for_reviewer(state, note)
+    ]
+
+
+def _is_for_reviewer(state: State, note: Note) -> bool:
+    task = state.tasks.get(named_in(note) or "")
+    return task is not None and is_retriable(task)
+
+
+def _answers(state: State, task: Task) -> bool:
+    """Tell whether the reviewer is about to try the merge of *task* again."""
+    return is_retriable(task) and any(
+        note.processed is None and named_in(note) == task.id for note in state.human_notes.values()
+    )
+
+
+def _may_be_answered(state: State, task: Task) -> bool:
+    """Tell whether thinking about *task* may help; what it may cost is for people to say."""
+    return not _answers(state, task) and not awaits(state, task.id)
+
+
+def _is_news(state: State, task: Task) -> bool:
+    asked = task.asked
+    return asked is None or any(
+        note.timestamp > asked and note.processed is None and note.about in (None, task.id)
+        for note in state.human_notes.values()
+    )
+
+
+def _urgent(state: State) -> list[Discovery]:
+    return [
+        item
+        for item in state.discovered.values()
+        if item.urgency is Urgency.IMMEDIATE and item.became_task is None and item.considered is None
+    ]
+
+
+def _ids(notes: list[Note]) -> tuple[str, ...]:
+    return tuple(note.id for note in notes)
+
+
+def stuck(state: State) -> list[tuple[Task, e.Block]]:
+    """Return the tasks that coders cannot finish as they are, with what to ask about each."""
+    found = ((task, check(state, task)) for task in state.tasks.values() for check in _STUCK)
+    return [(task, block) for task, block in found if block is not None]
+
+
+def _orphaned(state: State, task: Task) -> e.Block | None:
+    dead = dead_dependencies(state, task) if task.status in CLAIMABLE else ()
+    if not dead:
+        return None
+    named = " and ".join(f"{name}, which is {state.status_of(name)}" for name in dead)
+    question = f"Should it go on without {' and '.join(dead)}, be replaced, or be given up as well?"
+    return e.Block(reason=f"it waits for {named}", questions=(question,), rule=ORPHANED)
+
+
+def _given_up(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.IDLE and not dead_dependencies(state, task)
+    if not is_free or not is_given_up(state, task):
+        return None
+    why = f"{' and '.join(task.failed_by)} could not do it: {_last_failure(task)}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=GIVEN_UP)
+
+
+def _unmergeable(state: State, task: Task) -> e.Block | None:
+    is_free = task.status is Status.INTEGRATION_FAILED and not dead_dependencies(state, task)
+    if not is_free or task.integration_failures < MOST_FAILED_INTEGRATIONS:
+        return None
+    reason = task.integration_failure.reason if task.integration_failure else "it does not merge"
+    why = f"it failed to merge {task.integration_failures} times: {reason}"
+    return e.Block(reason=why, questions=(WHAT_NOW,), rule=NEVER_MERGES)
+
+
+_STUCK: Final = (_orphaned, _given_up, _unmergeable)
+
+
+def _last_failure(task: Task) -> str:
+    facts = (entry.facts for entry in reversed(task.history) if "reason" in entry.facts)
+    return next((str(fact["reason"]) for fact in facts), "no reason is known")
+
+
+def is_complete(state: State) -> bool:
+    """Tell whether the goal is reached: all tasks finished, something done, nobody with anything to add."""
+    return (
+        state.goal.status is GoalStatus.IN_PROGRESS
+        and all(task.status in TERMINAL for task in state.tasks.values())
+        and not SUCCEEDED.isdisjoint(_of_goal(state))
+        and not _unread(state)
+        and wake(state) is None
+    )
+
+
+def completed(state: State, at: datetime) -> State:
+    """Return the board with its goal COMPLETE, where it is."""
+    if not is_complete(state):
+        return state
+    left = [one.id for one in open_ones(state)]
+    state = close(state, left, by=SUPERVISOR.id, at=at)
+    return state.but(goal=state.goal.but(status=GoalStatus.COMPLETE, completed=at))
+
+
+def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) -> State:
+    """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
+    is_first = is_unplanned(state)
+    state = _with_tasks(state, plan.tasks, by, at)
+    questions = plan.questions if is_first else ()
+    planned_at = at if plan.tasks else state.goal.planned
+    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS], planned=planned_at))
+    return marked(state, wake, by=by, at=at, became=plan.tasks)
+
+
+def _with_tasks(state: State, tasks: tuple[Planned, ...], by: Actor, at: datetime) -> State:
+    for item in tasks:
+        state = add_task(_task(item, by, at), by=by, at=at)(state)
+    return state
+
+
+def _task(item: Planned, by: Actor, at: datetime) -> Task:
+    return Task(
+        id=item.id,
+        description=item.description,
+        status=Status.IDLE,
+        kind=item.kind,
+        done_when=item.done_when,
+        scope=item.scope,
+        spec_ref=item.spec_ref,
+        depends_on=item.depends_on,
+        validation=item.validation,
+        created=at,
+        created_by=by.id,
+    )
+
+
+def replanned(state: State, wake: Wake, answer: Replan, *, by: Actor, at: datetime) -> State:
+    """Return the board after a planner's answer about a BLOCKED task."""
+    name = str(wake.task)
+    if state.task(name).status is not Status.BLOCKED:
+        return state  # somebody answered meanwhile
+    if answer.questions and (note := _plain_answer(state, wake)):
+        state = apply(e.Retry(guidance=note.message), to=name, by=HUMAN, at=at)(state)
+        return marked(state, wake, by=by, at=at)
+    state = _with_tasks(state, answer.tasks, by, at)
+    state = apply(_verdict(answer), to=name, by=by, at=at)(state)
+    return marked(state, wake, by=by, at=at, became=answer.tasks)
+
+
+def _plain_answer(state: State, wake: Wake) -> Note | None:
+    """Return what people said after the only question on the board was put to them: that is its answer.
+
+    The planner may make something better of it than guidance; what it may not do is ask the same again.
+    """
+    task = state.task(str(wake.task))
+    others = [
+        one
+        for one in state.tasks.values()
+        if one.id != task.id and one.status in {Status.BLOCKED, Status.AWAITING_APPROVAL}
+    ]
+    if task.asked is None or others or state.goal.questions or is_retriable(task):
+        return None
+    notes = [state.human_notes[name] for name in wake.notes]
+    return next((note for note in reversed(notes) if note.timestamp > task.asked), None)
+
+
+def _verdict(answer: Replan) -> e.Event:
+    if answer.tasks:
+        names = tuple(task.id for task in answer.tasks)
+        return e.Supersede(superseded_by=names, rescope_reason=str(answer.rescope_reason))
+    if answer.unblock:
+        return e.Unblock(guidance=answer.unblock.guidance)
+    if answer.abandon:
+        return e.Abandon(reason=answer.abandon.reason)
+    return e.Defer(questions=answer.questions[:MOST_QUESTIONS])
+
+
+def without_answer(state: State, wake: Wake, why: str, *, by: Actor, at: datetime) -> State:
+    """Return the board after the planner's agent gave no usable answer twice: people are asked instead."""
+    question = f"The planner gave no usable answer ({why}). What should be done?"
+    if wake.task is None:
+        if is_unplanned(state):
+            state = state.but(goal=state.goal.but(questions=(question,)))
+        return marked(state, wake, by=by, at=at)
+    task = state.task(wake.task)
+    if task.status is not Status.BLOCKED:
+        return state
+    if note := _plain_answer(state, wake):
+        state = apply(e.Retry(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
+        return marked(state, wake, by=by, at=at)
+    deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
+    return marked(deferred, wake, by=by, at=at)
+
+
+def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: tuple[Planned, ...] = ()) -> State:
+    """Return the board with what *wake* showed marked as looked at; *became* is what was planned."""
+    others = any(
+        task.status is Status.BLOCKED and task.id != wake.task and _is_news(state, task)
+        for task in state.tasks.values()
+    )
+    state = read(
+        state,
+        tuple(n for n in wake.notes if not (others and state.human_notes[n].about is None)),
+        by=by,
+        at=at,
+    )
+    state = close(state, wake.anomalies, by=by.id, at=at)
+    found = [state.discovered[name] for name in wake.discoveries]
+    items = {item.id: item.but(considered=at, became_task=_grown_from(item, became)) for item in found}
+    return state.but(discovered=with_records(state.discovered, items)) if items else state
+
+
+def _grown_from(item: Discovery, tasks: tuple[Planned, ...]) -> str | None:
+    """Return which of *tasks* takes up what was found: the one that speaks of most of it."""
+    wanted = words(item.description)
+    shares = {task.id: len(wanted & words(task.description)) for task in tasks}
+    best = max(shares, key=lambda name: shares[name], default=None)
+    return best if best and shares[best] * 2 >= len(wanted) else None
+
+
+def read(state: State, notes: tuple[str, ...], *, by: Actor, at: datetime) -> State:
+    """Return the board with *notes* marked as processed."""
+    seen = {
+        name: state.human_notes[name].but(processed=at, processed_by=by.id)
+        for name in notes
+        if state.human_notes[name].processed is None
+    }
+    return state.but(human_notes=with_records(state.human_notes, seen)) if seen else state

@@ -1,0 +1,144 @@
+"""Who works and when a worker is started again: what follows from how its process ended.
+
+All of it is functions over `Post`, a small frozen record; times are seconds of the supervisor's own clock.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from liza.domain.anomalies import Anomaly, CrashLoop
+from liza.domain.changes import SUPERVISOR, Change
+from liza.domain.model import Agent, AgentStatus, Role
+from liza.domain.record import next_id, with_record, with_records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from liza.domain.config import Workers
+    from liza.domain.model import State
+
+Worker = Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+
+PARENT: Final = "LIZA_SUPERVISOR"  # the variable that tells a worker the pid of who must live for it to live
+AGAIN: Final = 42  # exit code of a worker that asks to be started again
+KILLED: Final = -signal.SIGKILL
+
+FIRST_DELAY: Final = 0.1  # seconds before the first restart, doubled each time
+LONGEST_DELAY: Final = 30.0  # seconds
+STEADY: Final = 60.0  # seconds of life after which a crash is the first again
+QUICK: Final = 1.0  # seconds: what asks to be started again sooner than this would spin
+MOST_CRASHES: Final = 3
+WINDOW: Final = 300.0  # seconds in which that many crashes are a loop
+
+
+@dataclass(frozen=True)
+class Post:
+    """One worker's place: whether a process fills it, and when it may be filled again."""
+
+    role: Worker
+    name: str
+    due: float | None = 0.0  # None: not again in this run
+    began: float | None = None  # None: no process
+    delay: float = 0.0
+    crashes: tuple[float, ...] = ()  # within the last five minutes
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.due is None
+
+
+def names(workers: Workers) -> dict[str, Worker]:
+    """Return the workers that a run has by its settings: coder-1, coder-2 …"""
+    counts: dict[Worker, int] = {
+        Role.PLANNER: workers.planner,
+        Role.CODER: workers.coder,
+        Role.REVIEWER: workers.reviewer,
+    }
+    return {f"{role}-{number}": role for role, count in counts.items() for number in range(1, count + 1)}
+
+
+def staffed(posts: Mapping[str, Post], workers: Workers) -> dict[str, Post]:
+    """Return *posts* as *workers* wants them; one that is too many stays while a process fills it."""
+    wanted = names(workers)
+    kept = {name: post for name, post in posts.items() if name in wanted or post.began is not None}
+    return kept | {name: Post(role, name) for name, role in wanted.items() if name not in kept}
+
+
+def is_due(post: Post, now: float) -> bool:
+    return post.began is None and post.due is not None and post.due <= now
+
+
+def filled(post: Post, now: float) -> Post:
+    return replace(post, began=now)
+
+
+def vacated(post: Post, code: int, now: float) -> Post:
+    """Return *post* after its process ended with *code*, which is negative for a signal."""
+    lived = now - (now if post.began is None else post.began)
+    if not is_crash(code):
+        # The first time at once; one that never lives long has to wait longer each time.
+        delay = post.delay if lived < QUICK else 0.0
+        return replace(post, began=None, due=now + delay, delay=_next(delay))
+    crashes = (*(at for at in post.crashes if at > now - WINDOW), now)
+    if len(crashes) >= MOST_CRASHES:
+        return replace(post, began=None, due=None, crashes=crashes)
+    delay = FIRST_DELAY if lived >= STEADY else max(post.delay, FIRST_DELAY)
+    return replace(post, began=None, due=now + delay, delay=_next(delay), crashes=crashes)
+
+
+def is_crash(code: int) -> bool:
+    """Tell whether a worker that ended with *code* failed by itself.
+
+    Nobody dies of SIGKILL by a mistake of their own: a person, or a machine short of memory, sent it.
+    """
+    return code not in (0, AGAIN, KILLED)
+
+
+def told(code: int) -> str:
+    """Return in words how a process ended."""
+    if code == AGAIN:
+        return "asked to be started again"
+    if code == 0:
+        return "had nothing more to do"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _next(delay: float) -> float:
+    return min(LONGEST_DELAY, max(FIRST_DELAY, 2 * delay))
+
+
+def enlisted(posts: Collection[Post], *, at: datetime) -> Change:
+    """Return the change that puts the workers of *posts* on the board, as if nothing had happened before."""
+
+    def make(state: State) -> State:
+        agents = {post.name: Agent(id=post.name, role=post.role, since=at) for post in posts}
+        return state.but(agents=with_records(state.agents, agents))
+
+    return Change(SUPERVISOR.id, f"start {', '.join(post.name for post in posts)}", make)
+
+
+def crashed(post: Post, why: str, *, at: datetime) -> Change:
+    """Return the change that records a crash of *post*, and that it was stopped where it was one too many."""
+
+    def make(state: State) -> State:
+        known = state.agents.get(post.name) or Agent(id=post.name, role=post.role, since=at)
+        agent = known.but(crashes=(*known.crashes, at)[-MOST_CRASHES:])
+        if not post.is_stopped:
+            return state.but(agents=with_record(state.agents, agent))
+        agent = agent.but(status=AgentStatus.STOPPED, since=at, stopped_reason=why)
+        anomaly = Anomaly(
+            id=next_id(state.anomalies, "anomaly"),
+            type="crash_loop",
+            logged_by=SUPERVISOR.id,
+            timestamp=at,
+            details=CrashLoop(agent=post.name, crashes=len(post.crashes)),
+        )
+        return state.but(
+            agents=with_record(state.agents, agent), anomalies=with_record(state.anomalies, anomaly)
+        )
+
+    return Change(SUPERVISOR.id, f"{'stop' if post.is_stopped else 'crash of'} {post.name}", make)

@@ -1,0 +1,300 @@
+"""Where a board lives, and how a new one comes to be in somebody's repository."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from liza.board.file import FileBoard
+from liza.board.location import HOME as HOME  # noqa: PLC0414 - it is part of a project
+from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
+from liza.board.location import switches_of as switches_of  # noqa: PLC0414 - as above
+from liza.domain.config import Config
+from liza.domain.model import Goal, State, Status
+from liza.domain.problems import explained
+from liza.domain.record import utc_now
+from liza.errors import UsageError
+from liza.repo.command import exclude, top_level
+from liza.repo.repository import BRANCHES, Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from liza.repo.verify import Known
+
+TEAM_FILE: Final = "liza.yaml"
+IGNORED: Final = ("/.liza/", "/.worktrees/")
+APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
+WORKFLOWS: Final = ("liza",)
+NOT_YET: Final = ("cycle", "experiment", "phased")  # they come with Liza as documents that no worker performs
+
+
+Fit = Callable[[Config, "Path"], object]
+
+
+class Choice(NamedTuple):
+    """One thing that `liza init` settled, and why."""
+
+    what: str
+    value: str
+    why: str
+
+
+def integration_from(start: Path) -> str:
+    """Return the full name of the integration branch: the board's, or where there is none, the team's."""
+    root = top_level(start)
+    there = (root / HOME).is_dir()
+    config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
+    return BRANCHES + config.integration_branch
+
+
+def known_merges(start: Path, key_file: Path | None = None) -> Known:
+    """Return what the board around *start*, if there is one, and its key tell of merges."""
+    from liza.repo.signing import NAME, known_key  # noqa: PLC0415 - who begins a project verifies nothing
+    from liza.repo.verify import Known  # noqa: PLC0415 - as above
+
+    root = top_level(start)
+    key = known_key(start / key_file if key_file else root / HOME / NAME)
+    if key_file and key is None:
+        raise UsageError(f"{key_file} is no key; give the file `.liza/key` of the board that merged")
+    if not (root / HOME).is_dir():
+        return Known(key)
+    state = FileBoard(home_from(root)).read()
+    return Known(
+        key,
+        has_board=True,
+        base=state.integration.base,
+        merges={task.merge_commit: task.id for task in state.tasks.values() if task.merge_commit},
+        archived=frozenset(name for name, status in state.archived.items() if status is Status.MERGED),
+        yours=frozenset(one.commit for one in state.integration.yours),
+    )
+
+
+def settings_around(start: Path) -> Config:
+    """Return the settings of the board around *start*, or where there is none, the team's."""
+    try:
+        return FileBoard(home_from(start)).read().config
+    except UsageError:
+        return Config.model_validate(team_settings(top_level(start)))
+
+
+def begun(
+    start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
+) -> tuple[FileBoard, list[Choice]]:
+    """Make the board of the repository around *start*; return it with what was chosen.
+
+    *fit* raises what keeps a run from following the workflow.
+    """
+    root = top_level(start)
+    if not goal.strip():
+        raise UsageError("the goal is empty; say in a sentence what to build")
+    if spec is not None:
+        spec = _inside(root, start / spec)
+    config, choices = configured(root, {"spec": spec, "workflow": workflow})
+    _require_fit(root, config)
+    Repository.around(root).require_room(config.integration_branch)
+    fit(config, root)
+    now = utc_now()
+    state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
+    board = FileBoard.create(root / HOME, state)
+    remember(root / HOME, team_settings(root))
+    exclude(root, IGNORED)
+    return board, [Choice("goal", goal.strip(), ""), *choices]
+
+
+def _require_fit(root: Path, config: Config) -> None:
+    if "/" in config.workflow or config.workflow.endswith(".yaml"):
+        from liza.workflow.load import load  # noqa: PLC0415 - who names no file of their own need not wait
+
+        load(str(root / config.workflow), config.limits)
+    elif config.workflow in NOT_YET:
+        name = config.workflow
+        raise UsageError(f"the workflow {name!r} cannot be run yet; use `liza`, or a file of that shape")
+    elif config.workflow not in WORKFLOWS:
+        raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
+    if config.worktree.copied:
+        from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
+
+        require_copies(Repository.around(root), config.worktree.copied)
+    _require_commands(root, config)
+    if config.spec is not None and not (root / config.spec).is_file():
+        raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
+
+
+def _require_commands(root: Path, config: Config) -> None:
+    """Refuse an agent whose command names a file of the repository that is not there."""
+    from liza.agents.command import missing_file  # noqa: PLC0415 - only where settings are applied
+
+    agents = config.agents
+    named = {"agents.default": agents.default, "agents.fallback": agents.fallback}
+    named |= {f"agents.overrides.{key}": choice for key, choice in agents.overrides.items()}
+    for key, choice in named.items():
+        if choice and choice.backend != "replay" and (word := missing_file(choice.command or (), root)):
+            raise UsageError(
+                f"{key}.command names {word!r}, and there is no such file in {root}; "
+                "a relative path is one in the repository: put it there, or give the whole path"
+            )
+
+
+def checked(root: Path, settings: dict[str, Any]) -> Config:
+    """Return *settings* as those of a run in *root*; raise what is wrong with them."""
+    config = _validated(root, settings)
+    _require_fit(root, config)
+    return config
+
+
+def remember(home: Path, team: dict[str, Any]) -> None:
+    """Note in one step that all of *team* is on the board."""
+    fresh = home / f"{APPLIED}.new"
+    fresh.write_text(json.dumps(team))
+    fresh.replace(home / APPLIED)
+
+
+def remembered(home: Path) -> dict[str, Any] | None:
+    """Return what the team's file said when it was applied last; None where nobody knows."""
+    try:
+        found = json.loads((home / APPLIED).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def spec_inside(start: Path, spec: str) -> str:
+    """Return the path of a spec as the repository around *start* has it; raise where it is no file there.
+
+    A part of the file may be named, as in `docs/x.md#part`.
+    """
+    file = re.split(r"#|:\d|\s", spec.strip(), maxsplit=1)[0]
+    return _inside(top_level(start), start / file) + spec.strip()[len(file) :]
+
+
+def _inside(root: Path, path: Path) -> str:
+    if not path.is_file():
+        raise UsageError(f"the spec {str(path)!r} is not a file; give a path that exists")
+    try:
+        return str(path.resolve().relative_to(root.resolve()))
+    except ValueError:
+        raise UsageError(f"the spec {str(path)!r} is outside the repository {root}; move it inside") from None
+
+
+def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
+    """Return the effective settings: what was found, under the team's file, under the flags."""
+    found = [detect(root) for detect in _DETECTORS]
+    settings: dict[str, Any] = {}
+    for section, key, value, _ in filter(None, found):
+        settings.setdefault(section, {})[key] = value
+    team = team_settings(root)
+    if "default" in team.get("agents", {}):  # half of one agent and half of another would be neither
+        settings.pop("agents", None)
+    _lay_over(settings, team)
+    _lay_over(settings, {key: value for key, value in flags.items() if value is not None})
+    config = _validated(root, settings)
+    return config, _choices(config, team, [detection for detection in found if detection])
+
+
+def team_settings(root: Path) -> dict[str, Any]:
+    """Return what the committed `liza.yaml` says, checked; empty where there is none."""
+    from liza.domain.yaml_parse import BadYaml, parse  # noqa: PLC0415 - YAML is needed only where there is such a file
+
+    path = root / TEAM_FILE
+    if not path.exists():
+        return {}
+    try:
+        parsed = parse(path.read_text())
+    except (BadYaml, UnicodeDecodeError) as error:
+        raise UsageError(f"{TEAM_FILE}: {error}; mend it") from error
+    settings: dict[str, Any] = parsed.data
+    lines = {".".join(map(str, place)): line for place, line in parsed.lines.items()}
+    try:
+        Config.model_validate(settings)
+    except ValidationError as error:
+        problems = "; ".join(map(str, explained(error, Config, "", lines)))
+        raise UsageError(f"{TEAM_FILE}: {problems}") from error
+    return settings
+
+
+def _validated(root: Path, settings: dict[str, Any]) -> Config:
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError("; ".join(map(str, explained(error, Config, str(root), {})))) from error
+
+
+def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            _lay_over(below[key], value)
+        else:
+            below[key] = value
+
+
+Detection = tuple[str, str, Any, str]  # section, key, value, why
+
+
+def _test_command(root: Path) -> Detection | None:
+    for name, holds, command in _TESTS:
+        path = root / name
+        if path.exists() and holds(path):
+            return "gates", "test", command, f"{name} is there"
+    return None
+
+
+def _has_target(makefile: Path) -> bool:
+    return any(line.startswith("test:") for line in makefile.read_text(errors="replace").splitlines())
+
+
+def _has_script(package: Path) -> bool:
+    try:
+        return "test" in json.loads(package.read_text()).get("scripts", {})
+    except (ValueError, AttributeError):
+        return False
+
+
+def _mentions_pytest(path: Path) -> bool:
+    return "pytest" in path.read_text(errors="replace")
+
+
+def _always(_: Path) -> bool:
+    return True
+
+
+_TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
+    ("Makefile", _has_target, "make test"),
+    ("pytest.ini", _always, "python3 -m pytest -q"),
+    ("pyproject.toml", _mentions_pytest, "python3 -m pytest -q"),
+    ("conftest.py", _always, "python3 -m pytest -q"),
+    ("package.json", _has_script, "npm test"),
+    ("Cargo.toml", _always, "cargo test"),
+    ("go.mod", _always, "go test ./..."),
+)
+
+
+def _agent(_: Path) -> Detection | None:
+    from liza.agents.detect import available  # noqa: PLC0415 - only a new board needs to know
+
+    best = next(iter(available()), None)
+    return ("agents", "default", best.choice.plain(), best.why) if best else None
+
+
+_DETECTORS: Final = (_test_command, _agent)
+_NO_AGENT: Final = (
+    "no coding program is on the PATH and no model's key in the environment; "
+    f"install one, or put a program of yours into agents.default.command of {TEAM_FILE}"
+)
+
+
+def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> list[Choice]:
+    why = {(section, key): reason for section, key, _, reason in found if key not in team.get(section, {})}
+    said = f"in {TEAM_FILE}" if team else "none was found"
+    agent = config.agents.default
+    backend = agent.backend or ("command" if agent.command else None)
+    return [
+        Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
+        Choice("workflow", config.workflow, ""),
+        Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said) if backend else _NO_AGENT),
+    ]

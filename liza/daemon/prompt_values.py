@@ -1,0 +1,192 @@
+"""What a prompt may say of the board: texts by the names that the templates have for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from liza.domain.rules import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from liza.daemon.policy.planner import Wake
+    from liza.domain.model import Checkpoint, Discovery, Handoff, Note, State, Task
+    from liza.domain.verdicts import Evidence
+
+SHOWN_DISCOVERIES: Final = 30
+LONGEST: Final = 20_000  # characters of one text; a diff can be of any size, and a context cannot
+_TOLD: Final = frozenset({"fail", "fail_integration", "block", "release", "reclaim"})
+
+Known = dict[str, str]
+
+
+def for_plan(state: State, wake: Wake) -> Known:
+    return {
+        "goal": state.goal.description,
+        "spec": state.goal.spec_ref or "",
+        "notes": _lines(_notes(state, wake)),
+        "reported": _reported(state, wake),
+        "found": _found(state, wake),
+        "tasks": _tasks(state),
+    }
+
+
+def for_replan(state: State, wake: Wake) -> Known:
+    task = state.task(str(wake.task))
+    return {
+        **_what(task),
+        "blocked": _lines([task.blocked_reason or "", *task.questions]),
+        "history": _lines(_past(task)),
+        "notes": _lines(_notes(state, wake)),
+        "reported": _reported(state, wake),
+        "found": _found(state, wake),
+        "tasks": _tasks(state),
+    }
+
+
+def for_checkpoint(state: State, task: Task) -> Known:
+    return {
+        **_what(task),
+        "iteration": str(task.iteration),
+        "spec": task.spec_ref or state.goal.spec_ref or "",
+        "guidance": _lines(_guidance(state, task)),
+        "feedback": _feedback(task),
+    }
+
+
+def for_implement(state: State, task: Task) -> Known:
+    return {**for_checkpoint(state, task), "checkpoint": _checkpoint(task.checkpoint)}
+
+
+def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) -> Known:
+    return {
+        **_what(task),
+        "iteration": str(task.iteration),
+        "base": str(task.base_commit),
+        "commit": str(task.review_commit),
+        "checkpoint": _checkpoint(task.checkpoint),
+        "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST],
+        "checks": checks[:LONGEST],
+        "notes": _lines(f"- {message}" for message in _said_of(state, task)),
+        "feedback": _feedback(task),
+        "diff": diff if len(diff) <= LONGEST else f"{diff[:LONGEST]}\n(cut; `git diff` shows the rest)",
+    }
+
+
+def _what(task: Task) -> Known:
+    scope = [
+        f"in: {', '.join(task.scope.include) or 'not limited'}",
+        f"out: {', '.join(task.scope.exclude) or 'nothing'}",
+    ]
+    validation = [f"Validation: {task.validation.command}"] if task.validation else []
+    return {
+        "task": task.id,
+        "description": _lines([task.description, *validation]),
+        "done_when": _lines(f"- {line}" for line in task.done_when),
+        "scope": _lines(scope),
+    }
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(lines)
+
+
+def _guidance(state: State, task: Task) -> list[str]:
+    """Return all that helps a coder: the planner's words, people's, what failed before, and the hand-over."""
+    return [
+        *([task.guidance] if task.guidance else []),
+        *(f"People say: {message}" for message in _said_of(state, task) if message != task.guidance),
+        *_past(task),
+        *_handoff(state.handoff.get(task.id)),
+    ]
+
+
+def _said_of(state: State, task: Task) -> list[str]:
+    return [note.message for note in state.human_notes.values() if note.about == task.id]
+
+
+def _past(task: Task) -> list[str]:
+    """Return what the latest attempts came to, as far as history shows it."""
+    entries = [entry for entry in task.history if entry.event in _TOLD and "reason" in entry.facts]
+    return [f"{entry.event} by {entry.by}: {entry.facts['reason']}{_paths(entry.facts)}" for entry in entries]
+
+
+def _paths(facts: object) -> str:
+    paths = facts.get("paths") if isinstance(facts, dict) else None
+    return f" (in {', '.join(paths)})" if paths else ""
+
+
+def _handoff(handoff: Handoff | None) -> list[str]:
+    if handoff is None:
+        return []
+    return [
+        f"Handed over by {handoff.agent}: {handoff.summary}",
+        *(f"- {step}" for step in handoff.next_steps),
+    ]
+
+
+def _feedback(task: Task) -> str:
+    if task.rejection_reason is None:
+        return ""
+    points = [
+        f"- {item.severity}: {f'{item.file}:{item.line or 1}: ' if item.file else ''}{item.message}"
+        f"{f' ({item.suggestion})' if item.suggestion else ''}"
+        for item in task.rejection_feedback
+    ]
+    return _lines([task.rejection_reason, *points, *_output(task.rejection_output)])
+
+
+def _output(evidence: Evidence | None) -> list[str]:
+    """Return what the gate ran that sent the work back, and the end of what that printed."""
+    if evidence is None or evidence.command is None:
+        return []
+    ended = "did not end by itself" if evidence.code is None else f"ended with exit code {evidence.code}"
+    return [f"`{evidence.command}` {ended}. Its output ends with:", *evidence.tail.splitlines()]
+
+
+def _checkpoint(checkpoint: Checkpoint | None) -> str:
+    if checkpoint is None:
+        return ""
+    return _lines(
+        [
+            checkpoint.intent,
+            *(f"assumes: {line}" for line in checkpoint.assumptions),
+            f"risks: {checkpoint.risks or 'none named'}",
+            f"files: {', '.join(checkpoint.files_to_modify) or 'none named'}",
+            *([f"validation: {checkpoint.validation.command}"] if checkpoint.validation else []),
+        ]
+    )
+
+
+def _notes(state: State, wake: Wake) -> list[str]:
+    notes: list[Note] = [state.human_notes[name] for name in wake.notes]
+    return [f"- {f'({note.about}) ' if note.about else ''}{note.message}" for note in notes]
+
+
+def _reported(state: State, wake: Wake) -> str:
+    """Return the anomalies that nobody dealt with; those of the task that is asked about come first."""
+    found = sorted(
+        (state.anomalies[name] for name in wake.anomalies), key=lambda one: one.task_id != wake.task
+    )
+    return _lines(f"- {told(one)}" for one in found)
+
+
+def _found(state: State, wake: Wake) -> str:
+    """Return what agents found beside their tasks: what is new, then what became of the rest."""
+    new = [state.discovered[name] for name in wake.discoveries]
+    old = [item for item in state.discovered.values() if item.considered is not None][-SHOWN_DISCOVERIES:]
+    return _lines(f"- {item.description} ({_fate(state, item)})" for item in (*new, *old))
+
+
+def _fate(state: State, item: Discovery) -> str:
+    if item.considered is None:
+        return f"{item.urgency}, new, by {item.discovered_by}"
+    if item.became_task is None:
+        return "looked at before; no task came of it"
+    return f"became {item.became_task}, which is {state.status_of(item.became_task)}"
+
+
+def _tasks(state: State) -> str:
+    return _lines(
+        f"- {task.id} ({task.status}): {task.description.splitlines()[0]}" for task in state.tasks.values()
+    )

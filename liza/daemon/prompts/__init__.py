@@ -1,0 +1,1 @@
+"""What agents are told, as Markdown with strict placeholders; `liza.daemon.prompting` puts it together."""

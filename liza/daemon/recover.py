@@ -1,0 +1,270 @@
+"""The facts that a recovery is planned from, and the doing of the plan; `recovery` decides in between."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from liza.board.file import FileBoard
+from liza.board.quarantine import alert
+from liza.daemon.policy import recovery
+from liza.daemon.policy.recovery import (
+    Facts,
+    FinishMerge,
+    KillLeftover,
+    Leftover,
+    MarkStopped,
+    PruneWorktree,
+    ReclaimTask,
+    RepeatTask,
+    ReportLoss,
+    RetireBranch,
+)
+from liza.daemon.project_sandbox import CAGES
+from liza.domain.model import Status
+from liza.domain.record import utc_now
+from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
+from liza.repo.durable import broken_refs, empty_objects, lost
+from liza.repo.pool import Worktrees
+from liza.repo.private_gitdir import left_by_a_crash
+from liza.repo.repository import BRANCHES, Repository, branch_of
+from liza.system import locks
+from liza.system.proc_table import Process, ended, left_behind, seen, table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from datetime import datetime
+
+    from liza.daemon.policy.recovery import Action
+    from liza.domain.model import State
+
+RUNS: Final = "runs"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a run takes place."""
+
+    board: FileBoard
+    repository: Repository
+
+    @property
+    def home(self) -> Path:
+        return self.board.home
+
+    def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> Facts:
+        """Return what is so now; *living* are the workers that have a supervisor."""
+        state = self.board.read()
+        ref = BRANCHES + state.config.integration_branch
+        begun = {
+            task.merging.commit for task in state.tasks.values() if task.merging and not task.merge_commit
+        }
+        return Facts(
+            state=state,
+            now=now,
+            living=living,
+            leftovers=tuple(_leftovers(self.home, living)),
+            contained=frozenset(commit for commit in begun if self.repository.contains(ref, commit)),
+            worktrees=frozenset(Worktrees(self.repository).tasks()),
+            merged_branches=frozenset(self._merged_branches(state, ref)),
+        )
+
+    def _merged_branches(self, state: State, ref: str) -> Iterator[str]:
+        for name in Worktrees(self.repository).branches() if state.archived else ():
+            tip = self.repository.commit_at(branch_of(name)) if name in state.archived else None
+            if tip is not None and self.repository.contains(ref, tip):
+                yield name
+
+    def named_facts(self, now: datetime) -> Facts:
+        """Return the facts, with those that only a machine that went down changes: what the board names."""
+        facts = self.facts(now)
+        tasks = facts.state.tasks.values()
+        waiting = {*recovery.SUBMITTED, Status.AWAITING_APPROVAL}
+        submitted = [task for task in tasks if task.status in waiting and task.review_commit]
+        gone = {
+            str(task.review_commit)
+            for task in submitted
+            if lost(self.repository, [str(task.review_commit)], task.base_commit)
+        }
+        merged = (task.merge_commit for task in tasks if task.merge_commit)
+        missing = (commit for commit in merged if not self.repository.commit_at(commit))
+        return replace(facts, lost=frozenset([*gone, *missing]))
+
+    def mend_refs(self, state: State) -> list[str]:
+        """Take away what a machine that went down left of refs and objects; return what became of each."""
+        integration = BRANCHES + state.config.integration_branch
+        told = []
+        for wreck in broken_refs(self.repository, integration):
+            wreck.path.unlink()
+            told.append(f"{wreck.ref} named no commit, as where the power fails, and is taken away")
+        if told:
+            for path in empty_objects(self.repository):
+                path.unlink()
+        if self.repository.commit_at(integration) is None and (last := self._last_merge(state)):
+            self.repository.move(integration, to=last, expected=None, why="put back after a crash")
+            told.append(f"{integration} is put back to {last[:12]}, the last merge that the board knows")
+        return told
+
+    def _last_merge(self, state: State) -> str | None:
+        """Return the merge that contains all others which the board knows and that are there."""
+        merged = [task.merge_commit for task in state.tasks.values() if task.merge_commit]
+        there = [commit for commit in merged if self.repository.commit_at(commit)]
+        words = ("rev-list", "--topo-order", "--max-count=1", *there)
+        return self.repository.git(*words) if there else None
+
+    def perform(self, actions: Iterable[Action], facts: Facts) -> list[str]:
+        """Do *actions*, each of which may have been done before; return what could not be ended."""
+        todo = list(actions)
+        survivors = _killed([action.process for action in todo if isinstance(action, KillLeftover)])
+        for merge in (action for action in todo if isinstance(action, FinishMerge)):
+            self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
+        if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
+            self.secure(lost, at=facts.now)
+            self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
+        self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
+        if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
+            self.board.update(recovery.stopped(gone, at=facts.now))
+        self._clear([action for action in todo if isinstance(action, PruneWorktree | RetireBranch)], facts)
+        return survivors
+
+    def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: Facts) -> None:
+        """Give back worktrees and branches, and then raise what stood in the way of one."""
+        trouble: LizaError | OSError | None = None
+        into = BRANCHES + facts.state.config.integration_branch
+        for action in actions:
+            try:
+                if isinstance(action, PruneWorktree):
+                    self.prune(action.task, facts)
+                else:
+                    Worktrees(self.repository).retire_branch(action.task, into=into)
+            except (GitFailed, UnfitRepository, DiskTrouble, OSError) as error:
+                trouble = trouble or error
+        if trouble:
+            raise trouble
+
+    def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: Facts) -> None:
+        """Tell people of commits that are gone, and let what was submitted be done again."""
+        for path in empty_objects(self.repository) if losses else ():  # or git takes them for written
+            path.unlink()
+        for loss in losses:
+            alert(self.home, facts.now, str(loss))
+            if isinstance(loss, RepeatTask):
+                self.board.update(recovery.repeated(loss.task, loss.commit, at=facts.now))
+
+    def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
+        """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
+        worktrees = Worktrees(self.repository)
+        for task in tasks:
+            if found := worktrees.of(task):
+                worktrees.secure(found, task, at=at)
+
+    def prune(self, task: str, facts: Facts) -> None:
+        worktrees = Worktrees(self.repository)
+        if found := worktrees.registered(worktrees.path_of(task)):
+            left_by_a_crash(self.home / CAGES, found, task)
+        worktrees.release(task, at=facts.now)
+
+
+def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
+    """Put right what a crash left in *home*, unless only asked what that would be; return the plan."""
+    scene = Scene(FileBoard(home), Repository.around(home.parent))
+    if dry_run and locks.is_held(home / locks.SUPERVISOR):
+        return ()  # whoever runs puts things right as it goes
+    if dry_run:
+        return recovery.plan(scene.named_facts(utc_now()))
+    with locks.held(home / locks.SUPERVISOR, at=utc_now()):
+        for sentence in scene.mend_refs(scene.board.read()):
+            alert(home, utc_now(), sentence)
+        facts = scene.named_facts(utc_now())
+        actions = recovery.plan(facts)
+        if survivors := scene.perform(actions, facts):
+            raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
+        return actions
+
+
+def is_of(run: str, worker: str) -> bool:
+    """Tell whether the agent run named *run* was begun by *worker*, whose name it starts with."""
+    return run.startswith(worker) and not run[len(worker) : len(worker) + 1].isdigit()
+
+
+def _leftovers(home: Path, living: Collection[str]) -> list[Leftover]:
+    orphans = {process.pid: process for process in orphaned(home, living)}
+    agents = left_behind(home / RUNS, lambda run: not any(is_of(run, name) for name in living))
+    # An orphaned worker comes before its agents: it would start others.
+    return [
+        *(_leftover(process, "the worker") for process in orphans.values()),
+        *(_leftover(process, "the agent's process") for process in agents if process.pid not in orphans),
+    ]
+
+
+def _leftover(process: Process, what: str) -> Leftover:
+    return Leftover(process.pid, process.started, f"{what} {process.name}")
+
+
+def orphaned(home: Path, living: Collection[str] = ()) -> list[Process]:
+    """Return the processes that hold the lock of a worker that is not among *living*."""
+    held = {str(home / locks.WORKERS / f"{name}.lock") for name in locks.living(home) - set(living)}
+    if not held:
+        return []
+    return [process for process in table().values() if held & _open_files(process.pid)]
+
+
+def supervising(home: Path) -> list[Process]:
+    """Return the process that holds the lock of the supervisor; what the file says could be anybody's."""
+    path = home / locks.SUPERVISOR
+    if not locks.is_held(path):
+        return []
+    return [process for process in table().values() if _has_locked(process.pid, path)]
+
+
+def _has_locked(pid: int, path: Path) -> bool:
+    """Tell whether *pid* has *path* open and locked; who looks whether it is locked only has it open."""
+    folder = Path("/proc") / str(pid)
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as below
+                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
+                    return True
+    return False
+
+
+def _open_files(pid: int) -> set[str]:
+    folder = Path("/proc") / str(pid) / "fd"
+    found: set[str] = set()
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                found.add(os.readlink(folder / name))  # noqa: PTH115 - a string is compared
+    return found
+
+
+def await_end(processes: Iterable[Process], patience: float) -> None:
+    """Return once all of *processes* ended, or after *patience* seconds."""
+    deadline = time.monotonic() + patience
+    with ExitStack() as stack:
+        waiting: list[int] = []
+        for process in processes:
+            with suppress(OSError):  # it ended already
+                waiting.append(os.pidfd_open(process.pid))
+                stack.callback(os.close, waiting[-1])
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            over = select.select(waiting, [], [], left)[0]
+            waiting = [descriptor for descriptor in waiting if descriptor not in over]
+
+
+def _killed(leftovers: list[Leftover]) -> list[str]:
+    def still() -> list[Process]:
+        known = ((leftover, seen(leftover.pid)) for leftover in leftovers)
+        return [
+            now
+            for leftover, now in known
+            if now and now.started == leftover.started and now.state not in "ZX"
+        ]
+
+    return [str(process) for process in ended(still)]

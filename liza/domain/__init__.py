@@ -1,0 +1,1 @@
+"""Values and pure rules: no files, no processes, no clock."""

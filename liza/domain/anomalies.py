@@ -1,0 +1,189 @@
+"""What should not have happened: one record a kind of anomaly, and the entry that says who saw it when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from liza.domain.record import Id, Line, Record, Time
+
+
+class RetryLoop(Record):
+    type: Literal["retry_loop"] = "retry_loop"
+    error_pattern: Line
+    count: Annotated[int, Field(ge=1)]
+
+
+class TradeOff(Record):
+    type: Literal["trade_off"] = "trade_off"
+    what: Line
+    why: Line
+    debt: bool = False
+
+
+class DebtCreated(Record):
+    type: Literal["debt_created"] = "debt_created"
+    what: Line
+    why: Line
+
+
+class AssumptionViolated(Record):
+    type: Literal["assumption_violated"] = "assumption_violated"
+    assumption: Line
+    reality: Line
+
+
+class Workaround(Record):
+    type: Literal["workaround"] = "workaround"
+    what: Line
+    root_cause: Line
+
+
+class SpecAmbiguity(Record):
+    type: Literal["spec_ambiguity"] = "spec_ambiguity"
+    spec_ref: Line
+    question: Line
+
+
+class SpecGap(Record):
+    type: Literal["spec_gap"] = "spec_gap"
+    spec_ref: Line
+    missing: Line
+
+
+class SpecChanged(Record):
+    type: Literal["spec_changed"] = "spec_changed"
+    spec_ref: Line
+    change: Line
+
+
+class SystemAmbiguity(Record):
+    """What the rules themselves leave open."""
+
+    type: Literal["system_ambiguity"] = "system_ambiguity"
+    question: Line
+    protocol_section: Line | None = None
+
+
+class ExternalBlocker(Record):
+    type: Literal["external_blocker"] = "external_blocker"
+    service: Line
+    symptom: Line
+
+
+class ScopeDeviation(Record):
+    type: Literal["scope_deviation"] = "scope_deviation"
+    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
+    why: Line
+
+
+class HypothesisExhaustion(Record):
+    type: Literal["hypothesis_exhaustion"] = "hypothesis_exhaustion"
+    tried: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class Other(Record):
+    """What an agent saw that is of no known type, or lacks what its type needs; kept in the agent's words."""
+
+    type: Literal["other"] = "other"
+    what: Line
+    called: Line | None = None  # the type that the agent gave
+
+
+class ReviewDeadlock(Record):
+    type: Literal["review_deadlock"] = "review_deadlock"
+    reason: Line
+    cycles: Annotated[int, Field(ge=1)]
+
+
+class MergeConflict(Record):
+    type: Literal["merge_conflict"] = "merge_conflict"
+    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class CheckoutDrift(Record):
+    type: Literal["checkout_drift"] = "checkout_drift"
+    moved: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class CrashLoop(Record):
+    type: Literal["crash_loop"] = "crash_loop"
+    agent: Id
+    crashes: Annotated[int, Field(ge=1)]
+
+
+class RejectedEdit(Record):
+    type: Literal["edit_rejected"] = "edit_rejected"
+    file: Line
+    problems: Annotated[tuple[Line, ...], Field(min_length=1)]
+
+
+class GateBroken(Record):
+    type: Literal["gate_broken"] = "gate_broken"
+    gate: Line
+    command: Line
+    cause: Line
+    likely: Line
+
+
+class NoSandbox(Record):
+    type: Literal["no_sandbox"] = "no_sandbox"
+    why: Line
+
+
+Details = Annotated[
+    RetryLoop
+    | TradeOff
+    | DebtCreated
+    | AssumptionViolated
+    | Workaround
+    | SpecAmbiguity
+    | SpecGap
+    | SpecChanged
+    | SystemAmbiguity
+    | ExternalBlocker
+    | ScopeDeviation
+    | HypothesisExhaustion
+    | Other
+    | ReviewDeadlock
+    | MergeConflict
+    | CheckoutDrift
+    | CrashLoop
+    | RejectedEdit
+    | GateBroken
+    | NoSandbox,
+    Field(discriminator="type"),
+]
+
+
+class Anomaly(Record):
+    """Something that should not have happened, with details of its own type."""
+
+    id: Id
+    type: Line
+    task_id: Id | None = None
+    logged_by: Id
+    timestamp: Time
+    details: Details
+    processed: Time | None = None
+    processed_by: Id | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_is_said_once(cls, value: object) -> object:
+        """Let the file say `type` beside `details`, as the contract does, and check that they agree."""
+        if not isinstance(value, Mapping):
+            return value
+        details = value.get("details")
+        if not isinstance(details, Mapping):
+            return {"type": getattr(details, "type", None), **value}
+        return {**value, "details": {"type": value.get("type"), **details}}
+
+    @model_validator(mode="after")
+    def _type_is_that_of_the_details(self) -> Self:
+        if self.type != self.details.type:
+            message = f"type is {self.type!r}, but the details are of {self.details.type!r}"
+            raise ValueError(message)
+        return self

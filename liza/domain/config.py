@@ -1,0 +1,187 @@
+"""What a run may be told: the `config` section of the board and, with the same shape, `liza.yaml`."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from liza.domain import routing
+from liza.domain.record import Id, Line, Record, blank
+
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+# No infinities: JSON, and so the journal, cannot say them.
+Minutes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+INTEGRATION_BRANCH: Final = "liza/integration"
+
+
+class Workers(Record):
+    planner: AtLeastOne = 1
+    coder: AtLeastOne = 2
+    reviewer: AtLeastOne = 1
+
+
+class AgentChoice(Record):
+    """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
+
+    backend: Line | None = None
+    command: tuple[Line, ...] | None = None
+    model: Line | None = None
+    effort: Line | None = None
+    provider: Id | None = (
+        None  # who sells the model, for agents that share its limits; else the backend's name
+    )
+    arguments: tuple[Line, ...] | None = None  # further words for a coding program
+    passing: tuple[Line, ...] | None = None  # names of variables that it may see beside the usual ones
+    own_home: bool | None = None  # it works in your home, with your settings, hooks and servers
+
+
+class Agents(Record):
+    default: AgentChoice = blank(AgentChoice)
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
+        default_factory=dict
+    )
+    # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
+    # a field that is absent is the chosen agent's.
+    fallback: AgentChoice | None = None
+    prefer_different_reviewer: bool = False  # a reviewer of another provider than the coder's
+
+
+class Gates(Record):
+    """The project's own commands; an absent one is not run."""
+
+    setup: Line | None = None
+    test: Line | None = None
+    lint: Line | None = None
+    teardown: Line | None = None
+
+
+class Limits(Record):
+    max_coder_iterations: AtLeastOne = 10
+    max_review_cycles: AtLeastOne = 5
+    max_rejections: AtLeastOne = 3
+    max_same_reason: AtLeastOne = 2
+    assumption_budget: Count = 5
+    max_plan_tasks: AtLeastOne = 50
+    # Submitted and approved tasks; while so many wait for their review or merge, no new task is begun.
+    max_unmerged: AtLeastOne = 12
+    agent_minutes: Minutes = 30
+    silence_minutes: Minutes = 10
+    lease_seconds: Seconds = 60
+    finished_on_board: Count = 100
+    kept_worktrees: Count = 4  # of finished tasks, to look at; the oldest go first
+    free_disk_mb: Count = 500
+    attempts_without_progress: AtLeastOne = 6
+    checkpoint_hours: Hours = 8
+
+
+class Budget(Record):
+    run_usd: Usd = 20
+    task_usd: Usd = 5
+
+
+class Notify(Record):
+    """Who else is told what is in alerts.log; the secret itself is never on the board."""
+
+    command: tuple[Line, ...] | None = None
+    webhook: Line | None = None
+    secret_env: Line = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+
+
+class SprintLength(Record):
+    """How long a sprint is; with neither limit the goal is one sprint."""
+
+    hours: Hours | None = None
+    tasks: AtLeastOne | None = None
+
+
+class SandboxMode(StrEnum):
+    """Whether agents and gates are caged: where it is possible, always, or never."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+class Network(StrEnum):
+    """What a caged agent reaches: what you reach, only the hosts that serve models, or nothing."""
+
+    FULL = "full"
+    MODEL_ONLY = "model-only"
+    NONE = "none"
+
+
+def _word_of_no(value: object) -> object:
+    """Return `off` for a plain no, or in other case: it has but one meaning."""
+    return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
+
+
+def _host(text: str) -> str:
+    found = _HOST.fullmatch(text)
+    if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
+        raise ValueError(
+            f"{text!r} is no host; give one as `api.example.org`, `*.example.org` or `localhost:8080`"
+        )
+    return text
+
+
+LAST_PORT: Final = 65535
+_HOST: Final = re.compile(r"(?:[\w*.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
+Host = Annotated[str, AfterValidator(_host)]
+
+
+class Sandbox(Record):
+    """The cage around agents and around the gates, which run what agents wrote."""
+
+    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
+    network: Network = Network.FULL
+    memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
+    processes: AtLeastOne | None = 1024  # at once, threads included
+    file_mb: AtLeastOne | None = 4096  # of one file
+    show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
+    write: tuple[Line, ...] = ()  # what it may change beside its worktree, such as a cache of downloads
+    hosts: tuple[Host, ...] = ()  # reached under `model-only` beside those of the well-known providers
+
+    @model_validator(mode="after")
+    def _act(self) -> Self:
+        """Refuse what would do nothing: whoever set it believes that it does."""
+        if self.mode is SandboxMode.OFF and (idle := [name for name in _CAGED if self._is_set(name)]):
+            message = f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing while mode is `off`"
+            raise ValueError(f"{message}; take it out, or set mode to `require`")
+        if self.hosts and self.network is not Network.MODEL_ONLY:
+            raise ValueError(f"hosts do nothing while network is `{self.network}`; set it to `model-only`")
+        return self
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+
+_CAGED: Final = ("network", "memory_mb", "file_mb", "show", "write", "hosts")  # what only a cage can keep
+
+
+class Trees(Record):
+    """What a worktree of an agent's and a tree under test have beside what git has."""
+
+    copied: tuple[Line, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
+
+
+class Config(Record):
+    spec: Line | None = None
+    workflow: Line = "liza"
+    integration_branch: Line = INTEGRATION_BRANCH
+    workers: Workers = blank(Workers)
+    agents: Agents = blank(Agents)
+    gates: Gates = blank(Gates)
+    worktree: Trees = blank(Trees)
+    limits: Limits = blank(Limits)
+    budget: Budget = blank(Budget)
+    notify: Notify = blank(Notify)
+    sprint: SprintLength = blank(SprintLength)
+    sandbox: Sandbox = blank(Sandbox)

@@ -1,0 +1,109 @@
+"""Which settings count for whom: a chain of keys, and each field from the first that has it.
+
+Keys are words, since a workflow's phases are data: a role, a hat, a step, a phase, `<PHASE>_<ROLE>`, or
+`<PHASE>_<ROLE>_<NAME>` for one of several. Their case does not matter.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from liza.domain.record import Record
+
+T = TypeVar("T")
+
+DEFAULT: Final = "default"
+BOUND: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
+ROLES: Final = ("PLANNER", "CODER", "REVIEWER")
+ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY"}
+HATS: Final = ("JUDGE", "ASSESSOR", "VERIFY", "SYNTHESIS", "COORDINATOR")  # worn by one of the roles
+STEPS: Final = ("PLAN", "REPLAN", "CHECKPOINT", "IMPLEMENT", "REVIEW")
+PHASES: Final = ("PLAN", "IMPLEMENT", "REVIEW", "DOCS", "CODE", "COMPLETE", "BLOCKED", "NOTHING_TO_DO")
+_ACTING: Final = (*ROLES, *HATS, *ALIASES.values())
+_KNOWN: Final = tuple(dict.fromkeys((*_ACTING, *STEPS, *PHASES)))
+_COMPOSED: Final = tuple(f"{phase}_{word}" for phase in PHASES for word in _ACTING)
+
+
+# What the workers of this version ask for; the other words are for workflows that cannot be run yet.
+USED: Final = tuple(dict.fromkeys((*ROLES, *STEPS)))
+
+
+def checked(overrides: dict[str, T]) -> dict[str, T]:
+    """Return *overrides*, unless a key is not used or there twice; ValueError names the nearest that is."""
+    seen: dict[str, str] = {}
+    for key in overrides:
+        word = key.upper()
+        if not _is_known(word):
+            raise ValueError(f"{key!r} is no role or step{_nearest(word)}")
+        if word not in USED:
+            raise ValueError(f"{key!r} is used by nobody yet; use one of {', '.join(USED).lower()}")
+        if word in seen:
+            raise ValueError(f"{key!r} and {seen[word]!r} are the same key; keep one")
+        seen[word] = key
+    return overrides
+
+
+def _is_known(word: str) -> bool:
+    if word in _KNOWN or word in _COMPOSED:
+        return True
+    return any(word.startswith(f"{known}_") and word != f"{known}_" for known in _COMPOSED)
+
+
+def _nearest(word: str) -> str:
+    near = get_close_matches(word, USED, n=1)
+    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(USED).lower()}"
+
+
+class Who(NamedTuple):
+    """Who is asked: a role in a step, perhaps in a phase, under a hat, as one of several by name."""
+
+    role: str
+    step: str
+    phase: str | None = None
+    hat: str | None = None
+    name: str | None = None
+
+
+def chain(who: Who) -> list[str]:
+    """Return the keys that count for *who*, most particular first, without the default.
+
+    Under a hat neither the step nor the role counts: a judge is asked in a review, and is no reviewer.
+    """
+    acting = (who.hat or who.role).upper()
+    words = [acting, *([ALIASES[acting]] if acting in ALIASES else [])]
+    phase = (who.phase or "").upper()
+    names = [f"{phase}_{word}_{who.name.upper()}" for word in words] if phase and who.name else []
+    phased = [f"{phase}_{word}" for word in words] if phase else []
+    works = who.hat is None and acting != "REVIEWER"
+    step = [] if who.hat else [who.step.upper()]
+    return list(dict.fromkeys([*names, *phased, *step, *words, *([phase] if phase and works else [])]))
+
+
+class Route(NamedTuple):
+    """The fields of a choice, and for each the key that it comes from."""
+
+    fields: dict[str, Any]
+    origin: dict[str, str]
+
+
+def routed(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]) -> Route:
+    """Take each field from the first of *keys* that sets it, else from *default*.
+
+    What is meant for one backend is not inherited by another: below the key that names the backend, a key
+    with another one gives nothing of it.
+    """
+    there = {key.upper(): (key, choice) for key, choice in overrides.items()}
+    fields: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for key, choice in [*(there[key] for key in keys if key in there), (DEFAULT, default)]:
+        found = choice.plain()
+        own = found.get("backend") or ("command" if "command" in found else None)
+        strange = "backend" in fields and own not in {None, fields["backend"]}
+        for name, value in found.items():
+            if name not in fields and not (strange and name in BOUND):
+                fields[name], origin[name] = value, key
+    return Route(fields, origin)

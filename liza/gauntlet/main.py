@@ -1,0 +1,66 @@
+"""The program behind every agent of the zoo, for the `command` backend: `-m liza.gauntlet.main NAME ROOT`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Final
+
+from liza.gauntlet import agents
+from liza.gauntlet.agents.acting import DEEDS, HONEST, TRIED, Act, Answer, block, say
+
+_FAILED: Final = re.compile(r"^fail by (\S+): ", re.MULTILINE)  # as the guidance in a prompt puts it
+
+
+def enter() -> None:
+    """Load every module of the zoo: each puts its deeds into the table."""
+    for module in iter_modules(agents.__path__):
+        import_module(f"{agents.__name__}.{module.name}")
+
+
+def played(name: str, act: Act) -> Answer | str | None:
+    """Return what the agent *name* answers; where it has nothing of its own to do, it is honest."""
+    deed = DEEDS.get((name, act.step))
+    if deed is None or act.iteration > deed.until:
+        return HONEST[act.step](act)
+    if not deed.is_quiet:
+        say(f"{TRIED}{name}")
+    return deed.do(act)
+
+
+def rounds(prompt: str) -> int:
+    """Return which attempt at the task this is, by whomever; an iteration counts those of one coder."""
+    try:
+        brief = json.loads(Path(os.environ["LIZA_BRIEF"]).read_text())
+    except (OSError, ValueError, KeyError):
+        brief = {}
+    about = brief.get("facts", {}).get("about", {})
+    claims = [entry for entry in about.get("history", ()) if entry["event"] == "claim"]
+    # Where a sandbox hides the brief, the prompt still says what became of earlier attempts.
+    failed = max(len(about.get("failed_by", ())), len(set(_FAILED.findall(prompt))))
+    return max(int(os.environ["LIZA_ITERATION"]) + failed, len(claims))
+
+
+def main() -> None:
+    name, root = sys.argv[1:3]
+    enter()
+    prompt = sys.stdin.read()
+    act = Act(
+        root=Path(root),
+        step=os.environ["LIZA_STEP"],
+        task=os.environ["LIZA_TASK"],
+        iteration=rounds(prompt),
+        prompt=prompt,
+    )
+    answer = played(name, act)
+    if answer is not None:
+        sys.stdout.write(answer if isinstance(answer, str) else f"Here you are.\n\n{block(answer)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""What agents are told, as Markdown with strict placeholders; `liza.prompting` puts it together."""

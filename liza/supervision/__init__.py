@@ -1,1 +1,0 @@
-"""The process that stays: it keeps workers alive and clears up behind them."""

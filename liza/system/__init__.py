@@ -1,0 +1,1 @@
+"""The operating system: locks, files, processes, the sandbox."""

@@ -1,0 +1,1 @@
+"""The sandbox around an agent: what it sees, what it may write, whom it reaches."""

@@ -1,0 +1,167 @@
+"""The way out of a cage without a network: one socket, behind which only hosts on a list are reached.
+
+It is a proxy of the plainest kind (CONNECT, and absolute addresses for plain HTTP) on a Unix socket that is
+shown to the cage; `liza.system.sandbox.egress_client` is its other end.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+# Where the well-known providers serve models from.
+MODEL_HOSTS: Final = (
+    *("api.anthropic.com", "api.openai.com", "chatgpt.com", "auth.openai.com", "openrouter.ai"),
+    *("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
+    *("api.mistral.ai", "api.groq.com", "api.deepseek.com", "api.x.ai", "api.together.xyz"),
+    *("*.openai.azure.com", "bedrock-runtime.*.amazonaws.com", "dashscope.aliyuncs.com"),
+)
+PATIENCE: Final = 30.0  # seconds to reach a host
+LONGEST: Final = 16384  # bytes of a line, and of all headers
+CHUNK: Final = 1 << 16
+
+
+class Target(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def is_allowed(target: Target, hosts: Sequence[str]) -> bool:
+    """Tell whether *target* is on the list."""
+    known = (host_in(entry) for entry in hosts)
+    return any(name.port == target.port and _is_named(target.host, name.host) for name in known if name)
+
+
+def host_in(entry: str) -> Target | None:
+    """Return the host and port of an *entry* of the list, 443 if it has none; None where it is no host."""
+    name, colon, port = entry.rpartition(":")
+    if not colon or entry.endswith("]"):
+        name, port = entry, "443"
+    name = name.removeprefix("[").removesuffix("]")
+    return Target(name, int(port)) if name and port.isascii() and port.isdecimal() else None
+
+
+def _is_named(host: str, pattern: str) -> bool:
+    """Tell whether *pattern* stands for *host*; an asterisk is part of one label, and never a dot.
+
+    Else `bedrock-runtime.*.amazonaws.com` would stand for a bucket that anybody can have.
+    """
+    labels, patterns = (name.lower().split(".") for name in (host, pattern))
+    return len(labels) == len(patterns) and all(map(fnmatchcase, labels, patterns))
+
+
+def target_of(line: str) -> Target | None:
+    """Return where the request *line* wants to go; None where it cannot be told."""
+    method, _, rest = line.partition(" ")
+    place = rest.partition(" ")[0]
+    try:
+        parts = urlsplit(f"//{place}" if method == "CONNECT" else place)
+        port = parts.port or (80 if parts.scheme == "http" else None)
+        host = parts.hostname or ""
+        host.encode("idna")  # as whoever looks the name up will
+    except ValueError:
+        return None
+    return Target(host, port) if host and port else None
+
+
+class _Passing(StreamRequestHandler):
+    server: _Turnstile
+    rbufsize = 0  # what follows the head is carried on, so none of it may be taken here
+
+    def handle(self) -> None:
+        with suppress(OSError):  # one of the two ends left
+            self._pass(self._head())
+
+    def _head(self) -> list[bytes]:
+        lines: list[bytes] = []
+        while sum(map(len, lines)) < LONGEST and (line := self.rfile.readline(LONGEST)).strip():
+            lines.append(line)
+        return lines
+
+    def _pass(self, head: list[bytes]) -> None:
+        line = head[0].decode("latin-1").strip() if head else ""
+        target = target_of(line)
+        if target is None:
+            self._refuse("400 Bad Request", "this is no request to a proxy")
+        elif not is_allowed(target, self.server.hosts):
+            self.server.refused.append(str(target))
+            self._refuse("403 Forbidden", f"{target} is not among sandbox.hosts of this run")
+        else:
+            self._connect(target, line, head)
+
+    def _connect(self, target: Target, line: str, head: list[bytes]) -> None:
+        try:
+            far = socket.create_connection(target, PATIENCE)
+        except (OSError, ValueError) as error:  # a name that nobody can look up
+            self._refuse("502 Bad Gateway", f"{target} cannot be reached: {error}")
+            return
+        with closing(far):
+            far.settimeout(None)
+            if line.startswith("CONNECT "):
+                self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                far.sendall(_own(line) + b"".join(head[1:]) + b"\r\n")
+            joined(self.connection, far)
+
+    def _refuse(self, status: str, why: str) -> None:
+        body = f"liza: {why}\n"
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self.wfile.write((head + body).encode())
+
+
+def _own(line: str) -> bytes:
+    """Return a request line as the host itself wants it: without its own name."""
+    method, _, rest = line.partition(" ")
+    place, _, version = rest.partition(" ")
+    parts = urlsplit(place)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return f"{method} {path} {version or 'HTTP/1.0'}\r\n".encode("latin-1")
+
+
+def joined(one: socket.socket, other: socket.socket) -> None:
+    """Carry bytes both ways until both sides have said all."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(one, selectors.EVENT_READ, (one, other))
+        selector.register(other, selectors.EVENT_READ, (other, one))
+        while selector.get_map():
+            for key, _ in selector.select():
+                near, far = key.data
+                if data := near.recv(CHUNK):
+                    far.sendall(data)
+                else:
+                    selector.unregister(near)
+                    far.shutdown(socket.SHUT_WR)
+
+
+class _Turnstile(ThreadingUnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, path: Path, hosts: Sequence[str]) -> None:
+        self.hosts = tuple(hosts)
+        self.refused: list[str] = []
+        super().__init__(str(path), _Passing)
+
+
+@contextmanager
+def turnstile(path: Path, hosts: Sequence[str]) -> Iterator[list[str]]:
+    """Let through at *path* whoever wants to one of *hosts*; give the list of whom it turned away."""
+    path.unlink(missing_ok=True)
+    with _Turnstile(path, hosts) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), name="turnstile", daemon=True).start()
+        try:
+            yield server.refused
+        finally:
+            server.shutdown()
+            path.unlink(missing_ok=True)

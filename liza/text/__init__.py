@@ -1,1 +1,0 @@
-"""YAML as Liza writes and reads it: the only package that knows it."""

@@ -1,0 +1,390 @@
+"""A workflow as a document says it: phases, the gates that judge in them, where each outcome leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from liza.domain.record import Id, Line, Record
+from liza.domain.verdicts import Outcome
+from liza.workflow.catalogue import CATALOGUE, GROUPS, Action, Rule
+
+ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
+AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
+
+
+class End(StrEnum):
+    """Where work can end; `FINAL` are those that nothing leads out of."""
+
+    DONE = "DONE"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    STOPPED = "STOPPED"
+    BLOCKED = "BLOCKED"
+    PAUSED = "PAUSED"
+
+
+FINAL: Final = frozenset({End.DONE, End.NOTHING_TO_DO, End.STOPPED})
+
+
+class GateKind(StrEnum):
+    ARTIFACT = "artifact"
+    SCOPE = "scope"
+    COMMAND = "command"
+    PROOF = "proof"
+    SCAN = "scan"
+    REFS = "refs"
+    AGENT = "agent"
+    HUMAN = "human"
+    SCORE = "score"
+    EFFECT = "effect"
+
+
+# What each kind of gate can be told beside the keys of every gate; the gate itself checks the values.
+OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
+    GateKind.ARTIFACT: {
+        "checkpoint": "`required`: intent, assumptions and validation, said before the work",
+        "schema": "what else must be written down, `step_spec`",
+        "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
+        "tests": "`required`, `forbidden` or `optional` in the change",
+        "max_bytes": "how large a file may be",
+        "applies": "`true`: the patch must apply to the base",
+    },
+    GateKind.SCOPE: {
+        "announced": "`required` or `recorded`: what is touched stands in the checkpoint",
+        "max_loc": "lines that may change",
+        "max_files": "files that may change",
+        "limit": "`any`: it is enough to keep one of the two limits; `all`: both",
+        "tolerance": "how far a change of documentation alone may go beyond, 0.1 for a tenth",
+    },
+    GateKind.COMMAND: {
+        "command": "which of the project's commands, a key of `gates` in liza.yaml",
+        "from": "where else the command is said: `checkpoint.validation`, `task.validation` or `done_when`",
+        "run": "a command of its own",
+        "expect": "what it has to print",
+        "keep": "files that it makes and a later gate reads",
+        "tree": "`merged`: run on the tree that the merge would make",
+    },
+    GateKind.PROOF: {"named": "`exactly` or `matching`: how the scope has to name a test that may change"},
+    GateKind.SCAN: {
+        "secrets": "whether to look for secrets",
+        "commands": "whether to look for forbidden commands",
+        "paths": "what a sensitive file comes to: `revise`, `ask`, `record` or `ignore`",
+    },
+    GateKind.REFS: {
+        "max_docs": "documents that may be cited; every cited file and line must exist",
+        "docs": "where documents are",
+        "on_miss": "what a file that does not exist comes to: `revise` or `record`",
+    },
+    GateKind.AGENT: {},
+    GateKind.HUMAN: {
+        "question": "what the person is asked",
+        "asks": "`approve`, `answer` or `risk`",
+        "remind_minutes": "after how long the person is asked again",
+        "on_timeout": "what silence means: only `remind`",
+    },
+    GateKind.SCORE: {
+        "run": "the command that measures",
+        "results": "the CSV or JSON that it writes",
+        "column": "where the number is",
+        "baseline": "a number, a file of the base, or `run`",
+        "higher_is_better": "the direction",
+        "min_delta": "by how much it has to be better",
+        "at_least": "a floor",
+        "at_most": "a ceiling",
+    },
+    GateKind.EFFECT: {"effect": "what is done; the gate passes when it worked"},
+}
+
+
+class When(StrEnum):
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class GateMode(StrEnum):
+    DECIDE = "decide"
+    ADVISORY = "advisory"
+    RECORD = "record"
+
+
+class Predicate(StrEnum):
+    """What a condition may ask; there is no language of conditions beside these words."""
+
+    ASKED = "asked"
+    UPFRONT_PLAN = "upfront_plan"
+    NO_CODE = "no_code"
+    PATH_UNSET = "path_unset"
+    FINAL_ITERATION = "final_iteration"
+    RISK_MEDIUM_OR_HIGH = "risk_medium_or_high"
+    TEST_COMMAND = "test_command"
+    EMPTY_OUTPUT = "empty_output"
+    SIMPLE_OUTPUT = "simple_output"
+    NO_CODE_CHANGES = "no_code_changes"
+
+
+# The engine knows these itself; what a caller says about them does not count.
+DERIVED: Final = frozenset({Predicate.ASKED, Predicate.PATH_UNSET, Predicate.FINAL_ITERATION})
+
+
+class Effect(StrEnum):
+    """What the daemon does when work moves on; no agent does any of it."""
+
+    MERGE = "merge"
+    COMMIT_OR_MERGE = "commit_or_merge"
+    ARCHIVE = "archive"
+    ENSURE_DRAFT_PR = "ensure_draft_pr"
+    FINALIZE_PR = "finalize_pr"
+    MARK_NOMERGE = "mark_nomerge"
+    WRITE_SUMMARY = "write_summary"
+    CLEANUP_WORKTREE = "cleanup_worktree"
+
+
+# What tainted work has to wait for, until a person accepts the taint…
+CLEAN_ONLY: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE, Effect.ARCHIVE})
+# …and what is done in place of it without waiting.
+IF_TAINTED: Final[Mapping[Effect, Effect]] = {Effect.FINALIZE_PR: Effect.MARK_NOMERGE}
+
+
+class Exhausted(StrEnum):
+    BLOCK = "block"
+    PAUSE = "pause"
+    FORCE_PASS = "force_pass"  # noqa: S105 - no password
+    STOP = "stop"
+
+
+class Then(StrEnum):
+    """What a gate that cannot be run comes to."""
+
+    BLOCK = "block"
+    REVISE = "revise"
+    STOP = "stop"
+    FORCE_PASS = "force_pass"  # noqa: S105 - no password
+
+
+class Session(StrEnum):
+    FRESH = "fresh"
+    RESUME = "resume"
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _for_any_path(value: object) -> object:
+    return value if isinstance(value, Mapping) else {ANY_PATH: value}
+
+
+def _target(value: object) -> object:
+    return {"to": value} if isinstance(value, str) else value
+
+
+def _labelled(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    outcome, _, label = value.partition("/")
+    return {"outcome": outcome, "label": label or None}
+
+
+Predicates = Annotated[tuple[Predicate, ...], BeforeValidator(_one_or_many)]
+Iterations = Annotated[int, Field(ge=1)]
+
+
+class Silence(Record):
+    """What a gate without a verdict comes to."""
+
+    outcome: Outcome = Outcome.BLOCK
+    label: Line | None = None
+
+
+class OnError(Record):
+    retry: Annotated[int, Field(ge=0)] = 1
+    then: Then = Then.BLOCK
+
+
+class Gate(Record):
+    """A check that turns the current tree and facts into a verdict."""
+
+    id: Id
+    kind: GateKind
+    at: When = When.AFTER
+    mode: GateMode = GateMode.DECIDE
+    role: Line | None = None
+    when: Predicates = ()
+    unless: Predicates = ()
+    skip_if: Predicates = ()
+    on_none: Annotated[Silence, BeforeValidator(_labelled)] = Silence()
+    on_error: OnError = OnError()
+    sets_path: bool = False
+    skip_rest_on: Annotated[tuple[Line, ...], BeforeValidator(_one_or_many)] = ()
+    taints_on_override: bool = False
+    options: Mapping[str, Any] = Field(default_factory=dict)
+
+    @property
+    def decides(self) -> bool:
+        """Tell whether somebody, and no machine, says here that the work is good."""
+        return (
+            self.kind in {GateKind.AGENT, GateKind.HUMAN}
+            and self.mode is GateMode.DECIDE
+            and not self.sets_path
+        )
+
+    @property
+    def is_mechanical(self) -> bool:
+        return self.kind not in {GateKind.AGENT, GateKind.HUMAN}
+
+    @property
+    def judges_another_tree(self) -> bool:
+        return self.kind is GateKind.EFFECT or self.options.get("tree") == "merged"
+
+    def applies(self, facts: frozenset[Predicate]) -> bool:
+        return self.is_wanted(facts) and not facts.intersection(self.skip_if)
+
+    def is_wanted(self, facts: frozenset[Predicate]) -> bool:
+        return facts.issuperset(self.when) and facts.isdisjoint(self.unless)
+
+
+class Edge(Record):
+    to: Line
+    reset: bool = False
+
+
+class Phase(Record):
+    """A stage: who works in it, which gates judge, how often, and where it leads."""
+
+    worker: Line | None = None
+    gates: tuple[Gate, ...] = ()
+    max_iterations: Annotated[dict[str, Iterations], BeforeValidator(_for_any_path)] = Field(
+        default_factory=dict
+    )
+    edges: dict[str, Annotated[Edge, BeforeValidator(_target)]] = Field(default_factory=dict)
+    next: Line | None = None
+    on_exhausted: Exhausted = Exhausted.BLOCK
+    blocking: bool = True
+    collect: bool = False
+    loop: bool = False
+    session: Annotated[dict[str, Session], BeforeValidator(_for_any_path)] = Field(
+        default_factory=lambda: {ANY_PATH: Session.FRESH}
+    )
+    effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict)
+
+    def gate(self, name: str) -> Gate | None:
+        return next((gate for gate in self.gates if gate.id == name), None)
+
+    def named(self, name: str) -> Gate:
+        """Return the gate *name*, which is there."""
+        return next(gate for gate in self.gates if gate.id == name)
+
+    def edge(self, outcome: Outcome, label: str | None) -> Edge | None:
+        """Return where *outcome* leads; None where the document does not say."""
+        pass_on = Edge(to=self.next) if self.next and outcome is Outcome.PASS else None
+        return self.edges.get(f"{outcome}/{label}") or self.edges.get(outcome) or pass_on
+
+    def requested(self, outcome: Outcome, label: str | None) -> tuple[Effect, ...]:
+        return self.effects.get(f"{outcome}/{label}", self.effects.get(outcome, ()))
+
+    def conversation(self, path: str | None) -> Session:
+        """Return whether work on *path* goes on in the session of the round before."""
+        return self.session.get(path or ANY_PATH, self.session.get(ANY_PATH, Session.FRESH))
+
+    def most(self, path: str | None) -> int | None:
+        """Return how often work may be tried on *path*; None where nothing limits it."""
+        return self.max_iterations.get(path or ANY_PATH, self.max_iterations.get(ANY_PATH))
+
+
+class Watch(Record):
+    """A rule that watches this workflow, with what it changes of the catalogue's row."""
+
+    name: Line
+    phase: Line | None = None
+    count: Iterations | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    action: Action | None = None
+
+    def rows(self) -> tuple[Rule, ...]:
+        """Return the row that it names, or the rows of a name for several."""
+        return tuple(self._changed(CATALOGUE[name]) for name in GROUPS.get(self.name, (self.name,)))
+
+    def _changed(self, row: Rule) -> Rule:
+        return replace(
+            row,
+            match=row.match._replace(phase=self.phase or row.match.phase),
+            # What ends the streak is the same phase passing.
+            reset_on=tuple(
+                one._replace(phase=self.phase) if self.phase and one.phase else one for one in row.reset_on
+            ),
+            count=self.count or row.count,
+            within=timedelta(minutes=self.minutes) if self.minutes else row.within,
+            action=self.action or row.action,
+        )
+
+
+class Source(StrEnum):
+    IDEAS_FILE = "ideas_file"
+
+
+class ForEach(Record):
+    """Where the pieces of work come from, when not from the planner's tasks."""
+
+    source: Source
+    limit: Iterations | None = None
+
+
+class Base(StrEnum):
+    INTEGRATION = "integration"
+    HEAD = "head"
+    WORKING_TREE = "working_tree"
+
+
+class Cleanup(StrEnum):
+    ON_ARCHIVE = "on_archive"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Workspace(Record):
+    base: Base = Base.INTEGRATION
+    cleanup: Cleanup = Cleanup.ON_ARCHIVE
+
+
+class Workflow(Record):
+    name: Id
+    says: Line
+    start: Line
+    phases: dict[str, Phase]
+    rules: tuple[
+        Annotated[Watch, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
+    ] = ()
+    crash_consumes_iteration: bool = False
+    workspace: Workspace = Workspace()
+    for_each: ForEach | None = None
+    at_end: tuple[Effect, ...] = ()
+
+    def watched(self) -> tuple[Rule, ...]:
+        """Return the rules that watch it, as rows."""
+        return tuple(row for watch in self.rules for row in watch.rows())
+
+
+class Steps(NamedTuple):
+    """The gates of a phase as they come: before the work, then after it."""
+
+    before: tuple[Gate, ...]
+    after: tuple[Gate, ...]
+
+
+def steps(phase: Phase) -> Steps:
+    before = tuple(gate for gate in phase.gates if gate.at is When.BEFORE)
+    return Steps(before, tuple(gate for gate in phase.gates if gate.at is When.AFTER))
+
+
+def ways(phase: Phase) -> Iterator[tuple[Outcome, str | None, Edge]]:
+    """Yield every edge that the document gives *phase*, with the outcome and the label that take it."""
+    if phase.next is not None and Outcome.PASS not in phase.edges:
+        yield Outcome.PASS, None, Edge(to=phase.next)
+    for key, edge in phase.edges.items():
+        outcome, _, label = key.partition("/")
+        yield Outcome(outcome), label or None, edge

@@ -1,0 +1,130 @@
+"""A workflow from its file: one that comes with Liza by its name, or anybody's by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from liza.domain.answers import located
+from liza.domain.config import Limits
+from liza.domain.problems import explained, line_of, nearest
+from liza.domain.yaml_parse import BadYaml, parse
+from liza.errors import UsageError, Violation
+from liza.workflow.document import OPTIONS, Gate, GateKind, Workflow
+from liza.workflow.floor import below_the_floor
+from liza.workflow.validate import wrong_with
+
+ENDING: Final = ".yaml"
+GATE_KEYS: Final = frozenset(Gate.model_fields) - {"options"}
+_PACKAGE: Final = files("liza.workflow")
+Check = Callable[[Workflow], list[Violation]]
+
+
+def packaged() -> list[str]:
+    """Return the names of the workflows that come with Liza."""
+    return sorted(
+        found.name.removesuffix(ENDING) for found in _PACKAGE.iterdir() if found.name.endswith(ENDING)
+    )
+
+
+def load(name: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+    """Return the workflow *name*, or that in the file of this path; raise UsageError with what is wrong.
+
+    *check* is what else a document has to be, for whoever asks for more than that it hangs together.
+    """
+    if "/" not in name and not name.endswith(ENDING):
+        if name not in packaged():
+            hint = (
+                f"{nearest(name, packaged())} A file of your own is named by its path, like flows/mine.yaml"
+            )
+            raise UsageError(f"there is no workflow {name!r}; {hint}")
+        return read(
+            _PACKAGE.joinpath(name + ENDING).read_text(encoding="utf-8"), name + ENDING, limits, check
+        )
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
+    return read(text, name, limits, check)
+
+
+def read(text: str, where: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+    """Return what the document *text* says, checked; *where* is the file that an error names."""
+    try:
+        data, places = parse(text)
+    except BadYaml as error:
+        raise UsageError(f"{where} is no workflow: {error}; mend it") from error
+    lines = located(places)
+    wrong = list(_expand(data, limits or Limits()))
+    if not wrong:
+        try:
+            workflow = Workflow.model_validate(data)
+        except ValidationError as error:
+            wrong = explained(error, Workflow, "", lines)
+        else:
+            wrong = wrong_with(workflow) or below_the_floor(workflow) or (check(workflow) if check else [])
+            if not wrong:
+                return workflow
+    told = (one._replace(line=one.line or line_of(one.path, lines)) for one in wrong)
+    raise UsageError(f"{where} is no workflow: {'; '.join(map(str, told))}")
+
+
+def _expand(data: dict[str, Any], limits: Limits) -> Iterator[Violation]:
+    """Write out in *data* what a document says in short, and yield what cannot be."""
+    phases = data.get("phases")
+    if not isinstance(phases, dict):
+        return
+    defined: dict[str, dict[str, Any]] = {}
+    for name, phase in phases.items():
+        if not isinstance(phase, dict):
+            continue
+        yield from _with_numbers(phase, f"phases.{name}", limits)
+        gates = phase.get("gates", [])
+        if isinstance(gates, list):
+            yield from _with_gates(gates, f"phases.{name}.gates", defined)
+
+
+def _with_numbers(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[Violation]:
+    """Put the number of config.limits in place of its name."""
+    most = phase.get("max_iterations")
+    if not isinstance(most, str):
+        return
+    known = [name for name in Limits.model_fields if name.startswith("max_")]
+    if most in known:
+        phase["max_iterations"] = getattr(limits, most)
+    else:
+        problem = f"there is no limit {most!r}"
+        yield Violation(f"{path}.max_iterations", problem, f"{nearest(most, known)} Or write a number")
+
+
+def _with_gates(gates: list[Any], path: str, defined: dict[str, dict[str, Any]]) -> Iterator[Violation]:
+    for number, gate in enumerate(gates):
+        here = f"{path}[{number}]"
+        if isinstance(gate, str):
+            if gate in defined:
+                gates[number] = defined[gate]
+            else:
+                hint = nearest(gate, list(defined))
+                yield Violation(here, f"no phase above defines a gate {gate!r}", hint)
+        elif isinstance(gate, dict):
+            yield from _with_options(gate, here)
+            defined.setdefault(str(gate.get("id")), gate)
+
+
+def _with_options(gate: dict[str, Any], path: str) -> Iterator[Violation]:
+    """Gather under `options` what only gates of this kind can be told."""
+    kind = gate.get("kind")
+    if kind not in list(GateKind):
+        return  # the record says so
+    own = OPTIONS[GateKind(kind)]
+    options = {key: gate.pop(key) for key in list(gate) if key not in GATE_KEYS}
+    known = sorted({*GATE_KEYS, *own})
+    for key in options.keys() - own.keys():
+        problem = f"{key!r} is not a key that belongs to a gate of kind {kind}"
+        yield Violation(f"{path}.{key}", problem, nearest(key, known))
+    gate["options"] = options

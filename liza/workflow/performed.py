@@ -1,0 +1,92 @@
+"""What of a workflow document the workers of this version perform: all else is refused, with its line.
+
+A key that is read and does nothing is a promise that nobody keeps. The engine knows more than workers do, and
+what only the engine knows stands in this list until they do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from liza.errors import Violation
+from liza.workflow.catalogue import GROUPS, Action
+from liza.workflow.document import ANY_PATH, Exhausted, Gate, GateKind, Phase, Predicate, Workflow
+
+LEAVE_OUT: Final = "no worker performs it yet; leave it out"
+
+WORKFLOW_KEYS: Final = ("crash_consumes_iteration", "workspace", "for_each", "at_end")
+PHASE_KEYS: Final = ("effects", "loop", "session")
+GATE_KEYS: Final = ("on_error", "on_none", "sets_path")
+HUMAN_OPTIONS: Final = ("remind_minutes", "on_timeout")
+# What nobody tells the engine about the work of a coder.
+UNKNOWN_FACTS: Final = frozenset(
+    {
+        *(Predicate.ASKED, Predicate.UPFRONT_PLAN, Predicate.PATH_UNSET),
+        *(Predicate.RISK_MEDIUM_OR_HIGH, Predicate.EMPTY_OUTPUT, Predicate.SIMPLE_OUTPUT),
+    }
+)
+# The rules that look at what the board remembers of a task; those about anomalies are the breaker's own.
+TASK_RULES: Final = (
+    *("same_reason_twice", "rejected_3x", "max_review_cycles", "coder_iterations"),
+    *("assumption_budget", "no_progress"),
+)
+WARNING: Final = "warn_iterations"
+ANOMALY_RULES: Final = ("anomaly_patterns", *GROUPS["anomaly_patterns"])
+TASK_ACTIONS: Final = frozenset({Action.BLOCK, Action.PAUSE, Action.STOP, Action.ASK, Action.FORCE_PASS})
+
+
+def not_performed(workflow: Workflow) -> list[Violation]:
+    """Return every part of *workflow* that would be accepted and do nothing."""
+    found = [*_set(workflow, "", WORKFLOW_KEYS), *_rules(workflow)]
+    for name, phase in workflow.phases.items():
+        found += _of_phase(workflow, phase, f"phases.{name}")
+    return found
+
+
+def _set(record: Workflow | Phase | Gate, path: str, keys: tuple[str, ...]) -> Iterator[Violation]:
+    """Yield the *keys* of *record* that say something else than what is so anyway."""
+    usual = type(record).model_fields
+    for key in keys:
+        if getattr(record, key) != usual[key].get_default(call_default_factory=True):
+            yield Violation(f"{path}.{key}".lstrip("."), f"{key!r} does nothing", LEAVE_OUT)
+
+
+def _of_phase(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation]:
+    yield from _set(phase, path, PHASE_KEYS)
+    if phase.max_iterations.keys() - {ANY_PATH}:
+        yield Violation(f"{path}.max_iterations", "a limit by path does nothing", "write one number")
+    if phase.on_exhausted is not Exhausted.BLOCK:
+        problem = f"on_exhausted {phase.on_exhausted.value!r} does nothing: such a task is BLOCKED"
+        yield Violation(f"{path}.on_exhausted", problem, "write block, or leave it out")
+    for outcome, edge in phase.edges.items():
+        usual = {"revise": workflow.start, "pass": phase.next or "", "block": "BLOCKED"}.get(outcome)
+        if edge.to != usual or edge.reset:
+            where = f"{outcome} leads to {usual}" if usual else f"no worker takes an edge for {outcome}"
+            yield Violation(f"{path}.edges.{outcome}", f"it does nothing: {where}", LEAVE_OUT)
+    for number, gate in enumerate(phase.gates):
+        yield from _of_gate(gate, f"{path}.gates[{number}]")
+
+
+def _of_gate(gate: Gate, path: str) -> Iterator[Violation]:
+    yield from _set(gate, path, GATE_KEYS)
+    for key in ("when", "unless", "skip_if"):
+        for fact in sorted(UNKNOWN_FACTS.intersection(getattr(gate, key))):
+            yield Violation(f"{path}.{key}", f"nobody knows whether {fact.value!r} is so", LEAVE_OUT)
+    for key in HUMAN_OPTIONS if gate.kind is GateKind.HUMAN else ():
+        if key in gate.options:
+            yield Violation(f"{path}.{key}", f"{key!r} does nothing", LEAVE_OUT)
+
+
+def _rules(workflow: Workflow) -> Iterator[Violation]:
+    for number, watch in enumerate(workflow.rules):
+        path = f"rules[{number}]"
+        if watch.name not in (*TASK_RULES, WARNING, *ANOMALY_RULES):
+            known = ", ".join((*TASK_RULES, WARNING, ANOMALY_RULES[0]))
+            yield Violation(path, f"the rule {watch.name!r} never fires here", f"use one of {known}")
+        elif watch.name not in TASK_RULES:
+            said = [key for key in ("phase", "count", "minutes", "action") if getattr(watch, key) is not None]
+            yield from (Violation(f"{path}.{key}", f"{key!r} does nothing here", LEAVE_OUT) for key in said)
+        elif watch.minutes is not None or watch.action not in {None, *TASK_ACTIONS}:
+            key = "minutes" if watch.minutes is not None else "action"
+            yield Violation(f"{path}.{key}", f"{key!r} does nothing for this rule", LEAVE_OUT)

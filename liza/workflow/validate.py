@@ -1,0 +1,108 @@
+"""Whether a workflow document hangs together: what it names is there, and it leads somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from liza.domain.problems import nearest
+from liza.domain.verdicts import Outcome
+from liza.errors import Violation
+from liza.workflow.catalogue import CATALOGUE, GROUPS, Rule
+from liza.workflow.document import AFTER_WORK, Effect, End, GateKind, Workflow, ways
+
+
+def wrong_with(workflow: Workflow) -> list[Violation]:
+    """Return what is wrong with *workflow*; where it leads is looked at once all names are right."""
+    return [one for check in STRUCTURE for one in check(workflow)] or list(_unreachable(workflow))
+
+
+def _start(workflow: Workflow) -> Iterator[Violation]:
+    if workflow.start not in workflow.phases:
+        yield Violation(
+            "start", f"there is no phase {workflow.start!r}", nearest(workflow.start, [*workflow.phases])
+        )
+    for name in sorted(workflow.phases.keys() & End.__members__.keys()):
+        yield Violation(f"phases.{name}", f"{name} is an end, not a phase", "give the phase another name")
+
+
+def _edges(workflow: Workflow) -> Iterator[Violation]:
+    known = [*workflow.phases, *End]
+    for name, phase in workflow.phases.items():
+        at = f"phases.{name}"
+        if phase.next is None and Outcome.PASS not in phase.edges:
+            yield Violation(at, "it does not say where a pass leads", "add `next: PHASE`, or `next: DONE`")
+        targets = {f"{at}.edges.{key}": edge.to for key, edge in phase.edges.items()}
+        for path, to in {**targets, f"{at}.next": phase.next or End.DONE}.items():
+            if to not in known:
+                yield Violation(path, f"there is no phase {to!r}", nearest(to, known))
+        yield from _outcomes(f"{at}.edges", phase.edges, [])
+        yield from _outcomes(f"{at}.effects", phase.effects, [AFTER_WORK])
+
+
+def _outcomes(path: str, keys: Mapping[str, object], more: list[str]) -> Iterator[Violation]:
+    known = [*(outcome for outcome in Outcome if outcome not in {Outcome.ASK, Outcome.NONE}), *more]
+    for key in keys:
+        word = key.partition("/")[0]
+        if word not in known:
+            yield Violation(f"{path}.{key}", f"{word!r} is no outcome of a phase", nearest(word, known))
+
+
+def _gates(workflow: Workflow) -> Iterator[Violation]:
+    for name, phase in workflow.phases.items():
+        ids = [gate.id for gate in phase.gates]
+        for number, gate in enumerate(phase.gates):
+            at = f"phases.{name}.gates[{number}]"
+            if gate.id in ids[:number]:
+                yield Violation(at, f"the gate {gate.id!r} is already in {name}", "give it another id")
+            if gate.kind is GateKind.AGENT and gate.role is None:
+                yield Violation(at, f"the gate {gate.id!r} says no role", "add `role:`, who judges")
+            if gate.kind is GateKind.EFFECT and gate.options.get("effect") not in list(Effect):
+                said = str(gate.options.get("effect"))
+                yield Violation(f"{at}.effect", f"there is no effect {said!r}", nearest(said, list(Effect)))
+
+
+def _rules(workflow: Workflow) -> Iterator[Violation]:
+    known = [*CATALOGUE, *GROUPS]
+    for number, watch in enumerate(workflow.rules):
+        at = f"rules[{number}]"
+        if watch.name not in known:
+            yield Violation(at, f"there is no rule {watch.name!r}", nearest(watch.name, known))
+        if watch.phase is not None and watch.phase not in workflow.phases:
+            hint = nearest(watch.phase, [*workflow.phases])
+            yield Violation(f"{at}.phase", f"there is no phase {watch.phase!r}", hint)
+        for row in watch.rows() if watch.name in known else ():
+            yield from _never_fires(workflow, row, at)
+
+
+def _never_fires(workflow: Workflow, row: Rule, at: str) -> Iterator[Violation]:
+    """An alarm that cannot ring is worse than none."""
+    phase, roles = row.match.phase, row.match.roles
+    there = {phase.worker for phase in workflow.phases.values()}
+    there |= {gate.role for phase in workflow.phases.values() for gate in phase.gates}
+    if phase is not None and phase not in workflow.phases:
+        mend = f"say which is meant: {{name: {row.name}, phase: …}}"
+        yield Violation(at, f"{row.name} counts what {phase} decides, and there is no such phase", mend)
+    if roles and roles.isdisjoint(there):
+        problem = f"{row.name} counts what {' or '.join(sorted(roles))} does, and there is no such role"
+        yield Violation(at, problem, "remove the rule")
+
+
+def _unreachable(workflow: Workflow) -> Iterator[Violation]:
+    reached, left = set[str](), [workflow.start]
+    while left:
+        name = left.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        if name in workflow.phases:
+            left += [edge.to for _, _, edge in ways(workflow.phases[name])]
+    for name in workflow.phases.keys() - reached:
+        yield Violation(f"phases.{name}", "nothing leads to it", "add an edge to it, or remove it")
+    if End.DONE not in reached:
+        yield Violation("phases", "no way leads to DONE", "let the last phase say `next: DONE`")
+
+
+Check = Callable[[Workflow], Iterator[Violation]]
+
+STRUCTURE: Final[tuple[Check, ...]] = (_start, _edges, _gates, _rules)

@@ -1,0 +1,518 @@
+"""The tables in specs/, rendered from the tables in the code, so that the two cannot disagree.
+
+A file in specs/ says where a table belongs by a pair of comments, `<!-- rendered: NAME -->` and
+`<!-- end -->`; what stands between them is replaced by `scripts/specs.py specs`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections import defaultdict
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from liza.agents.clis.table import CLIS
+from liza.agents.llm.faults import FAULTS, WORDS
+from liza.board.edits import EDITABLE
+from liza.daemon.policy.admission import TURNED_DOWN
+from liza.domain import model
+from liza.domain.anomalies import Details
+from liza.domain.answer_reading import Unreadable, answer
+from liza.domain.answers import KINDS, ROLES, Step
+from liza.domain.config import Config
+from liza.domain.fences import TAG
+from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS
+from liza.domain.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
+from liza.domain.model import Role, State, Status
+from liza.domain.promises import PROMISES
+from liza.domain.record import Record, utc_now
+from liza.domain.rules import RULES as BREAKER_RULES
+from liza.domain.spending import PROVIDER_STATES, ProviderState
+from liza.domain.switches import MEANING as SWITCH_MEANING
+from liza.domain.switches import Switch
+from liza.domain.yaml_parse import parse
+from liza.errors import EXIT_CODES, UsageError
+from liza.gates.forbidden import FORBIDDEN
+from liza.gates.registry import KINDS as GATE_KINDS
+from liza.system.run_control import MEANING as ENDING_MEANING
+from liza.system.run_control import Ending
+from liza.workflow.catalogue import CATALOGUE, GROUPS, Rule
+from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, Phase
+from liza.workflow.load import load, packaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
+
+    from liza.domain.events import Event
+
+MANY: Final = 5  # sources of one event; that many arrows would hide the rest of the picture
+
+# On lines of their own, so that a page can speak of them.
+_START: Final = re.compile(r"^<!-- rendered: .* -->$", re.MULTILINE)
+_MARKED: Final = re.compile(
+    r"^(?P<start><!-- rendered: (?P<name>.*) -->\n)(?:(?!<!-- rendered: ).*\n)*?(?P<end><!-- end -->)$",
+    re.MULTILINE,
+)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def coded(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def statuses_in_order(statuses: Iterable[Status]) -> list[Status]:
+    return [status for status in Status if status in frozenset(statuses)]
+
+
+def lifecycle_rows() -> str:
+    return table(
+        ["event", "from", "to", "who", "must hold the lease"],
+        (
+            [
+                f"`{name_of(row.event)}`",
+                coded(statuses_in_order(row.sources)),
+                f"`{row.target}`" if row.target else "stays",
+                ", ".join(role for role in Role if role in row.who),
+                ", ".join(role for role in Role if row.held and role in row.who & WORKERS) or "nobody",
+            ]
+            for row in TABLE
+        ),
+    )
+
+
+def statuses() -> str:
+    return table(
+        ["status", "meaning", "a task that has it"],
+        ([f"`{status}`", model.MEANING[status], promises_of(status)] for status in Status),
+    )
+
+
+def promises_of(status: Status) -> str:
+    return "; ".join(promise.says for promise in PROMISES[status])
+
+
+def kinds_of_status() -> str:
+    kinds = {
+        "where a new task may begin": BEGINNINGS,
+        "a coder may claim it": CLAIMABLE,
+        "final: nothing leads out of it": TERMINAL,
+        "succeeded: what a dependant waits for": SUCCEEDED,
+    }
+    return table(
+        ["kind", "statuses"], ([kind, coded(statuses_in_order(members))] for kind, members in kinds.items())
+    )
+
+
+def diagram() -> str:
+    """Return the machine as a Mermaid picture, without what leaves a task where it is."""
+    arrows, crowds = _arrows_and_crowds()
+    lines = [
+        *(f"[*] --> {status}" for status in statuses_in_order(BEGINNINGS)),
+        *(f"{source} --> {target}: {', '.join(names)}" for (source, target), names in arrows.items()),
+        *(f"{status} --> [*]" for status in statuses_in_order(TERMINAL)),
+        *(
+            f"note right of {target} : {name}, from {', '.join(statuses_in_order(sources))}"
+            for (name, target), sources in crowds.items()
+        ),
+    ]
+    return "```mermaid\nstateDiagram-v2\n" + "".join(f"    {line}\n" for line in lines) + "```\n"
+
+
+def _arrows_and_crowds() -> tuple[
+    dict[tuple[Status, Status], list[str]], dict[tuple[str, Status], set[Status]]
+]:
+    sources_of: defaultdict[tuple[str, Status], set[Status]] = defaultdict(set)
+    for row in TABLE:
+        if row.target:
+            sources_of[name_of(row.event), row.target] |= row.sources
+    arrows: defaultdict[tuple[Status, Status], list[str]] = defaultdict(list)
+    for (name, target), sources in sources_of.items():
+        for source in statuses_in_order(sources) if len(sources) < MANY else ():
+            arrows[source, target].append(name)
+    return dict(arrows), {key: sources for key, sources in sources_of.items() if len(sources) >= MANY}
+
+
+def roles() -> str:
+    return table(["role", "may"], ([role, coded(map(name_of, _events_of(role)))] for role in Role))
+
+
+def _events_of(role: Role) -> list[type[Event]]:
+    return [event for event in EVENTS if any(row.event is event and role in row.who for row in TABLE)]
+
+
+def exit_codes() -> str:
+    return table(["exit code", "meaning"], ([f"{code}", meaning] for code, meaning in EXIT_CODES.items()))
+
+
+def switches() -> str:
+    files = (switch for switch in reversed(Switch) if switch is not Switch.NORMAL)
+    return table(
+        ["file", "while it is there"], ([f"`{switch.name}`", SWITCH_MEANING[switch]] for switch in files)
+    )
+
+
+def provider_states() -> str:
+    """Render what a provider's word means, and which endings of a run say it."""
+    said = {
+        state: [str(ending) for ending, its in TURNED_DOWN.items() if its is state] for state in ProviderState
+    }
+    rows = (
+        [f"`{state}`", coded(said[state]) or "a run went through", PROVIDER_STATES[state]] for state in said
+    )
+    return table(["state", "after a run that ended", "meaning"], rows)
+
+
+def model_faults() -> str:
+    """Render what litellm's exceptions mean; its words tell apart what one name leaves open."""
+    rows = [
+        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"] for name, cure in FAULTS.items()
+    ]
+    rows += [
+        [f"`{name}` that says `{pattern.pattern}`", f"`{ending}`", "no"]
+        for name, meanings in WORDS.items()
+        for pattern, ending in meanings
+    ]
+    return table(["exception", "the run ends as", "tried again before"], rows)
+
+
+def anomalies() -> str:
+    kinds: Sequence[type[Record]] = get_args(get_args(Details)[0])
+    return table(
+        ["type", "details"],
+        (
+            [f"`{kind.model_fields['type'].default}`", _fields_of(kind, leaving_out={"type"})]
+            for kind in kinds
+        ),
+    )
+
+
+def breaker() -> str:
+    usual = State(revision=1, goal=model.Goal(description="any", created=utc_now()))
+    return table(
+        ["rule", "it takes", "severity", "then", "what it means"],
+        (
+            [f"`{rule.name}`", str(rule.count(usual)), rule.severity, f"`{rule.action}`", rule.means]
+            for rule in BREAKER_RULES
+        ),
+    )
+
+
+def config_keys() -> str:
+    return table(["key", "default"], ([f"`{key}`", default] for key, default in _keys_of(Config, "")))
+
+
+def _keys_of(kind: type[Record], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, field in kind.model_fields.items():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        if isinstance(default, Record):
+            yield from _keys_of(type(default), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", "not set" if default is None else f"`{json.dumps(default)}`"
+
+
+def sections() -> str:
+    return table(
+        ["where", "fields"], ([f"`{path}`", _fields_of(kind)] for path, kind in _records_in(State, ""))
+    )
+
+
+def _records_in(kind: type[Record], prefix: str) -> Iterator[tuple[str, type[Record]]]:
+    """Yield what is nested in *kind*, at any depth; the configuration has a table of its own."""
+    for name, field in kind.model_fields.items():
+        found = list(_record_types(field.annotation))
+        if len(found) == 1 and found[0] is not Config:
+            path = f"{prefix}{_shown(name, field)}"
+            yield path, found[0]
+            yield from _records_in(found[0], f"{path}.")
+
+
+def _record_types(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 - annotations have no type
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _record_types(inner)
+
+
+def _fields_of(kind: type[Record], leaving_out: Iterable[str] = ()) -> str:
+    wanted = {name: field for name, field in kind.model_fields.items() if name not in leaving_out}
+    must = [_shown(name, field) for name, field in wanted.items() if field.is_required()]
+    may = [_shown(name, field) for name, field in wanted.items() if not field.is_required()]
+    return "; ".join([*([coded(must)] if must else []), *([f"optional: {coded(may)}"] if may else [])])
+
+
+def _shown(name: str, field: FieldInfo) -> str:
+    return field.alias or name
+
+
+def editable() -> str:
+    return table(
+        ["section", "fields that people may change"],
+        ([f"`{section}`", coded(_in_order(section, fields))] for section, fields in EDITABLE.items()),
+    )
+
+
+def _in_order(section: str, fields: Iterable[str]) -> list[str]:
+    (kind,) = _record_types(State.model_fields[section].annotation)
+    return [_shown(name, field) for name, field in kind.model_fields.items() if name in frozenset(fields)]
+
+
+def invariants() -> str:
+    checks: list[tuple[str, Callable[..., object]]] = [
+        *(("a task", check) for check in TASK_CHECKS),
+        *(("the board", rule.find) for rule in RULES),
+        *(("a change", check) for check in STEP_CHECKS),
+    ]
+    return table(["of", "what holds"], ([kind, inspect.getdoc(check) or ""] for kind, check in checks))
+
+
+def answers() -> str:
+    """Return what each step is asked for, and by which keys it may answer."""
+    return table(
+        ["step", "role", "answer"], ([f"`{step}`", ROLES[step], _fields_of(KINDS[step])] for step in Step)
+    )
+
+
+def slips() -> str:
+    """Return what agents get wrong in their answers, and what becomes of each: taken, or asked for again."""
+    text = files("liza.domain").joinpath("slips.yaml").read_text(encoding="utf-8")
+    rows = [row for row in parse(f"slips:\n{text}").data["slips"] if isinstance(row, dict)]  # type: ignore[union-attr]
+    return table(
+        ["step", "slip", "what becomes of it", "further runs"],
+        ([f"`{row['step']}`", str(row["slip"]), *_fate(row)] for row in rows),
+    )
+
+
+def _fate(row: Mapping[str, Any]) -> tuple[str, str]:
+    text = row.get("reply") or f"```{TAG}\n{row['answer']}\n```\n"
+    found = answer(str(text), Step(row["step"]))
+    if isinstance(found, Unreadable):
+        return "asked for once more", "1, for the block alone"
+    return str(row.get("then", "taken")), "0"
+
+
+def house() -> str:
+    """Return the words that stand before every prompt."""
+    text = files("liza.daemon.prompts").joinpath("house.md").read_text(encoding="utf-8")
+    return "".join(f"> {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def endings() -> str:
+    return table(["ending", "meaning"], ([f"`{ending}`", ENDING_MEANING[ending]] for ending in Ending))
+
+
+def workflows() -> str:
+    return table(
+        ["workflow", "phase", "who works", "gates, in order", "where it leads", "rounds"],
+        (
+            [
+                f"`{name}`",
+                f"`{title}`",
+                phase.worker or "nobody",
+                _gates(phase),
+                _edges(phase),
+                _rounds(phase),
+            ]
+            for name in packaged()
+            for title, phase in load(name).phases.items()
+        ),
+    )
+
+
+def _gates(phase: Phase) -> str:
+    shown = [f"`{gate.id}` ({', '.join(_marks(gate))})" for gate in phase.gates]
+    return ", ".join(shown) + (": all are asked, the worst counts" if phase.collect else "")
+
+
+def _marks(gate: Gate) -> Iterator[str]:
+    yield gate.kind
+    yield from (mark for mark in (gate.at, gate.mode) if mark in {"before", "advisory", "record"})
+    for word in ("when", "unless", "skip_if"):
+        yield from (f"{word} {predicate}" for predicate in getattr(gate, word))
+
+
+def _edges(phase: Phase) -> str:
+    said = {"pass": phase.next} if phase.next else {}
+    edges = said | {key: edge.to for key, edge in phase.edges.items()}
+    return ", ".join(f"{outcome} → `{to}`" for outcome, to in edges.items())
+
+
+def _rounds(phase: Phase) -> str:
+    if not phase.max_iterations:
+        return "no limit"
+    most = ", ".join(
+        f"{count}" if path == "*" else f"{path} {count}" for path, count in phase.max_iterations.items()
+    )
+    return f"{most}, then {phase.on_exhausted}" + ("" if phase.blocking else ", without a mark")
+
+
+def gate_options() -> str:
+    return table(
+        ["kind", "can be told", "which says"],
+        (
+            [f"`{kind}`", f"`{name}`" if name else "nothing more", says]
+            for kind, options in OPTIONS.items()
+            for name, says in (options or {"": "who judges is its `role`"}).items()
+        ),
+    )
+
+
+def effects() -> str:
+    return table(["effect", "of tainted work"], ([f"`{effect}`", _if_tainted(effect)] for effect in Effect))
+
+
+def _if_tainted(effect: Effect) -> str:
+    if effect in CLEAN_ONLY:
+        return "waits until a person accepts the taint"
+    return f"`{IF_TAINTED[effect]}` instead" if effect in IF_TAINTED else "the same"
+
+
+def rules() -> str:
+    return table(
+        ["rule", "of", "counts", "how", "at", "then", "anew after", "in"],
+        (
+            [
+                f"`{rule.name}`",
+                rule.scope,
+                rule.says,
+                _counting(rule),
+                _threshold(rule),
+                rule.action,
+                _anew(rule),
+                _watches(rule),
+            ]
+            for rule in CATALOGUE.values()
+        ),
+    )
+
+
+def _anew(rule: Rule) -> str:
+    """Tell what resets *rule*; many outcomes of one thing are that thing."""
+    whole = {one.kind: one._replace(outcome=None) for one in rule.reset_on}
+    told = rule.reset_on if len(rule.reset_on) <= MANY else whole.values()
+    return ", ".join(map(str, told)) or "nothing"
+
+
+def _counting(rule: Rule) -> str:
+    return f"{rule.mode}, same {rule.same}" if rule.same else str(rule.mode)
+
+
+def _threshold(rule: Rule) -> str:
+    count = f"`{rule.count}`" if isinstance(rule.count, str) else str(rule.count)
+    window = f"{int(rule.within.total_seconds() // 60)} minutes" if rule.within else ""
+    if rule.mode == "elapsed":
+        return window
+    return f"{'more than ' if rule.beyond else ''}{count}{' in ' + window if window else ''}"
+
+
+def _watches(rule: Rule) -> str:
+    groups = [name for name, members in GROUPS.items() if rule.name in members]
+    names = [name for name in packaged() if rule.name in {one.name for one in load(name).watched()}]
+    return coded(names) + (f" (as `{groups[0]}`)" if groups else "")
+
+
+def gates() -> str:
+    rows = ([f"`{name}`", kind.meaning, _fields_of(kind.options)] for name, kind in GATE_KINDS.items())
+    return table(["kind", "passes where", "options"], rows)
+
+
+def forbidden() -> str:
+    return table(["forbidden"], ([name] for name in FORBIDDEN))
+
+
+def programs() -> str:
+    return table(
+        ("backend", "logged in by", "model", "read-only steps", "may resume", "sees of your environment"),
+        [
+            (
+                f"`{cli.name}`",
+                coded([*cli.keys, *(f"~/{name}" for name in cli.credentials)]),
+                cli.provider or "of any provider",
+                "held back" if cli.holds_back else "found out afterwards",
+                "yes" if cli.resume else "no",
+                coded(cli.passing),
+            )
+            for cli in CLIS.values()
+        ],
+    )
+
+
+RENDERINGS: Final[dict[str, Callable[[], str]]] = {
+    "programs": programs,
+    "lifecycle": lifecycle_rows,
+    "statuses": statuses,
+    "kinds": kinds_of_status,
+    "diagram": diagram,
+    "roles": roles,
+    "sections": sections,
+    "editable": editable,
+    "invariants": invariants,
+    "anomalies": anomalies,
+    "config": config_keys,
+    "breaker": breaker,
+    "switches": switches,
+    "exit-codes": exit_codes,
+    "answers": answers,
+    "slips": slips,
+    "house": house,
+    "endings": endings,
+    "workflows": workflows,
+    "gate-options": gate_options,
+    "effects": effects,
+    "rules": rules,
+    "gates": gates,
+    "forbidden": forbidden,
+    "provider-states": provider_states,
+    "model-faults": model_faults,
+}
+
+
+def refreshed(text: str) -> str:
+    """Return *text* with every marked part rendered anew."""
+    if len(_START.findall(text)) != len(_MARKED.findall(text)):
+        raise UsageError(
+            "a `<!-- rendered: … -->` has no `<!-- end -->`; add it where the rendered part ends"
+        )
+    return _MARKED.sub(lambda found: found["start"] + _rendering(found["name"]) + found["end"], text)
+
+
+def _rendering(name: str) -> str:
+    if name not in RENDERINGS:
+        near = get_close_matches(name, RENDERINGS, n=1) or sorted(RENDERINGS)
+        raise UsageError(f"there is no table {name!r} to render; did you mean {' or '.join(near)}?")
+    return RENDERINGS[name]()
+
+
+def refresh(path: Path) -> bool:
+    """Render anew what is marked in the file at *path*; tell whether that changed it."""
+    text = path.read_text(encoding="utf-8")
+    new = refreshed(text)
+    if new != text:
+        path.write_text(new, encoding="utf-8")
+    return new != text
+
+
+def main(directories: Sequence[str]) -> None:
+    """Render anew what is marked in the Markdown files under *directories*."""
+    for path in (path for directory in directories for path in sorted(Path(directory).rglob("*.md"))):
+        try:
+            changed = refresh(path)
+        except UsageError as error:
+            sys.exit(f"{path}: {error}")
+        if changed:
+            print(f"rendered {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
