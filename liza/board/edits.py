@@ -17,12 +17,13 @@ from pydantic import ValidationError
 from liza.board.render import OPTIONAL, SECTIONS
 from liza.board.yaml_split import Block, split, unclosed
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, apply, started
+from liza.domain.changes import HUMAN
 from liza.domain.config import Config
 from liza.domain.lifecycle import TABLE, TERMINAL
 from liza.domain.model import (
     KEYED_SECTIONS,
     VERSION,
+    Adopted,
     CircuitBreaker,
     Goal,
     Integration,
@@ -55,6 +56,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "circuit_breaker": CircuitBreaker,
     "spend": Spend,
     "integration": Integration,
+    "workflow": Adopted,
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
@@ -411,7 +413,7 @@ class _Merge:
         for name in sorted(Task.model_fields.keys() - _SAID_OF_A_NEW_TASK):
             if getattr(wanted, name) != Task.model_fields[name].default:
                 self.draft.refuse(f"{path}.{name}", "a new task has no past", "remove it")
-        self._try(path, lambda: self.state.with_task(started(wanted, by=HUMAN, at=self.at)))
+        self._try(path, lambda: _with_new(self.state, wanted, self.at))
 
     def _move(self, base: Task, wanted: Task) -> None:
         changed = [name for name in Task.model_fields if getattr(base, name) != getattr(wanted, name)]
@@ -472,6 +474,8 @@ class _Merge:
         self._try(path, lambda: self._happen(_BY_HAND[event](wanted), wanted.id))
 
     def _happen(self, event: e.Event, to: str) -> State:
+        from liza.workflow.transition import apply  # noqa: PLC0415 - who only reads a board needs no engine
+
         return apply(event, to=to, by=HUMAN, at=self.at)(self.state)
 
     def _try(self, path: str, make: Callable[[], State]) -> None:
@@ -558,6 +562,13 @@ class _Merge:
                 self.foreknown = f"{section}.{name}"
             else:
                 self.draft.refuse(f"{section}.{name}", "it was changed", _OWN)
+
+
+def _with_new(state: State, wanted: Task, at: datetime) -> State:
+    from liza.workflow.load import workflow_on  # noqa: PLC0415 - who only reads a board needs no workflow
+    from liza.workflow.transition import started  # noqa: PLC0415 - as above
+
+    return state.with_task(started(workflow_on(state), wanted, by=HUMAN, at=at))
 
 
 def _is_asked_alike(one: Task, other: Task) -> bool:

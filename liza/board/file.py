@@ -17,6 +17,7 @@ from liza.board.archive import filed, retired
 from liza.board.disk import Disk
 from liza.board.journal import NAME as JOURNAL
 from liza.board.journal import Journal, Mark
+from liza.board.location import require_version
 from liza.board.lock import QUEUE, Lock
 from liza.board.protocol import Entry
 from liza.board.quarantine import kept_beside, wreck_aside
@@ -85,6 +86,7 @@ class FileBoard:
     def __init__(
         self, home: Path, *, disk: Disk | None = None, clock: Callable[[], datetime] = utc_now
     ) -> None:
+        require_version(home)
         self.home = home
         self._disk = disk or Disk()
         self._clock = clock

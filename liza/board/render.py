@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 HEADER: Final = (
     "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
 )
-OPTIONAL: Final = frozenset({"integration"})  # what stands in the file only where there is something to say
+OPTIONAL: Final = frozenset(
+    {"integration", "workflow"}
+)  # what stands in the file only where there is something to say
 SECTIONS: Final = (
     "goal",
     "tasks",
@@ -33,6 +35,7 @@ SECTIONS: Final = (
     "spend",
     "accounts",
     "integration",
+    "workflow",
     "config",
     "archived",
 )

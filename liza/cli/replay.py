@@ -28,7 +28,7 @@ from liza.daemon.policy.progress import asks
 from liza.daemon.project import HOME, IGNORED, configured
 from liza.daemon.supervisor import EXIT_CODES
 from liza.daemon.turn import RUNS
-from liza.domain.changes import HUMAN, add_task
+from liza.domain.changes import HUMAN
 from liza.domain.config import AgentChoice, Agents, Config, Notify
 from liza.domain.model import Goal, GoalStatus, State, Status, Task
 from liza.domain.problems import explained
@@ -38,6 +38,8 @@ from liza.repo.clone import cloned
 from liza.repo.command import exclude
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import Ending
+from liza.workflow.load import workflow_text
+from liza.workflow.transition import add_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -289,6 +291,7 @@ def _based(repository: Repository, state: State, entries: tuple[Entry, ...] | No
 def _staged(clone: Repository, before: State, config: Config) -> Path:
     exclude(clone.root, IGNORED)
     state, tasks = beginning(before, config)
+    state = state.but(workflow=workflow_text(config, clone.root))
     with closing(FileBoard.create(clone.root / HOME, state)) as board:
         for task in tasks:
             board.update(add_task(task, by=HUMAN, at=utc_now()))

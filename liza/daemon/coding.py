@@ -18,7 +18,7 @@ from liza.domain import events as e
 from liza.domain.answer_reading import says_blocked
 from liza.domain.answers import CheckpointAnswer, Implement, Outcome, Step
 from liza.domain.budget import Cap
-from liza.domain.changes import Change, apply, with_discovery
+from liza.domain.changes import Change, with_discovery
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Feedback
@@ -36,6 +36,7 @@ from liza.repo.submission import submission
 from liza.repo.trespass import leave_at_rest, touched_at_rest
 from liza.system.run_control import Ending
 from liza.workflow.position import Worked
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Asked, Place, Turn
@@ -253,7 +254,7 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
     base = str(task.base_commit)
     try:
         with course.case_of(turn, task, base, base, course.said(asked)) as case:
-            found = course.judged(turn, flow, course.coding(flow, task), case)
+            found = course.judged(turn, flow, task.position, case)
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
@@ -302,7 +303,10 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
     event = coder.concluded(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
+    if isinstance(event, e.Submit | e.FindNothing):
+        event = event.but(verdicts=turn.verdicts)
     if isinstance(event, e.Submit):
+        event = event.but(tree=turn.place.repository.tree_of(event.commit))
         try:
             event = _through_gates(turn, task, event.commit, asked)
         except BrokenGate as error:
@@ -324,10 +328,9 @@ def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
     """Return what the machines of the workflow make of *head*: handed in, sent back, or a question."""
     flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
     work = Worked(turn.place.clock(), tree=tree, run=asked.run)
-    position = course.worked(flow, course.coding(flow, task), work)
     try:
         with course.case_of(turn, task, str(task.base_commit), head, course.said(asked)) as case:
-            found = course.judged(turn, flow, position, case)
+            found = course.judged(turn, flow, task.position, case, work=work, before=turn.verdicts)
             found = found._replace(verdicts=(*turn.verdicts, *found.verdicts))
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")

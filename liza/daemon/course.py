@@ -9,10 +9,11 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.flows import merging_phase, own
+from liza.daemon.flows import own
 from liza.daemon.turn import AFTER_A_KILL, RUNS, SLACK, Strayed
-from liza.domain.record import utc_now
+from liza.domain.position import Position
 from liza.domain.verdicts import Feedback, Outcome, Verdict
+from liza.errors import Refused
 from liza.gates import registry, runner
 from liza.gates.causes import Setting, likely_cause
 from liza.gates.checkout import SETUP, installs
@@ -23,7 +24,7 @@ from liza.system.run_control import Ending, Level, Limits, rest
 from liza.system.sandbox.bubblewrap import Doing, Visit
 from liza.workflow import engine
 from liza.workflow.document import GateKind, Predicate
-from liza.workflow.position import Judge, Moved, Position, Proceed, Proceeded, Worked
+from liza.workflow.position import Judge, Moved, Worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,6 +67,14 @@ class Judged(NamedTuple):
         return self.moved.decision.phase if self.moved.decision else None
 
     @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(self.facts))
+
+    @property
+    def tree(self) -> str | None:
+        return self.moved.position.tree
+
+    @property
     def taints(self) -> tuple[str, ...]:
         """What a pass here is marked with, as that an adviser was overruled."""
         return self.moved.position.taints
@@ -82,35 +91,6 @@ class Judged(NamedTuple):
 
     def _against(self) -> Verdict | None:
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
-
-
-def coding(workflow: Workflow, task: Task) -> Position:
-    """Return where *task* is for its coder."""
-    return engine.begin(workflow).but(iterations={workflow.start: max(1, task.iteration)})
-
-
-def worked(workflow: Workflow, position: Position, work: Worked) -> Position:
-    """Return *position* after the work; what comes before it was answered."""
-    return position.but(
-        worked=True,
-        nothing=work.nothing_to_do,
-        tree=work.tree,
-        made_in=workflow.start,
-        runs=(work.run,) if work.run else (),
-    )
-
-
-def submitted(workflow: Workflow, task: Task, tree: str) -> Position:
-    """Return where a submitted task is before any gate is asked about what was submitted."""
-    work = Worked(utc_now(), tree=tree, run=task.submitted_run, nothing_to_do=task.nothing_to_do is not None)
-    return worked(workflow, coding(workflow, task), work)
-
-
-def approved(workflow: Workflow, task: Task, tree: str) -> Position:
-    """Return where an approved task is before it is merged."""
-    phase = str(merging_phase(workflow))
-    rounds = {workflow.start: max(1, task.iteration), phase: 1}
-    return Position(phase=phase, iterations=rounds, tree=tree, made_in=workflow.start)
 
 
 def said(asked: Asked) -> Said:
@@ -249,27 +229,33 @@ def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:
 
 
 def judged(
-    turn: Turn, workflow: Workflow, position: Position, case: Case, before: Iterable[Verdict] = ()
+    turn: Turn,
+    workflow: Workflow,
+    position: Position | None,
+    case: Case,
+    *,
+    work: Worked | None = None,
+    before: Iterable[Verdict] = (),
 ) -> Judged:
     """Ask every machine that is next, until a phase is decided against the work or somebody else is next.
 
-    *before* is what was said already; it counts where it was said about this tree.
+    *position* is the task's, *work* what was made since; *before* is what was said already.
     """
-    position = position.but(tree=case.tree)
-    held = {one.gate: one for one in before if one.tree == case.tree and one.outcome is Outcome.PASS}
+    if position is None:
+        raise Refused("a task without a position in the workflow cannot be judged")
     facts = frozenset(Predicate(name) for name in case.facts & _KNOWN)
-    moved, said = Moved(position), []
-    while True:
+    here, at, said = position.but(tree=case.tree), turn.place.clock(), list[Verdict]()
+    moved = engine.report(workflow, here, at, work=work, verdicts=before, facts=facts)
+    while moved.decision is None or moved.decision.outcome is Outcome.PASS:
         match engine.job(workflow, moved.position, facts):
             case Judge(gate) if gate.is_mechanical and gate.kind is not GateKind.EFFECT:
-                verdict = held.get(gate.id) or registry.judge(gate.id, gate.kind, own(gate.options), case)
+                verdict = registry.judge(gate.id, gate.kind, own(gate.options), case)
                 if turn.stop.level is not Level.GO:
                     raise Halted
-                moved = engine.after(workflow, moved.position, verdict, facts)
                 said.append(verdict)
-            case Proceed():
-                moved = engine.after(workflow, moved.position, Proceeded(turn.place.clock()), facts)
+                moved = engine.report(
+                    workflow, moved.position, turn.place.clock(), verdicts=[verdict], facts=facts
+                )
             case _:
-                return Judged(moved, tuple(said), facts)
-        if moved.decision and moved.decision.outcome is not Outcome.PASS:
-            return Judged(moved, tuple(said), facts)
+                break
+    return Judged(moved, tuple(said), facts)

@@ -11,12 +11,13 @@ from liza.daemon.reviewing import AGAIN, GIVEN_BACK
 from liza.daemon.turn import Next, begun
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
-from liza.domain.changes import Change, apply, with_anomaly
+from liza.domain.changes import Change, with_anomaly
 from liza.domain.record import printable
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
 from liza.repo.scratch import scratch
 from liza.system import locks
 from liza.system.run_control import Ending
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from pathlib import Path

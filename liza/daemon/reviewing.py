@@ -16,7 +16,7 @@ from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
-from liza.domain.changes import Change, apply
+from liza.domain.changes import Change
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Verdict
@@ -30,6 +30,7 @@ from liza.system.run_control import Ending
 from liza.workflow import engine
 from liza.workflow.document import GateKind
 from liza.workflow.position import Judge, Wait
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Asked, Place, Turn
@@ -171,7 +172,8 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                 question = f"{task.id}: {_question(gate)}"
                 taints = _taints_of_a_yes(turn, found, gate)
                 said_now = reviewer.news(task, found.verdicts)
-                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints)
+                known = found.known
+                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints, known=known)
                 _conclude(turn, ask, said)
                 return Next.WORK
             case _:
@@ -219,11 +221,12 @@ def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, re
 
 
 def _checked(turn: Turn, task: Task) -> Judged:
-    """Ask the machines again whose verdicts do not hold for what was submitted; most do."""
+    """Ask the machines that did not judge yet what was submitted; most did."""
     flow, commit = turn.place.workflow(turn.state), str(task.review_commit)
-    position = course.submitted(flow, task, turn.place.repository.tree_of(commit))
     with course.case_of(turn, task, str(task.base_commit), commit) as case:
-        return course.judged(turn, flow, position, case, task.verdicts)
+        held = tuple(one for one in task.verdicts if one.tree == case.tree and one.outcome is Outcome.PASS)
+        found = course.judged(turn, flow, task.position, case, before=held)
+    return found._replace(verdicts=(*held, *found.verdicts))
 
 
 def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:

@@ -26,7 +26,7 @@ from liza.daemon.baseline import Ground, try_base
 from liza.daemon.breaker import Guard, named_in
 from liza.daemon.course import Halted
 from liza.daemon.files import write
-from liza.daemon.flows import workflow_of
+from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.notify import Courier, Told
 from liza.daemon.planning import LOCK as PLANNING
 from liza.daemon.policy import planner, progress, recovery, staffing
@@ -122,8 +122,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         _be_alone(repository, stack)
         board.absorb()
         applied = apply_team_file(board, home.parent, fit=workflow_of)
+        workflow_of(board.read().config, home.parent)
+        adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
-        workflow_of(state.config, home.parent)
         scene = Scene(board, repository)
         mended = scene.mend_refs(state)
         repository.ensure_branch(state.config.integration_branch)

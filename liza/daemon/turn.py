@@ -30,7 +30,6 @@ from liza.agents.select import (
 from liza.board.quarantine import alert
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, Where
-from liza.daemon.flows import workflow_of
 from liza.daemon.lease_renewer import Held, Keeper
 from liza.daemon.policy.admission import Closed, Ended, admitted, closed, ended, left, parked
 from liza.daemon.policy.planner import read
@@ -54,11 +53,11 @@ from liza.domain.budget import (
     warning,
     worst,
 )
-from liza.domain.changes import Change, apply, with_anomaly
+from liza.domain.changes import Change, with_anomaly
 from liza.domain.config import AgentChoice
 from liza.domain.events import Block
 from liza.domain.lifecycle import name_of
-from liza.domain.model import Actor, Lease, Refusal, Role, State, Task
+from liza.domain.model import Actor, Lease, Refusal, Role, State, Status, Task
 from liza.domain.providers import RESUME, news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER
@@ -68,6 +67,8 @@ from liza.repo.repository import BRANCHES, Repository
 from liza.repo.snapshot import Trees
 from liza.system.masking import mask
 from liza.system.run_control import Ending, Limits, Stop, rest
+from liza.workflow.load import workflow_on
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,7 +137,7 @@ class Place:
         return Trees(self.worktrees)
 
     def workflow(self, state: State) -> Workflow:
-        return workflow_of(state.config, self.repository.root)
+        return workflow_on(state)
 
     def unvetted(self, state: State) -> str | None:
         """Return why nobody follows the workflow; asked anew only where its file is another."""
@@ -429,7 +430,9 @@ class Turn:
 
         def make(state: State) -> State:
             for event in events:
-                state = apply(event, to=name, by=by, at=at)(state)
+                # The rounds may be used up by the event before it, which blocks the task as well.
+                if not (isinstance(event, Block) and state.task(name).status is Status.BLOCKED):
+                    state = apply(event, to=name, by=by, at=at)(state)
             self.admitted = run if run and not closed(state, run, at) else None
             state = admitted(state, run, at) if run and self.admitted else state
             state = more(state) if more else state

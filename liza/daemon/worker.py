@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
 from liza.daemon import coding, planning, reviewing
+from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.policy.admission import mourned
 from liza.daemon.policy.preconditions import Setting, hindered
 from liza.daemon.policy.staffing import AGAIN, PARENT
 from liza.daemon.project_sandbox import required
 from liza.daemon.stop_requests import Orders
 from liza.daemon.turn import RUNS, Next, Place
-from liza.domain.changes import Change, apply
+from liza.domain.changes import Change
 from liza.domain.events import Release, Renew
 from liza.domain.model import Agent, AgentStatus, Role
 from liza.domain.record import with_record
@@ -33,6 +34,7 @@ from liza.system.disk_space import shortage
 from liza.system.linux import adopt_orphans, die_with
 from liza.system.masking import mask
 from liza.system.proc_table import MARK, STOPPED, seen, send
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,14 +141,16 @@ def _round(place: Place) -> int | None:
 
 
 def _unfit(place: Place, state: State) -> str | None:
-    """Return why nothing can be run: a person may have edited the workflow, or the sandbox does not work."""
+    """Let the board follow the workflow as it is now; return why nothing can be run."""
     try:
-        place.workflow(state)
+        workflow_of(state.config, place.repository.root)
         required(state.config.sandbox)
+        if why := place.unvetted(state):
+            return f"{why}, then `liza resume` follows it"
+        adopt_workflow(place.board, place.repository.root, by=place.name)
     except (UsageError, NoCage) as error:
         return f"{error}; mend it, then `liza resume`"
-    why = place.unvetted(state)
-    return f"{why}, then `liza resume` follows it" if why else None
+    return None
 
 
 def setting_of(place: Place, state: State) -> Setting:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from liza.domain.changes import Change
     from liza.domain.config import AgentChoice
     from liza.domain.events import Block
-    from liza.domain.model import Actor, State
+    from liza.domain.model import State
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
 PLAN: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
@@ -327,26 +326,15 @@ def amount(text: str) -> float | None:
     return float(match[1]) if match and float(match[1]) <= MOST else None
 
 
-def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change that answers what *who*, a task or the budget, asks."""
-    from liza.domain.changes import Change, answer, answer_plan  # noqa: PLC0415 - as above
-
-    def make(state: State) -> State:
-        if who == BUDGET and state.status_of(who) is None:
-            return _raised(state, text)
-        if who in PLAN and state.status_of(who) is None:
-            return answer_plan(text, by=by, at=at)(state)
-        if not awaits(state, who):
-            return answer(who, text, by=by, at=at)(state)
-        cap = _allowed(who, text, spent_on(state, who).usd)
-        account = state.accounts[who].but(cap=cap, asked=None)
-        state = state.but(accounts=with_record(state.accounts, account))
-        return answer(who, text, by=by, at=at)(state)
-
-    return Change(by.id, f"answer {who}", make)
+def allow(state: State, task: str, text: str) -> State:
+    """Return the board on which *task* may cost what *text* says."""
+    cap = _allowed(task, text, spent_on(state, task).usd)
+    account = state.accounts[task].but(cap=cap, asked=None)
+    return state.but(accounts=with_record(state.accounts, account))
 
 
-def _raised(state: State, text: str) -> State:
+def raise_budget(state: State, text: str) -> State:
+    """Return the board on which the whole run may cost what *text* says."""
     cap = _allowed(BUDGET, text, state.spend.total.usd)
     budget = state.config.budget.but(run_usd=cap)
     return state.but(config=state.config.but(budget=budget), spend=state.spend.but(asked=None))

@@ -66,6 +66,18 @@ class Event(Record):
         return self.plain()
 
 
+class Report(Event):
+    """Tell the workflow what came of a job; where that leads, its engine says."""
+
+    verdicts: tuple[Verdict, ...] = ()  # in the order of the gates
+    known: tuple[Line, ...] = ()  # predicates that hold for this work, which conditions of gates ask for
+    tree: Commit | None = None  # that was made, or that the verdicts are about
+
+    def facts(self) -> dict[str, Any]:
+        told = {key: value for key, value in self.plain().items() if key not in Report.model_fields}
+        return told | _said(self.verdicts)
+
+
 class Ready(Event):
     verb = "release to coders"
 
@@ -115,12 +127,11 @@ class WriteCheckpoint(Event):
         return self.checkpoint.plain()
 
 
-class Submit(Event):
+class Submit(Report):
     """Hand in what every gate of the coder's side has passed."""
 
     verb = "submit"
     commit: Commit
-    verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None  # the phase that this decides, where the workflow counts it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -140,13 +151,12 @@ class Submit(Event):
         return {"commit": self.commit, **_said(self.verdicts)}
 
 
-class Revise(Event):
+class Revise(Report):
     """A gate of the coder's side sends the work back before anybody reviews it."""
 
     verb = "send back"
     reason: Line
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
@@ -166,7 +176,7 @@ class Revise(Event):
         return {"reason": self.reason, **_said(self.verdicts)}
 
 
-class FindNothing(Event):
+class FindNothing(Report):
     """The coder says that nothing needs doing; a reviewer has to confirm it."""
 
     verb = "find nothing to do in"
@@ -179,6 +189,9 @@ class FindNothing(Event):
             "submitted_run": by.run,
             "lease": None,
         }
+
+    def facts(self) -> dict[str, Any]:
+        return {"summary": self.summary}
 
 
 class Renew(Event):
@@ -254,10 +267,9 @@ class TakeReview(Event):
         return {}
 
 
-class Approve(Event):
+class Approve(Report):
     verb = "approve"
     commit: Commit
-    verdicts: tuple[Verdict, ...] = ()  # of the reviewer's side, beside what was submitted with it
     phase: Line | None = None
     taints: tuple[Line, ...] = ()  # what the pass is marked with, until a person accepts it
 
@@ -280,11 +292,10 @@ class Approve(Event):
         return {"commit": self.commit, **_said(self.verdicts), **marks}
 
 
-class Reject(Event):
+class Reject(Report):
     verb = "reject"
     reason: Line
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -309,7 +320,7 @@ class Reject(Event):
         return {"reason": self.reason, "feedback": points, **_said(self.verdicts)}
 
 
-class Confirm(Event):
+class Confirm(Report):
     """The reviewer agrees that nothing needs doing."""
 
     verb = "confirm nothing to do in"
@@ -322,12 +333,11 @@ class Confirm(Event):
         return {**LET_GO, "approved_by": by.id}
 
 
-class AskHuman(Event):
+class AskHuman(Report):
     """Let a person decide, who is shown what the reviewers' side said so far."""
 
     verb = "ask a person about"
     question: Line
-    verdicts: tuple[Verdict, ...] = ()
     taints: tuple[Line, ...] = ()
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -374,7 +384,7 @@ class AcceptTaint(Event):
         }
 
 
-class StartMerge(Event):
+class StartMerge(Report):
     """Record which merge is about to happen, so that a crash after the ref moved can be told."""
 
     verb = "start merging"
@@ -388,7 +398,7 @@ class StartMerge(Event):
         return {"merging": Merging(onto=self.onto, commit=self.commit)}
 
 
-class Merge(Event):
+class Merge(Report):
     verb = "merge"
     commit: Commit
 
@@ -403,10 +413,9 @@ class Merge(Event):
         return {**LET_GO, "merge_commit": self.commit}
 
 
-class FailIntegration(Event):
+class FailIntegration(Report):
     verb = "fail the integration of"
     failure: IntegrationFailure
-    verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
@@ -438,7 +447,7 @@ class RetryMerge(Event):
         return {**NO_BLOCK, **CLEAN_SLATE, "integration_failure": None}
 
 
-class Complete(Event):
+class Complete(Report):
     verb = "complete"
     summary: Line
 

@@ -8,31 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from liza.domain.position import FINAL, TAINT, WORK, Position, Stage
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow.catalogue import ORDER, Action
-from liza.workflow.document import (
-    AFTER_WORK,
-    FINAL,
-    Edge,
-    Gate,
-    GateKind,
-    GateMode,
-    Predicate,
-    Then,
-    When,
-    Workflow,
-)
+from liza.workflow.document import AFTER_WORK, Edge, Gate, GateKind, GateMode, Predicate, Then, When, Workflow
 from liza.workflow.position import (
-    TAINT,
-    WORK,
     Accepted,
     Answered,
     Crashed,
     Job,
     Judge,
     Moved,
-    Position,
     Proceed,
     Proceeded,
     Result,
@@ -59,6 +46,16 @@ def resumed(workflow: Workflow, position: Position, phase: str | None = None) ->
         )
     back = position.but(end=None, iterations={})
     return entered(workflow, back, Edge(to=phase or position.phase), Outcome.PASS)
+
+
+def redo(workflow: Workflow, position: Position, *, fresh: bool) -> Position:
+    """Return *position* where the work is to be done again; *fresh*: with all of its rounds."""
+    is_there = position.stage is Stage.WORK and position.phase in workflow.phases
+    phase = position.phase if is_there else position.made_in or workflow.start
+    back = position.but(end=None, iterations={} if fresh else position.iterations)
+    return entered(workflow, back, Edge(to=phase), Outcome.PASS if fresh else Outcome.REVISE).but(
+        back_from=None
+    )
 
 
 def fresh(workflow: Workflow, position: Position, tree: str | None) -> Position:
@@ -130,6 +127,43 @@ def _answered(workflow: Workflow, position: Position, result: Answered, facts: F
     return settled(workflow, heard, result.at, facts)
 
 
+def report(
+    workflow: Workflow,
+    position: Position,
+    at: datetime,
+    *,
+    work: Worked | None = None,
+    verdicts: Iterable[Verdict] = (),
+    facts: Facts = frozenset(),
+) -> Moved:
+    """Return where *work* and *verdicts* lead: each job is answered with what there is for it.
+
+    It stops at the first job that none of them answers, and where a phase is decided against the work.
+    """
+    left = {verdict.gate: verdict for verdict in verdicts}
+    moved = Moved(position)
+    while moved.decision is None or moved.decision.outcome is Outcome.PASS:
+        result = _answer(job(workflow, moved.position, facts), work, left, at)
+        if result is None:
+            return moved
+        work = None if result is work else work
+        moved = after(workflow, moved.position, result, facts)
+    return moved
+
+
+def _answer(job: Job | None, work: Worked | None, left: dict[str, Verdict], at: datetime) -> Result | None:
+    match job:
+        case Work():
+            return work
+        case Judge(gate):
+            return left.pop(gate.id, None)
+        case Wait(on, Gate() as gate) if on != TAINT:
+            return left.pop(gate.id, None)
+        case Proceed():
+            return Proceeded(at)
+    return None
+
+
 def enforced(workflow: Workflow, moved: Moved, fired: Iterable[Fired]) -> Moved:
     """Return *moved* as the strongest of the rules that *fired* on it leaves it."""
     strongest = max(fired, key=lambda one: ORDER.index(one.action), default=None)
@@ -166,9 +200,10 @@ def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Fac
         if verdict.outcome is Outcome.ASK and (not phase.collect or gate.at is When.BEFORE):
             return Moved(position.but(waiting=gate.id, attempt=0))
     let_pass = gate.decides and verdict.outcome is Outcome.PASS
+    kept = _kept(verdict)
     said = position.but(
-        verdicts=(*position.verdicts, verdict),
-        approvals=(*position.approvals, verdict) if let_pass else position.approvals,
+        verdicts=(*position.verdicts, kept),
+        approvals=(*position.approvals, kept) if let_pass else position.approvals,
         path=verdict.label if gate.sets_path and verdict.label else position.path,
         waiting=None,
         attempt=0,
@@ -176,9 +211,16 @@ def _judged(workflow: Workflow, position: Position, verdict: Verdict, facts: Fac
     return settled(workflow, said, verdict.at, facts)
 
 
+def _kept(verdict: Verdict) -> Verdict:
+    """Return what a position remembers of *verdict*: the task has what it saw, and whole."""
+    return verdict.but(feedback=(), evidence=None)
+
+
 def _is_stale(gate: Gate, position: Position, verdict: Verdict) -> bool:
     """Say whether *verdict* is about another tree; who lets work pass has to say which."""
-    if gate.judges_another_tree or position.tree is None or (verdict.tree is None and not gate.decides):
+    if gate.judges_another_tree or gate.at is When.BEFORE or position.tree is None:
+        return False  # what comes before the work is about the tree that it begins with
+    if verdict.tree is None and not gate.decides:
         return False
     return verdict.tree != position.tree
 
@@ -216,7 +258,7 @@ def _worked(workflow: Workflow, position: Position, result: Worked, facts: Facts
 
 
 def _crashed(workflow: Workflow, position: Position, result: Crashed, _: Facts) -> Moved:
-    again = position.but(attempt=position.attempt + 1)
+    again = position.but(attempt=position.attempt + 1, back_from=None)
     if not workflow.crash_consumes_iteration:
         return Moved(again)
     # A crash says nothing about the work: no edge is taken, and there is nothing to force through.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.document import (
     CLEAN_ONLY,
     IF_TAINTED,
     Effect,
-    End,
     Exhausted,
     Gate,
     GateKind,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from liza.domain.position import Position
 from liza.domain.verdicts import Verdict
 from liza.workflow.catalogue import Event, EventKind
 from liza.workflow.document import GateKind, Workflow
-from liza.workflow.position import Crashed, Moved, Position, Proceeded, Result, Worked
+from liza.workflow.position import Crashed, Moved, Proceeded, Result, Worked
 
 
 def happened(

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from liza.domain.position import FINAL, TAINT, End, Position
 from liza.domain.verdicts import Decision, Outcome
-from liza.workflow.document import (
-    CLEAN_ONLY,
-    FINAL,
-    IF_TAINTED,
-    Edge,
-    Effect,
-    End,
-    Exhausted,
-    GateKind,
-    Phase,
-    Workflow,
-)
-from liza.workflow.position import TAINT, Moved, Position
+from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, Edge, Effect, Exhausted, GateKind, Phase, Workflow
+from liza.workflow.position import Moved
 
 BY_DEFAULT: Final[Mapping[Outcome, End]] = {Outcome.BLOCK: End.BLOCKED, Outcome.STOP: End.STOPPED}
 ENDS: Final[Mapping[str, End]] = {"block": End.BLOCKED, "pause": End.PAUSED, "stop": End.STOPPED}
@@ -29,6 +19,8 @@ def entered(workflow: Workflow, position: Position, edge: Edge, outcome: Outcome
     used = 0 if outcome is Outcome.PASS or edge.reset else position.iterations.get(edge.to, 0)
     return position.but(
         phase=edge.to,
+        stage=workflow.phases[edge.to].stage,
+        back_from=None if outcome is Outcome.PASS else position.stage,
         worked=False,
         asked=False,
         forced=False,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from liza.domain.position import Position
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.workflow.document import DERIVED, Gate, GateMode, Phase, Predicate, When, Workflow, steps
-from liza.workflow.position import Moved, Position
+from liza.workflow.position import Moved
 from liza.workflow.routes import routed
 
 Facts: TypeAlias = frozenset[Predicate]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from liza.domain.position import End
 from liza.domain.problems import nearest
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.catalogue import CATALOGUE, GROUPS, Rule
-from liza.workflow.document import AFTER_WORK, Effect, End, GateKind, Workflow, ways
+from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, ways
 
 
 def wrong_with(workflow: Workflow) -> list[Violation]:
@@ -27,7 +28,7 @@ def _start(workflow: Workflow) -> Iterator[Violation]:
 
 
 def _edges(workflow: Workflow) -> Iterator[Violation]:
-    known = [*workflow.phases, *End]
+    known = [*workflow.phases, *(end for end in End if end is not End.SUPERSEDED)]
     for name, phase in workflow.phases.items():
         at = f"phases.{name}"
         if phase.next is None and Outcome.PASS not in phase.edges:

@@ -4,17 +4,19 @@ import pytest
 
 from liza.board.replay import step_between
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, add_note, add_task, answer, apply, started, waits_for
+from liza.domain.changes import HUMAN, SUPERVISOR, add_note, waits_for
 from liza.domain.invariants import step_violations, violations
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
+from liza.workflow.transition import add_task, answer, apply, started
 from tests.stories import (
     CODER,
     HOUR,
     NOW,
     OTHER_CODER,
     OTHER_REVIEWER,
+    PLAIN,
     PLANNER,
     REVIEWER,
     SECOND,
@@ -250,7 +252,7 @@ class TestAdding:
     @pytest.mark.parametrize("status", [s for s in Status if s not in {"DRAFT", "IDLE"}])
     def test_it_has_no_past(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"a new task starts as DRAFT or IDLE, not as {status}"):
-            started(self.a_new(status=Status.IDLE).but(status=status), by=HUMAN, at=NOW)
+            started(PLAIN, self.a_new(status=Status.IDLE).but(status=status), by=HUMAN, at=NOW)
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER])
     def test_workers_add_none(self, by: Actor) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from liza.daemon.reports.metrics import retrospective, suggestions, table
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_task, apply
+from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.metrics import figures, percentile, reason_kind, stampers, together
 from liza.domain.model import Agent, Handoff, Metrics, Reviews, Role, Status
 from liza.domain.record import keyed, with_record
 from liza.domain.verdicts import Feedback, Outcome, Verdict
+from liza.workflow.transition import add_task, apply
 from tests.stories import (
     CODER,
     MERGED,

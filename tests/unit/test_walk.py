@@ -13,12 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from liza.board.replay import step_between
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, add_task, answer, apply, waits_for
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, waits_for
 from liza.domain.invariants import step_violations, violations
 from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
 from liza.domain.lifecycle import WORKERS as FENCED
 from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
+from liza.workflow.transition import add_task, answer, apply
 from tests.stories import EXAMPLES, NOW, PLANNER, WAYS_FOR_EVENT, board, commit, new_task, task_in
 
 WORKERS = ("coder-1", "coder-2", "reviewer-1", "reviewer-2")

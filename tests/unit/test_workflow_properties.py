@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.workflow import engine
-from liza.workflow.document import End, Phase
+from liza.workflow.document import Phase
 from liza.workflow.load import packaged
 from liza.workflow.position import Judge, Proceed, Wait, Work
 from tests.flows import Flow, tree

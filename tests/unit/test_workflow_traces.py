@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from liza.domain.config import Limits
+from liza.domain.position import End
 from liza.domain.verdicts import Evidence, Outcome
 from liza.errors import Refused
 from liza.workflow import engine
-from liza.workflow.document import Edge, End, Exhausted, Workflow
+from liza.workflow.document import Edge, Exhausted, Workflow
 from liza.workflow.load import load
 from liza.workflow.position import Result, Worked
 from tests.flows import Flow, tree

@@ -139,9 +139,10 @@ def _goal(args: Namespace) -> None:
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.domain.budget import BUDGET, PLAN, reply
+    from liza.domain.budget import BUDGET, PLAN
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
+    from liza.workflow.transition import reply
 
     change = reply(args.task, said(args.text, "answer"), by=HUMAN, at=utc_now())
     others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN, "the planner goes on with it")}

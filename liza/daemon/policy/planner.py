@@ -13,12 +13,13 @@ from liza.daemon.policy.reviewer import is_retriable, named_in
 from liza.domain import events as e
 from liza.domain.answers import Replan, Step
 from liza.domain.budget import awaits
-from liza.domain.changes import HUMAN, SUPERVISOR, add_task, apply, dead_dependencies
+from liza.domain.changes import HUMAN, SUPERVISOR, dead_dependencies
 from liza.domain.closing import close, is_of_agents, open_ones
 from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
 from liza.domain.record import with_records
 from liza.domain.similarity import words
+from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
     from datetime import datetime

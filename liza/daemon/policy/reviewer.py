@@ -151,7 +151,8 @@ def verdict(gate: str, review: Review, *, tree: str, run: str, at: datetime) -> 
 
 def concluded(task: Task, found: Finding) -> e.Event:
     """Return what follows from what machines and reviewers said about *task*."""
-    facts: dict[str, Any] = {"verdicts": news(task, found.verdicts), "phase": found.phase}
+    new = news(task, found.verdicts)
+    facts: dict[str, Any] = {"verdicts": new, "phase": found.phase, "known": found.known}
     if found.outcome is Outcome.REVISE:
         return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
     if found.outcome is not Outcome.PASS:
