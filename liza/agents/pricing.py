@@ -100,7 +100,10 @@ class Priced:
         self._guesses = guesses
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
-        reply = self._agent.run(brief, stop)
+        return self.price(self._agent.run(brief, stop), brief, stop)
+
+    def price(self, reply: Reply, brief: Brief, stop: Stop) -> Reply:
+        """Return *reply* with what the run cost, and that a cap ended it where one did."""
         if stop.capped and reply.ending is Ending.STOPPED:
             reply = reply.but(ending=Ending.CAPPED, why=stop.capped)
         if did_nothing(reply):

@@ -30,7 +30,7 @@ from liza.system.masking import mask
 from liza.system.run_control import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from liza.agents.protocol import Agent
     from liza.system.run_control import Stop
@@ -82,15 +82,20 @@ def _put(path: Path, text: str) -> Path:
 class Recorder:
     """An agent that writes down what another agent does."""
 
-    def __init__(self, agent: Agent, tree: Tree) -> None:
+    def __init__(
+        self, agent: Agent, tree: Tree, price: Callable[[Reply, Brief, Stop], Reply] | None = None
+    ) -> None:
         self._agent = agent
         self._tree = tree
+        self._price = price
 
     def run(self, brief: Brief, stop: Stop) -> Reply:
         file_brief(brief)
         mark = self._tree.mark(brief.cwd)
         # Here, since whatever becomes of an answer (the board, a log, a commit) is made of this.
         reply = self._agent.run(brief, stop)
+        if self._price:
+            reply = self._price(reply, brief, stop)
         reply = reply.but(text=mask().text(reply.text), why=mask().text(reply.why))
         try:
             _file_patches(brief.folder, self._tree.patches(brief.cwd, mark))

@@ -10,7 +10,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.flows import own
-from liza.daemon.turn import AFTER_A_KILL, RUNS, SLACK, Strayed
+from liza.daemon.policy.retries import AFTER_A_KILL
+from liza.daemon.turn import RUNS, SLACK, Strayed
 from liza.domain.position import Position
 from liza.domain.verdicts import Feedback, Outcome, Verdict
 from liza.errors import Refused

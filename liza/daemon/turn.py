@@ -33,6 +33,7 @@ from liza.daemon.bootstrap import Bootstrap, Where
 from liza.daemon.lease_renewer import Held, Keeper
 from liza.daemon.policy.admission import Closed, Ended, admitted, closed, ended, left, parked
 from liza.daemon.policy.planner import read
+from liza.daemon.policy.retries import AFTER_A_KILL, Retry, RunEnd, Tried, retry_after
 from liza.daemon.project_sandbox import Guard, is_caged
 from liza.daemon.ruling import ruled
 from liza.daemon.tamper import DRIFTED, Lookout, stranger_sentence
@@ -93,12 +94,9 @@ SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent fi
 MOMENT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 CAGED: Final = "no agent in a sandbox can reach the branch"
 ANSWER: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
-# How a session ends that cannot be gone on with.
-BROKEN: Final = frozenset({Ending.CRASHED, Ending.EMPTY, Ending.NOT_STARTED})
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -171,8 +169,8 @@ class Place:
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
         # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
-        paid = agent if backend == REPLAY else Priced(agent, choice.model, guesses=backend != COMMAND)
-        return Recorder(paid, self.trees)
+        paid = Priced(agent, choice.model, guesses=backend != COMMAND)
+        return Recorder(agent, self.trees, None if backend == REPLAY else paid.price)
 
     def warden(self, state: State) -> Guard:
         """Return who cages what this worker runs."""
@@ -473,12 +471,58 @@ class Turn:
         facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
         self.place.trees.begin(begins)
-        question = Question(step, prompt, cwd, check, shown=prompt)
-        asked = self._settled(question, self._unkilled(question))
-        if asked.value is not None or asked.moved or asked.reply.ending not in again:
-            return asked
-        log.info("%s: asked once more, because %s", self.task or step, asked.why)
-        return self._settled(question, self._asked_again(question, asked))
+        return self._run_until_answered(Question(step, prompt, cwd, check, shown=prompt), again)
+
+    def _run_until_answered(self, first: Question, again: frozenset[Ending]) -> Asked:
+        """Run agents as the table of retries says, until there is an answer or none to be had."""
+        question = start = first  # *start* is what a killed agent is started with again
+        tried, failed = Tried(), None
+        while True:
+            asked = self._run(question)
+            match self._retry_after(asked, question, tried, again):
+                case Retry.NOTHING:
+                    return self._settled(first, asked)
+                case Retry.SAME:
+                    log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
+                    tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
+                case Retry.STAND_IN:
+                    log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
+                    tried, question = tried._replace(has_stand_in=True), self._taken_over(start)
+                case second:
+                    failed = failed or self._settled(first, asked)
+                    if failed.value is not None:
+                        return failed
+                    log.info("%s: asked once more, because %s", self._about(first), asked.why)
+                    question = start = _second(first, failed, second)
+                    is_unread = failed.reply.ending is Ending.DONE and failed.is_unread
+                    tried = Tried(second=second, was_unread=is_unread)
+
+    def _about(self, question: Question) -> str:
+        return self.task or question.step
+
+    def _retry_after(self, asked: Asked, question: Question, tried: Tried, again: frozenset[Ending]) -> Retry:
+        """Return what follows *asked*; where that is to start a killed agent again, after a pause."""
+        if asked.value is not None or asked.moved:
+            return Retry.NOTHING
+        other = self._stand_in() if not question.session and calls_for_another(asked.reply) else None
+        ended = RunEnd(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
+        retry = retry_after(ended, tried, again)
+        if retry is Retry.SAME:
+            return retry if rest(self.stop, AFTER_A_KILL[tried.kills]) else Retry.NOTHING
+        if ended.ending is Ending.KILLED:
+            times = f"the agent was killed {tried.kills + 1} times in a row"
+            self.place.tell([f"{self._about(question)}: {times}; {asked.why}"])
+        return retry
+
+    def _stand_in(self) -> AgentChoice | None:
+        """Return who stands in for the agent that ran last, where that is another."""
+        instead = stand_in(self.state.config.agents, self.last) if self.last else None
+        return None if instead == self.last else instead
+
+    def _taken_over(self, question: Question) -> Question:
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        return question._replace(prompt=told, instead=self._stand_in())
 
     def _settled(self, question: Question, asked: Asked) -> Asked:
         """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
@@ -488,27 +532,6 @@ class Turn:
             self._tell_refusal(question, asked)
         value = self.proof(asked) if self.proof and asked.is_unread else None
         return asked if value is None else asked._replace(value=value)
-
-    def _asked_again(self, question: Question, asked: Asked) -> Asked:
-        """Ask for a better answer: in the same session where there is one, and for no more than is missing.
-
-        What was done is not done again for want of a block. Only whoever said nothing, or thought wrongly and
-        cannot be spoken to again, begins anew.
-        """
-        nonce, reply = secrets.token_hex(8), asked.reply
-        more = question._replace(is_again=True, instead=asked.instead)
-        if reply.ending is Ending.DONE and reply.session:
-            short = prompting.better_wanted(asked.why, only_answer=asked.is_unread, nonce=nonce)
-            resumed = more._replace(prompt=short, session=reply.session, only_answer=asked.is_unread)
-            better = self._unkilled(resumed)
-            if better.moved or better.reply.ending not in BROKEN:
-                return better
-            log.warning("%s: its session is broken (%s)", self.task or question.step, better.why)
-        if reply.ending is Ending.DONE and asked.is_unread:
-            short = prompting.answer_wanted(question.step, reply.text, asked.why, nonce=nonce)
-            return self._unkilled(more._replace(prompt=short, only_answer=True))
-        whole = prompting.asked_again(question.shown, asked.why, nonce=nonce)
-        return self._unkilled(more._replace(prompt=whole))
 
     def _tell_refusal(self, question: Question, asked: Asked) -> None:
         """Write down that an answer was refused, so that people see what is paid for and comes to nothing."""
@@ -536,34 +559,8 @@ class Turn:
         log.warning("%s: %s", self.task or self.place.role, why)
         return Asked(Reply(ending=Ending.NOT_STARTED, why=why, began=self.place.clock()), "", None, why)
 
-    def _unkilled(self, question: Question) -> Asked:
-        """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        asked = self._started(question)
-        for pause in AFTER_A_KILL:
-            if asked.reply.ending is not Ending.KILLED or asked.moved or not rest(self.stop, pause):
-                return asked
-            log.warning("%s: the agent is started again, because %s", self.task or question.step, asked.why)
-            asked = self._started(question)
-        if asked.reply.ending is Ending.KILLED and not asked.moved:
-            times = len(AFTER_A_KILL) + 1
-            self.place.tell(
-                [f"{self.task or question.step}: the agent was killed {times} times in a row; {asked.why}"]
-            )
-        return asked
-
-    def _started(self, question: Question) -> Asked:
-        """Ask, and where the agent cannot work or may no more, ask the one that is to stand in, once."""
-        asked = self._once(question)
-        own = self.last
-        instead = stand_in(self.state.config.agents, own) if own else None
-        if instead in {None, own} or asked.moved or question.session or not calls_for_another(asked.reply):
-            return asked
-        log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
-        is_work = question.step is Step.IMPLEMENT and not question.only_answer
-        told = prompting.taken_over(question.prompt) if is_work else question.prompt
-        return self._once(question._replace(prompt=told, instead=instead))
-
-    def _once(self, question: Question) -> Asked:
+    def _run(self, question: Question) -> Asked:
+        """Run the agent once; one that destroyed what it was to work in has crashed, whatever it says."""
         brief = self._brief(question)
         self.last = None
         run = self._admit(question)
@@ -573,10 +570,16 @@ class Turn:
             )
         self.runs.append(brief.run)
         self.begin_run()
+        began = self.place.clock()
         worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
         try:
             with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
-                reply = self._run(brief, run)
+                self.last = run.choice or self.place.choice(self.state, brief.step)
+                reply = self.place.agent(self.state, self.last).run(brief, self.stop)
+        except DiskTrouble:
+            raise
+        except LizaError as error:
+            reply = Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
         finally:
             self._secure(worktree)
         # Thinking about a task is not held back by what the task may cost, yet is what it cost.
@@ -619,17 +622,6 @@ class Turn:
             and worst(self.state, end.run.want.kind) is None
         ):
             self.settle()
-
-    def _run(self, brief: Brief, run: Run) -> Reply:
-        """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
-        began = self.place.clock()
-        try:
-            self.last = run.choice or self.place.choice(self.state, brief.step)
-            return self.place.agent(self.state, self.last).run(brief, self.stop)
-        except DiskTrouble:
-            raise
-        except LizaError as error:
-            return Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
 
     def _brief(self, question: Question) -> Brief:
         name = self.task or self.about
@@ -675,6 +667,19 @@ class Turn:
         reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
         block = Block(reason=reason, questions=(question,), only_people=True)
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
+
+
+def _second(first: Question, failed: Asked, retry: Retry) -> Question:
+    """Return how a second answer is asked for: for no more than is missing, and by whoever ran last."""
+    nonce, more = secrets.token_hex(8), first._replace(is_again=True, instead=failed.instead)
+    match retry:
+        case Retry.IN_SESSION:
+            short = prompting.better_wanted(failed.why, only_answer=failed.is_unread, nonce=nonce)
+            return more._replace(prompt=short, session=failed.reply.session, only_answer=failed.is_unread)
+        case Retry.ANSWER_ONLY:
+            short = prompting.answer_wanted(first.step, failed.reply.text, failed.why, nonce=nonce)
+            return more._replace(prompt=short, only_answer=True)
+    return more._replace(prompt=prompting.asked_again(first.shown, failed.why, nonce=nonce))
 
 
 def _read(reply: Reply, run: str, question: Question) -> Asked:
