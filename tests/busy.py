@@ -11,6 +11,7 @@ from liza.board.file import FileBoard
 from liza.domain.events import Claim, Confirm, FindNothing, TakeReview
 from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
 from liza.domain.record import utc_now
+from liza.domain.verdicts import Outcome, Verdict
 from liza.system.proc_table import MARK
 from liza.workflow.transition import apply
 from tests.stories import BASE
@@ -71,7 +72,8 @@ def work(worker: Worker) -> int:
         for name, task in state.tasks.items():
             if desk.me.role is Role.CODER and task.status is Status.IDLE:
                 desk.do(Claim(lease=desk.lease(), base_commit=BASE), name)
-                desk.do(FindNothing(summary="it is there"), name)
+                said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=utc_now())
+                desk.do(FindNothing(summary="it is there", verdicts=(said,)), name)
             if desk.me.role is Role.REVIEWER and task.status is Status.READY_FOR_REVIEW:
                 desk.do(TakeReview(lease=desk.lease()), name)
                 desk.do(Confirm(reason="so it is"), name)
