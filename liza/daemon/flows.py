@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.changes import Change
+from liza.domain.config import Config
 from liza.domain.position import FINAL
 from liza.errors import UsageError, Violation
 from liza.gates import registry
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
-    from liza.domain.config import Config, Limits
+    from liza.domain.config import Limits
     from liza.domain.model import State
     from liza.workflow.document import Workflow
 
@@ -69,7 +70,9 @@ def _unfit(flow: Workflow) -> list[Violation]:
     others = [place for place, phase in flow.phases.items() if phase.worker and place != flow.start]
     if flow.phases[flow.start].worker != CODER or others or merging_phase(flow) is None:
         shape = "workers run one phase of a coder, phases of review, and one that merges"
-        return [Violation("phases", f"it cannot be run yet: {shape}", "use `liza`, or a file of that shape")]
+        usual = Config.model_fields["workflow"].default
+        mend = f"use `{usual}`, or a file of that shape"
+        return [Violation("phases", f"it cannot be run yet: {shape}", mend)]
     return not_performed(flow)
 
 

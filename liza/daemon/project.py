@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
 APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
-WORKFLOWS: Final = ("liza",)
-NOT_YET: Final = ("cycle", "experiment", "phased")  # they come with Liza as documents that no worker performs
 
 
 Fit = Callable[[Config, "Path"], object]
@@ -120,15 +118,10 @@ def _is_file(workflow: str) -> bool:
 
 
 def _require_fit(root: Path, config: Config) -> None:
-    if _is_file(config.workflow):
-        from liza.workflow.load import load  # noqa: PLC0415 - who names no file of their own need not wait
+    if config.workflow != Config.model_fields["workflow"].default:
+        from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
 
-        load(str(root / config.workflow), config.limits)
-    elif config.workflow in NOT_YET:
-        name = config.workflow
-        raise UsageError(f"the workflow {name!r} cannot be run yet; use `liza`, or a file of that shape")
-    elif config.workflow not in WORKFLOWS:
-        raise UsageError(f"there is no workflow {config.workflow!r}; known: {', '.join(WORKFLOWS)}")
+        workflow_of(config, root)
     if config.worktree.copied:
         from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
 

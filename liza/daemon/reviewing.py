@@ -166,7 +166,7 @@ def _reviewed(turn: Turn, task: Task) -> Next | None:
                     log.warning("%s: the verdict is not used", turn.keeper.lost)
                     return Next.WORK
                 if not isinstance(asked.value, Review):
-                    return _without_verdict(turn, asked)
+                    return _without_verdict(turn, asked, gate)
                 found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
             case Wait(_, gate):
                 question = f"{task.id}: {_question(gate)}"
@@ -253,7 +253,7 @@ def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
         return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
 
 
-def _without_verdict(turn: Turn, asked: Asked) -> Next:
+def _without_verdict(turn: Turn, asked: Asked, gate: Gate) -> Next:
     ending = asked.reply.ending
     if asked.moved:
         turn.drifted(asked.moved)
@@ -261,5 +261,5 @@ def _without_verdict(turn: Turn, asked: Asked) -> Next:
     if ending in GIVEN_BACK:
         turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
     else:
-        turn.record(reviewer.no_verdict(asked.why))
+        turn.record(reviewer.no_verdict(asked.why, gate.on_none.outcome))
     return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK

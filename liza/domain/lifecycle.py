@@ -46,6 +46,7 @@ _IN_HANDS: Final = (
     S.AWAITING_APPROVAL,
     S.INTEGRATION_FAILED,
 )
+_SENT_BACK: Final = (S.REJECTED, S.INTEGRATION_FAILED)
 _WITH_REVIEWER: Final = (S.READY_FOR_REVIEW, S.APPROVED)
 
 TABLE: Final[tuple[Row, ...]] = (
@@ -88,7 +89,8 @@ TABLE: Final[tuple[Row, ...]] = (
     _row(e.Retry, [S.BLOCKED, S.REJECTED, S.INTEGRATION_FAILED], S.IDLE, H),
     _row(e.Supersede, [*_WAITING, S.REJECTED, S.INTEGRATION_FAILED], S.SUPERSEDED, P, H),
     _row(e.Abandon, _WAITING, S.ABANDONED, P, H),
-    _row(e.Abandon, _IN_HANDS, S.ABANDONED, H),
+    _row(e.Abandon, [one for one in _IN_HANDS if one not in _SENT_BACK], S.ABANDONED, H),
+    _row(e.Abandon, _SENT_BACK, S.ABANDONED, V, H),  # where the workflow gives up what was sent back
     _row(e.Amend, _WAITING, None, P, H),
     _row(e.Amend, _IN_HANDS, None, H),
 )

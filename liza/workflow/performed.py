@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from liza.domain.position import End
+from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.catalogue import GROUPS, Action
-from liza.workflow.document import ANY_PATH, Exhausted, Gate, GateKind, Phase, Predicate, Workflow
+from liza.workflow.document import ANY_PATH, Exhausted, Gate, GateKind, Phase, Predicate, Silence, Workflow
 
 LEAVE_OUT: Final = "no worker performs it yet; leave it out"
 
 WORKFLOW_KEYS: Final = ("crash_consumes_iteration", "workspace", "for_each", "at_end")
 PHASE_KEYS: Final = ("effects", "loop", "session")
-GATE_KEYS: Final = ("on_error", "on_none", "sets_path")
+GATE_KEYS: Final = ("on_error", "sets_path")
+GIVING_UP: Final = frozenset({End.STOPPED, End.BLOCKED, End.PAUSED})  # where work that is sent back may end
+SILENCE: Final = frozenset({Outcome.BLOCK, Outcome.REVISE})  # what the silence of a reviewer may come to
 HUMAN_OPTIONS: Final = ("remind_minutes", "on_timeout")
 # What nobody tells the engine about the work of a coder.
 UNKNOWN_FACTS: Final = frozenset(
@@ -56,12 +60,13 @@ def _of_phase(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation
     yield from _set(phase, path, PHASE_KEYS)
     if phase.max_iterations.keys() - {ANY_PATH}:
         yield Violation(f"{path}.max_iterations", "a limit by path does nothing", "write one number")
-    if phase.on_exhausted is not Exhausted.BLOCK:
-        problem = f"on_exhausted {phase.on_exhausted.value!r} does nothing: such a task is BLOCKED"
-        yield Violation(f"{path}.on_exhausted", problem, "write block, or leave it out")
+    if phase.on_exhausted is Exhausted.FORCE_PASS:
+        problem = "no worker goes on with work that is forced through"
+        yield Violation(f"{path}.on_exhausted", problem, "write block, pause or stop")
     for outcome, edge in phase.edges.items():
         usual = {"revise": workflow.start, "pass": phase.next or "", "block": "BLOCKED"}.get(outcome)
-        if edge.to != usual or edge.reset:
+        is_end = outcome == Outcome.REVISE and edge.to in GIVING_UP
+        if (edge.to != usual and not is_end) or edge.reset:
             where = f"{outcome} leads to {usual}" if usual else f"no worker takes an edge for {outcome}"
             yield Violation(f"{path}.edges.{outcome}", f"it does nothing: {where}", LEAVE_OUT)
     for number, gate in enumerate(phase.gates):
@@ -70,6 +75,8 @@ def _of_phase(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation
 
 def _of_gate(gate: Gate, path: str) -> Iterator[Violation]:
     yield from _set(gate, path, GATE_KEYS)
+    if gate.on_none != Silence() and (gate.kind is not GateKind.AGENT or gate.on_none.outcome not in SILENCE):
+        yield Violation(f"{path}.on_none", f"{gate.on_none.outcome.value!r} does nothing here", LEAVE_OUT)
     for key in ("when", "unless", "skip_if"):
         for fact in sorted(UNKNOWN_FACTS.intersection(getattr(gate, key))):
             yield Violation(f"{path}.{key}", f"nobody knows whether {fact.value!r} is so", LEAVE_OUT)

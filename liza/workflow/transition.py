@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # What people are asked where the rounds of a phase are used up.
 UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
+SETTLE: Final = "How should this be settled: {}"
 ROUNDS: Final = "coder_iterations"  # the limit that such a task has reached
 _KNOWN: Final = frozenset(Predicate)
 
@@ -66,11 +67,12 @@ def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: date
         raise Refused(f"{task.id}: it has no position in the workflow, so nothing can happen to it")
     step = _Step(workflow, task.position, after, event, by, at)
     moved = next((move(step) for kind, move in _MOVES.items() if isinstance(event, kind)), None)
-    position = (moved or Moved(task.position)).position
+    moved = moved or Moved(task.position)
+    position = moved.position
     after = _placed(after, position, at)
-    if moved is not None and moved.exhausted and after.status is not Status.BLOCKED:
-        spent = e.Block(reason=moved.exhausted, questions=UNCLEAR, rule=ROUNDS)
-        after = lifecycle.advance(after, spent, by=SUPERVISOR, at=at)
+    label = label_of(position, after.lease)
+    if label is not after.status and isinstance(event, _SENDING_BACK) and (end := _ended(label, moved)):
+        after = lifecycle.advance(after, end, by=SUPERVISOR, at=at)
     if label_of(position, after.lease) is not after.status:
         where = f"the workflow {workflow.name} is at {position.phase} with it"
         raise Refused(f"{task.id}: {by.id} may not {event.verb} it, because {where}")
@@ -113,6 +115,19 @@ def _without_dead(state: State, name: str) -> State:
     return state.with_task(task.but(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
+def _ended(label: Status, moved: Moved) -> Event | None:
+    """Return what happens next, where the document ends what the event sent back: rounds, or an edge."""
+    said = moved.decision.reason if moved.decision else None
+    reason = moved.exhausted or said or "the workflow ends here"
+    if label is Status.ABANDONED:
+        return e.Abandon(reason=reason)
+    if label is not Status.BLOCKED:
+        return None
+    if moved.exhausted:
+        return e.Block(reason=reason, questions=UNCLEAR, rule=ROUNDS)
+    return e.Block(reason=reason, questions=(SETTLE.format(reason),))
+
+
 class _Step(NamedTuple):
     """An event that the lifecycle let happen, before the position follows."""
 
@@ -131,6 +146,15 @@ class _Step(NamedTuple):
         known = self.event.known if isinstance(self.event, e.Report) else ()
         return frozenset(Predicate(name) for name in known if name in _KNOWN)
 
+    @property
+    def reason(self) -> str | None:
+        match self.event:
+            case e.Revise(reason=said) | e.Reject(reason=said) | e.Confirm(reason=said):
+                return said
+            case e.FailIntegration(failure=failure):
+                return failure.reason
+        return None
+
     def report(self, position: Position, work: Worked | None = None) -> Moved:
         said = self.event.verdicts if isinstance(self.event, e.Report) else ()
         return engine.report(self.workflow, position, self.at, work=work, verdicts=said, facts=self.facts)
@@ -145,12 +169,13 @@ class _Step(NamedTuple):
         return engine.after(self.workflow, here, self._answer(here, outcome), self.facts)
 
     def _answer(self, position: Position, outcome: Outcome) -> Result:
-        reason = getattr(self.event, "reason", None)
         match self.next(position):
             case Judge(gate) | Wait(_, Gate() as gate):
-                return Verdict(gate=gate.id, outcome=outcome, at=self.at, tree=position.tree, reason=reason)
+                return Verdict(
+                    gate=gate.id, outcome=outcome, at=self.at, tree=position.tree, reason=self.reason
+                )
             case Work():
-                return Worked(self.at, outcome, reason, position.tree, self.by.run)
+                return Worked(self.at, outcome, self.reason, position.tree, self.by.run)
         return Proceeded(self.at)
 
 
@@ -270,6 +295,7 @@ def _claim(step: _Step) -> Moved:
     return Moved(step.position.but(iterations=rounds))
 
 
+_SENDING_BACK: Final = (e.Revise, e.Reject, e.FailIntegration)
 _STAYING: Final = (e.Renew, e.Amend, e.WriteCheckpoint, e.Defer, e.TakeReview)
 _MOVES: Final[dict[type[Event], Callable[[_Step], Moved]]] = {
     e.Ready: lambda step: Moved(step.position.but(waiting=None)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -561,6 +562,24 @@ class TestReviewing:
         task = office.state.task("t1")
         assert task.status is Status.BLOCKED
         assert "no verdict twice" in str(task.blocked_reason)
+
+    def test_no_verdict_twice_sends_it_back_where_the_workflow_says_so(self, tmp_path: Path) -> None:
+        office = Office(
+            tmp_path, {"review": {"print": "Looks good to me, I approve!"}}, workflow="flows/ours.yaml"
+        )
+        text = files("liza.workflow").joinpath("liza.yaml").read_text(encoding="utf-8")
+        (office.user.directory / "flows").mkdir()
+        (office.user.directory / "flows/ours.yaml").write_text(
+            text.replace("on_none: block", "on_none: revise")
+        )
+        office.task()
+
+        office.turn("coder-1")
+        office.turn("reviewer-1")
+
+        task = office.state.task("t1")
+        assert task.status is Status.REJECTED
+        assert "no verdict twice" in str(task.rejection_reason)
 
     def test_a_reviewer_that_destroys_its_checkout_gives_no_verdict(self, tmp_path: Path) -> None:
         """Whatever it says, there is nothing left that it could have judged."""

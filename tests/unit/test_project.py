@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from liza.domain.config import Config
+
 ROOT: Final = Path(__file__).parents[2]
 
 # Lowest first: a package may import those above it in this list, never one below.
@@ -301,3 +303,19 @@ class TestFiles:
 
         assert os.access(script, os.X_OK)
         assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
+
+
+def test_no_workflow_is_known_by_its_name_outside_of_its_file() -> None:
+    """What a document says is all that anybody knows of it; the settings name the one to begin with."""
+    names = {path.stem for path in (ROOT / "liza" / "workflow").glob("*.yaml")}
+    usual = str(Config.model_fields["workflow"].default)
+    found = [
+        f"{module}: {node.value}"
+        for module in MODULES
+        for node in ast.walk(syntax_of(module))
+        if isinstance(node, ast.Constant) and node.value in names - {usual}
+    ]
+
+    assert len(names) > 1
+    assert usual in names
+    assert found == []

@@ -11,8 +11,9 @@ import pytest
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR
 from liza.domain.config import Config, Limits
+from liza.domain.invariants import of_task
 from liza.domain.labels import label_of
-from liza.domain.model import Lease, Status, Task
+from liza.domain.model import Lease, Role, Status, Task
 from liza.domain.position import RELEASE, TAINT, WORK, End, Position, Stage
 from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import Refused
@@ -22,6 +23,7 @@ from liza.workflow.transition import apply, started
 from tests.stories import (
     ASK_HUMAN,
     CODER,
+    DOCUMENT,
     FAIL_INTEGRATION,
     FIND_NOTHING,
     FORCE_PASS,
@@ -214,6 +216,41 @@ class TestRounds:
         again = walked(stopped, (e.Retry(), HUMAN))
 
         assert (where(again), at(again).iterations["CODE"]) == (("CODE", Stage.WORK, None), 1)
+
+
+class TestTheDocumentEndsIt:
+    """What is sent back and may not be tried again ends as the document says, in the same update."""
+
+    @pytest.mark.parametrize(
+        ("old", "new", "status", "end"),
+        [
+            ("next: REVIEW}", "on_exhausted: pause, next: REVIEW}", Status.BLOCKED, End.PAUSED),
+            ("next: REVIEW}", "on_exhausted: stop, next: REVIEW}", Status.ABANDONED, End.STOPPED),
+            ("edges: {revise: CODE}, next: INTEGRATE", "edges: {revise: STOPPED}, next: INTEGRATE",
+             Status.ABANDONED, End.STOPPED),
+            ("edges: {revise: CODE}, next: INTEGRATE", "edges: {revise: BLOCKED}, next: INTEGRATE",
+             Status.BLOCKED, End.BLOCKED),
+        ],
+    )  # fmt: skip
+    def test_after_a_rejection(self, old: str, new: str, status: Status, end: End) -> None:
+        text = DOCUMENT.replace(old, new)
+        flow = read(text, "ours.yaml", Limits(max_coder_iterations=1))
+        task = started(flow, new_task().but(history=()), by=PLANNER, at=NOW)
+        for event, actor in (claim(), submit(), take_review(), reject()):
+            task = transition.advance(flow, task, event, by=actor, at=NOW)
+
+        assert (task.status, at(task).end) == (status, end)
+        assert [one.role for one in task.history[-2:]] == [Role.REVIEWER, Role.SUPERVISOR]
+        assert list(of_task(task)) == []
+
+    def test_after_a_merge_that_failed(self) -> None:
+        text = DOCUMENT.replace("edges: {revise: CODE}, next: DONE", "edges: {revise: STOPPED}, next: DONE")
+        flow = read(text, "ours.yaml")
+        task = started(flow, new_task().but(history=()), by=PLANNER, at=NOW)
+        for event, actor in (claim(), submit(), take_review(), approve(), FAIL_INTEGRATION):
+            task = transition.advance(flow, task, event, by=actor, at=NOW)
+
+        assert (task.status, task.closing_reason) == (Status.ABANDONED, "conflict")
 
 
 def test_where_the_rounds_lead_is_the_documents_word() -> None:

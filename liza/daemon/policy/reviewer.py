@@ -194,10 +194,13 @@ def unsaid(task: Task, review: Review) -> str | None:
     )
 
 
-def no_verdict(why: str) -> e.Block:
-    """A missing verdict never becomes a pass: people are asked."""
+def no_verdict(why: str, meaning: Outcome) -> e.Event:
+    """Return what the silence of a reviewer means: as the gate says, and never a pass."""
+    reason = f"the review gave no verdict twice: {why}"
+    if meaning is Outcome.REVISE:
+        return e.Reject(reason=reason, feedback=(Feedback(message=reason),))
     return e.Block(
-        reason=f"the review gave no verdict twice: {why}",
+        reason=reason,
         questions=("Should it be reviewed again, or is something wrong with the reviewer's agent?",),
         only_people=True,
     )
