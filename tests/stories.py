@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, started
+from liza.domain.changes import HUMAN, SUPERVISOR, with_first_entry
 from liza.domain.lifecycle import advance
 from liza.domain.model import Actor, Checkpoint, Goal, IntegrationFailure, Lease, Role, State, Status, Task
-from liza.domain.record import keyed
+from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def new_task(name: str = "t1", **fields: Any) -> Task:  # noqa: ANN401 - whateve
             **fields,
         }
     )
-    return started(task, by=PLANNER, at=NOW)
+    return with_first_entry(task, by=PLANNER, at=NOW)
 
 
 def walked(task: Task, *deeds: Deed, at: datetime = NOW) -> Task:
@@ -197,4 +197,4 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
 def board(*tasks: Task, **sections: Any) -> State:  # noqa: ANN401 - whatever a board may hold
     """Return a board with *tasks* and *sections*."""
     goal = Goal(description="say hello", created=NOW)
-    return State(revision=1, goal=goal, tasks=keyed(tasks)).but(**sections)
+    return State(revision=1, goal=goal, tasks=records_by_id(tasks)).replace(**sections)

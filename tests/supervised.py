@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
 from liza.board.quarantine import ALERTS
-from liza.cli.views.screen import Lines
+from liza.cli.views.screen import LineView
 from liza.daemon.supervisor import supervise
 from liza.domain.config import Config, Workers
 from liza.errors import LizaError
-from liza.system.proc_table import left_behind
+from liza.system.proc_table import leftover_processes
 from tests.boards import PROCESSES
 from tests.stories import board as story
 from tests.stories import new_task
@@ -47,7 +47,7 @@ def run(home: Path, habits: Path, out: Path, *, until_idle: bool) -> None:
     worker = [sys.executable, str(ROOT / "tests" / "workers.py"), str(home), str(habits)]
     with out.open("a") as stream:
         try:
-            code = supervise(home, Lines(stream), until_idle=until_idle, worker=worker, grace=GRACE)
+            code = supervise(home, LineView(stream), until_idle=until_idle, worker=worker, grace=GRACE)
         except LizaError as error:
             stream.write(f"liza: {error}\n")
             code = error.exit_code
@@ -120,7 +120,9 @@ class Yard:
 
     def is_quiet(self) -> bool:
         """Tell whether neither a worker nor anything of an agent is left."""
-        return not any(map(is_alive, self.pids())) and not left_behind(self.home / "runs", lambda _: True)
+        return not any(map(is_alive, self.pids())) and not leftover_processes(
+            self.home / "runs", lambda _: True
+        )
 
     def close(self) -> None:
         for process in self.started:
@@ -130,7 +132,7 @@ class Yard:
         for pid in [
             *self.pids(),
             *started_for(self.home),  # one that was killed before it could say its number
-            *(process.pid for process in left_behind(self.home / "runs", lambda _: True)),
+            *(process.pid for process in leftover_processes(self.home / "runs", lambda _: True)),
         ]:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)

@@ -73,8 +73,10 @@ def main() -> int:
     habits = json.loads(Path(sys.argv[2]).read_text())
     habit = habits.get(worker.name) or habits.get(worker.role) or "wait"
     signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
-    (worker.home / locks.WORKERS).mkdir(exist_ok=True)
-    with locks.held(worker.home / locks.WORKERS / f"{worker.name}.lock", at=datetime.now(UTC)):
+    (worker.home / locks.WORKERS_DIRECTORY).mkdir(exist_ok=True)
+    with locks.hold_for_life(
+        worker.home / locks.WORKERS_DIRECTORY / f"{worker.name}.lock", at=datetime.now(UTC)
+    ):
         worker.say(f"start {os.getpid()}")
         try:
             return int(getattr(worker, habit)()) if hasattr(worker, habit) else worker.busy(habit)

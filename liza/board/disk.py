@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.system.files import name
+from liza.system.files import link_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ _EXCHANGE: Final = 2
 _UNKNOWN_TO_THE_FILE_SYSTEM: Final = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
 
 
-class Print(NamedTuple):
-    """What tells one version of a file from another without reading it."""
+class FileId(NamedTuple):
+    """Identifies a version of a file without reading it."""
 
     inode: int
     mtime_ns: int
@@ -61,7 +61,7 @@ class Disk:
 
     def exchange(self, new: Path, current: Path) -> None:
         """Let two names trade places in one step, so that whatever *current* was is kept as *new*."""
-        if _renamed(new, current, _EXCHANGE):
+        if _rename_with_flag(new, current, _EXCHANGE):
             return
         # Without the system call a save in the gap between the two steps is lost; it is microseconds wide.
         kept = new.with_name(new.name + ".kept")
@@ -74,11 +74,11 @@ class Disk:
 
     def place(self, new: Path, current: Path) -> None:
         """Give *new* the name *current*, which nobody has; raise FileExistsError if somebody has it."""
-        if not _renamed(new, current, _NO_REPLACE):
-            name(new, current)
+        if not _rename_with_flag(new, current, _NO_REPLACE):
+            link_new(new, current)
 
 
-def _renamed(new: Path, current: Path, flag: int) -> bool:
+def _rename_with_flag(new: Path, current: Path, flag: int) -> bool:
     """Rename as *flag* says; return False where that is not to be had."""
     call = _renameat2()
     if call is None:
@@ -92,13 +92,13 @@ def _renamed(new: Path, current: Path, flag: int) -> bool:
 
 
 def can_exchange(directory: Path) -> bool:
-    """Tell whether two files in *directory* can change names in one step, by trying it."""
+    """Return whether two files in *directory* can change names in one step, by trying it."""
     try:
         with TemporaryDirectory(prefix=".liza-try-", dir=directory) as place:
             one, other = Path(place) / "one", Path(place) / "other"
             one.touch()
             other.touch()
-            return _renamed(one, other, _EXCHANGE)
+            return _rename_with_flag(one, other, _EXCHANGE)
     except OSError:
         return False
 
@@ -108,21 +108,21 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
     return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
-def print_of(found: os.stat_result) -> Print:
-    return Print(found.st_ino, found.st_mtime_ns, found.st_size)
+def file_id_of(found: os.stat_result) -> FileId:
+    return FileId(found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def print_at(path: Path) -> Print | None:
+def file_id_at(path: Path) -> FileId | None:
     """Return the print of the file at *path*, or None where there is none."""
     try:
-        return print_of(path.lstat())
+        return file_id_of(path.lstat())
     except FileNotFoundError:
         return None
 
 
 def is_ours_alone(descriptor: int) -> bool:
     """Ask the kernel whether nobody else has this file open: only then will it grant a write lease."""
-    return _granted(descriptor, fcntl.F_WRLCK)
+    return _is_lease_granted(descriptor, fcntl.F_WRLCK)
 
 
 def has_no_writer(path: Path) -> bool:
@@ -132,12 +132,12 @@ def has_no_writer(path: Path) -> bool:
     except PermissionError:
         return True  # nobody knows
     try:
-        return _granted(descriptor, fcntl.F_RDLCK)
+        return _is_lease_granted(descriptor, fcntl.F_RDLCK)
     finally:
         os.close(descriptor)
 
 
-def _granted(descriptor: int, kind: int) -> bool:
+def _is_lease_granted(descriptor: int, kind: int) -> bool:
     try:
         # Whoever opens the file meanwhile makes the kernel signal us: by SIGIO, which kills, if not told so.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.switches import FILES
+from liza.domain.switches import SWITCH_FILES
 from liza.errors import DiskTrouble, InvalidBoard, UsageError
 from liza.system.files import overwrite, write_new
 
@@ -30,7 +30,7 @@ def home_from(start: Path) -> Path:
 def switches_of(home: Path) -> dict[str, str]:
     """Return the switches that are thrown, each with what its file says."""
     found: dict[str, str] = {}
-    for name in FILES:
+    for name in SWITCH_FILES:
         try:
             found[name] = (home / name).read_text(errors="replace").strip()
         except FileNotFoundError:
@@ -40,29 +40,29 @@ def switches_of(home: Path) -> dict[str, str]:
     return found
 
 
-def throw(home: Path, switch: Switch, said: str) -> bool:
+def throw_switch(home: Path, switch: Switch, said: str) -> bool:
     """Throw *switch* and say in its file why; return False where it is thrown already, which then stays."""
     try:
-        return write_new(home / switch.name, _line(said))
+        return write_new(home / switch.name, _one_line(said))
     except OSError as error:
         raise DiskTrouble(f"write {home / switch.name}", error) from error
 
 
-def throw_anew(home: Path, switch: Switch, said: str) -> None:
+def replace_switch(home: Path, switch: Switch, said: str) -> None:
     """Throw *switch* and say in its file why, whatever it said before."""
     try:
-        overwrite(home / switch.name, _line(said))
+        overwrite(home / switch.name, _one_line(said))
     except OSError as error:
         raise DiskTrouble(f"write {home / switch.name}", error) from error
 
 
-def take_back(home: Path, switch: Switch) -> None:
+def clear_switch(home: Path, switch: Switch) -> None:
     try:
         (home / switch.name).unlink(missing_ok=True)
     except OSError as error:
         raise DiskTrouble(f"remove {home / switch.name}", error) from error
 
 
-def _line(said: str) -> str:
+def _one_line(said: str) -> str:
     line = " ".join(said.split())
     return f"{line}\n" if line else ""

@@ -1,7 +1,7 @@
-"""The exclusive lock of the board; the kernel gives it back when its holder dies, however that happens.
+"""The exclusive lock of the board, released by the kernel when its holder dies.
 
-There are two: whoever is next waits for the lock itself, and all others wait for being next. A lock that
-thirty processes wait for wakes all thirty each time, and whoever just had it gets it again too often.
+A queue lock in front of the board lock: only its holder waits for the board lock itself. A lock that thirty
+processes wait for wakes all thirty each time, and its last holder wins again too often.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.board.lock_state import left, taken
+from liza.board.lock_state import read_lock_state, write_lock_state
 from liza.errors import DiskTrouble
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.disk import Disk
-    from liza.board.lock_state import Baton
+    from liza.board.lock_state import LockState
 
 QUEUE: Final = ".next"  # behind the name of the lock file: the lock of whoever is next
 
 
-class Lock:
-    """The lock file, with the baton that each holder leaves in it for the next."""
+class BoardLock:
+    """The board's lock file, with the state that each holder leaves for the next."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
-        self._door = _Door(path, disk)
-        self._queue = _Door(path.with_name(path.name + QUEUE), disk)
+        self._door = _LockFile(path, disk)
+        self._queue = _LockFile(path.with_name(path.name + QUEUE), disk)
 
     @contextmanager
-    def held(self, prepare: Callable[[], object]) -> Iterator[Baton]:
+    def held(self, prepare: Callable[[], object]) -> Iterator[LockState]:
         """Wait for the lock and hold it; the baton is left whatever happens meanwhile.
 
         *prepare* is done while this process is next and the holder still at work, to shorten its own turn.
@@ -49,15 +49,15 @@ class Lock:
                 except BaseException:  # a signal handler raised before it was done
                     self._queue.close()  # which gives the lock back as well
                     raise
-            baton = taken(descriptor)
+            baton = read_lock_state(descriptor)
             baton.pid = os.getpid()
             with suppress(OSError):  # a baton that cannot be left only costs the next holder a closer look
-                left(baton)
+                write_lock_state(baton)
             try:
                 yield baton
             finally:
                 with suppress(OSError):
-                    left(baton)
+                    write_lock_state(baton)
         finally:
             try:
                 self._door.unlock()
@@ -65,7 +65,7 @@ class Lock:
                 self._door.close()
                 raise
 
-    def peek(self) -> Baton | None:
+    def peek(self) -> LockState | None:
         """Return the baton as it is now, without the lock, or None where there is no lock file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -74,7 +74,7 @@ class Lock:
         except OSError as error:
             raise DiskTrouble(f"open {self.path}", error) from error
         try:
-            return taken(descriptor)
+            return read_lock_state(descriptor)
         finally:
             os.close(descriptor)
 
@@ -83,7 +83,7 @@ class Lock:
         self._queue.close()
 
 
-class _Door:
+class _LockFile:
     """One lock file, opened when it is needed and kept open."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
@@ -94,7 +94,7 @@ class _Door:
     def lock(self) -> int:
         while True:
             if self._descriptor < 0:
-                self._descriptor = self._opened()
+                self._descriptor = self._open_file()
             try:
                 self._disk.lock(self._descriptor)
             except OSError as error:
@@ -116,7 +116,7 @@ class _Door:
             os.close(self._descriptor)
         self._descriptor = -1
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return os.open(self.path, flags, 0o644)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One change as the journal keeps it: who did what when, and the fields that it set."""
 
     revision: int
@@ -42,7 +42,7 @@ class Board(Protocol):
         It may return sooner where somebody threw a switch, so whoever needs a change looks at the revision.
         """
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
+    def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         """Yield every change past revision *after*, oldest first."""
 
     def close(self) -> None:

@@ -82,14 +82,14 @@ def board_of(args: Namespace) -> FileBoard:
 def update(args: Namespace, change: Change, done: str) -> None:
     """Let *change* happen, after whatever a person saved, and say that it is done."""
     board = board_of(args)
-    with patience(board):
+    with tell_if_waiting(board):
         board.absorb()
         state = board.update(change)
     print(json.dumps({"revision": state.revision}) if args.json else f"{done} Revision {state.revision}.")
 
 
 @contextmanager
-def patience(board: FileBoard) -> Iterator[None]:
+def tell_if_waiting(board: FileBoard) -> Iterator[None]:
     """Tell a person who waits for the lock whom they wait for."""
     told = threading.Timer(PATIENCE, lambda: print(f"liza: waiting for {board.holder()}", file=sys.stderr))
     told.daemon = True
@@ -100,7 +100,7 @@ def patience(board: FileBoard) -> Iterator[None]:
         told.cancel()
 
 
-def said(text: str, what: str) -> str:
+def require_text(text: str, what: str) -> str:
     if not text.strip():
         raise UsageError(f"the {what} is empty; say something")
     try:
@@ -110,6 +110,6 @@ def said(text: str, what: str) -> str:
     return text
 
 
-def told(error: LizaError) -> int:
+def report_error(error: LizaError) -> int:
     print(f"liza: {error}", file=sys.stderr)
     return error.exit_code

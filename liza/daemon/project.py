@@ -15,7 +15,7 @@ from liza.board.location import home_from as home_from  # noqa: PLC0414 - as abo
 from liza.board.location import switches_of as switches_of  # noqa: PLC0414 - as above
 from liza.domain.config import Config
 from liza.domain.model import Goal, State, Status
-from liza.domain.problems import explained
+from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.repo.command import exclude, top_level
@@ -24,13 +24,17 @@ from liza.repo.repository import BRANCHES, Repository
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.repo.verify import Known
+    from liza.repo.verify import TrustedFacts
 
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
 APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
 WORKFLOWS: Final = ("liza",)
-NOT_YET: Final = ("cycle", "experiment", "phased")  # they come with Liza as documents that no worker performs
+UNSUPPORTED_WORKFLOWS: Final = (
+    "cycle",
+    "experiment",
+    "phased",
+)  # they come with Liza as documents that no worker performs
 
 
 Fit = Callable[[Config, "Path"], object]
@@ -44,27 +48,27 @@ class Choice(NamedTuple):
     why: str
 
 
-def integration_from(start: Path) -> str:
+def integration_ref(start: Path) -> str:
     """Return the full name of the integration branch: the board's, or where there is none, the team's."""
     root = top_level(start)
     there = (root / HOME).is_dir()
-    config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
+    config = FileBoard(home_from(root)).read().config if there else effective_config(root, {})[0]
     return BRANCHES + config.integration_branch
 
 
-def known_merges(start: Path, key_file: Path | None = None) -> Known:
+def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
     """Return what the board around *start*, if there is one, and its key tell of merges."""
-    from liza.repo.signing import NAME, known_key  # noqa: PLC0415 - who begins a project verifies nothing
-    from liza.repo.verify import Known  # noqa: PLC0415 - as above
+    from liza.repo.signing import KEY_FILE, read_key  # noqa: PLC0415 - who begins a project verifies nothing
+    from liza.repo.verify import TrustedFacts  # noqa: PLC0415 - as above
 
     root = top_level(start)
-    key = known_key(start / key_file if key_file else root / HOME / NAME)
+    key = read_key(start / key_file if key_file else root / HOME / KEY_FILE)
     if key_file and key is None:
         raise UsageError(f"{key_file} is no key; give the file `.liza/key` of the board that merged")
     if not (root / HOME).is_dir():
-        return Known(key)
+        return TrustedFacts(key)
     state = FileBoard(home_from(root)).read()
-    return Known(
+    return TrustedFacts(
         key,
         has_board=True,
         base=state.integration.base,
@@ -82,7 +86,7 @@ def settings_around(start: Path) -> Config:
         return Config.model_validate(team_settings(top_level(start)))
 
 
-def begun(
+def create_board(
     start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
 ) -> tuple[FileBoard, list[Choice]]:
     """Make the board of the repository around *start*; return it with what was chosen.
@@ -93,25 +97,25 @@ def begun(
     if not goal.strip():
         raise UsageError("the goal is empty; say in a sentence what to build")
     if spec is not None:
-        spec = _inside(root, start / spec)
-    config, choices = configured(root, {"spec": spec, "workflow": workflow})
-    _require_fit(root, config)
+        spec = _relative_path(root, start / spec)
+    config, choices = effective_config(root, {"spec": spec, "workflow": workflow})
+    _require_runnable(root, config)
     Repository.around(root).require_room(config.integration_branch)
     fit(config, root)
     now = utc_now()
     state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
     board = FileBoard.create(root / HOME, state)
-    remember(root / HOME, team_settings(root))
+    record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
     return board, [Choice("goal", goal.strip(), ""), *choices]
 
 
-def _require_fit(root: Path, config: Config) -> None:
+def _require_runnable(root: Path, config: Config) -> None:
     if "/" in config.workflow or config.workflow.endswith(".yaml"):
-        from liza.workflow.load import load  # noqa: PLC0415 - who names no file of their own need not wait
+        from liza.workflow.load import load_workflow  # noqa: PLC0415 - who names no file of their own need not wait
 
-        load(str(root / config.workflow), config.limits)
-    elif config.workflow in NOT_YET:
+        load_workflow(str(root / config.workflow), config.limits)
+    elif config.workflow in UNSUPPORTED_WORKFLOWS:
         name = config.workflow
         raise UsageError(f"the workflow {name!r} cannot be run yet; use `liza`, or a file of that shape")
     elif config.workflow not in WORKFLOWS:
@@ -140,21 +144,21 @@ def _require_commands(root: Path, config: Config) -> None:
             )
 
 
-def checked(root: Path, settings: dict[str, Any]) -> Config:
+def valid_config(root: Path, settings: dict[str, Any]) -> Config:
     """Return *settings* as those of a run in *root*; raise what is wrong with them."""
-    config = _validated(root, settings)
-    _require_fit(root, config)
+    config = _parse_config(root, settings)
+    _require_runnable(root, config)
     return config
 
 
-def remember(home: Path, team: dict[str, Any]) -> None:
+def record_applied(home: Path, team: dict[str, Any]) -> None:
     """Note in one step that all of *team* is on the board."""
     fresh = home / f"{APPLIED}.new"
     fresh.write_text(json.dumps(team))
     fresh.replace(home / APPLIED)
 
 
-def remembered(home: Path) -> dict[str, Any] | None:
+def applied_settings(home: Path) -> dict[str, Any] | None:
     """Return what the team's file said when it was applied last; None where nobody knows."""
     try:
         found = json.loads((home / APPLIED).read_text())
@@ -163,16 +167,16 @@ def remembered(home: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def spec_inside(start: Path, spec: str) -> str:
+def spec_path(start: Path, spec: str) -> str:
     """Return the path of a spec as the repository around *start* has it; raise where it is no file there.
 
     A part of the file may be named, as in `docs/x.md#part`.
     """
     file = re.split(r"#|:\d|\s", spec.strip(), maxsplit=1)[0]
-    return _inside(top_level(start), start / file) + spec.strip()[len(file) :]
+    return _relative_path(top_level(start), start / file) + spec.strip()[len(file) :]
 
 
-def _inside(root: Path, path: Path) -> str:
+def _relative_path(root: Path, path: Path) -> str:
     if not path.is_file():
         raise UsageError(f"the spec {str(path)!r} is not a file; give a path that exists")
     try:
@@ -181,7 +185,7 @@ def _inside(root: Path, path: Path) -> str:
         raise UsageError(f"the spec {str(path)!r} is outside the repository {root}; move it inside") from None
 
 
-def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
+def effective_config(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
     """Return the effective settings: what was found, under the team's file, under the flags."""
     found = [detect(root) for detect in _DETECTORS]
     settings: dict[str, Any] = {}
@@ -190,21 +194,21 @@ def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[C
     team = team_settings(root)
     if "default" in team.get("agents", {}):  # half of one agent and half of another would be neither
         settings.pop("agents", None)
-    _lay_over(settings, team)
-    _lay_over(settings, {key: value for key, value in flags.items() if value is not None})
-    config = _validated(root, settings)
+    _merge_settings(settings, team)
+    _merge_settings(settings, {key: value for key, value in flags.items() if value is not None})
+    config = _parse_config(root, settings)
     return config, _choices(config, team, [detection for detection in found if detection])
 
 
 def team_settings(root: Path) -> dict[str, Any]:
     """Return what the committed `liza.yaml` says, checked; empty where there is none."""
-    from liza.domain.yaml_parse import BadYaml, parse  # noqa: PLC0415 - YAML is needed only where there is such a file
+    from liza.domain.yaml_parse import BadYaml, parse_yaml  # noqa: PLC0415 - YAML is needed only where there is such a file
 
     path = root / TEAM_FILE
     if not path.exists():
         return {}
     try:
-        parsed = parse(path.read_text())
+        parsed = parse_yaml(path.read_text())
     except (BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{TEAM_FILE}: {error}; mend it") from error
     settings: dict[str, Any] = parsed.data
@@ -212,22 +216,22 @@ def team_settings(root: Path) -> dict[str, Any]:
     try:
         Config.model_validate(settings)
     except ValidationError as error:
-        problems = "; ".join(map(str, explained(error, Config, "", lines)))
+        problems = "; ".join(map(str, violations_from(error, Config, "", lines)))
         raise UsageError(f"{TEAM_FILE}: {problems}") from error
     return settings
 
 
-def _validated(root: Path, settings: dict[str, Any]) -> Config:
+def _parse_config(root: Path, settings: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        raise UsageError("; ".join(map(str, explained(error, Config, str(root), {})))) from error
+        raise UsageError("; ".join(map(str, violations_from(error, Config, str(root), {})))) from error
 
 
-def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
+def _merge_settings(below: dict[str, Any], above: dict[str, Any]) -> None:
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(below.get(key), dict):
-            _lay_over(below[key], value)
+            _merge_settings(below[key], value)
         else:
             below[key] = value
 
@@ -235,7 +239,7 @@ def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
 Detection = tuple[str, str, Any, str]  # section, key, value, why
 
 
-def _test_command(root: Path) -> Detection | None:
+def _detect_test_command(root: Path) -> Detection | None:
     for name, holds, command in _TESTS:
         path = root / name
         if path.exists() and holds(path):
@@ -243,11 +247,11 @@ def _test_command(root: Path) -> Detection | None:
     return None
 
 
-def _has_target(makefile: Path) -> bool:
+def _has_test_target(makefile: Path) -> bool:
     return any(line.startswith("test:") for line in makefile.read_text(errors="replace").splitlines())
 
 
-def _has_script(package: Path) -> bool:
+def _has_test_script(package: Path) -> bool:
     try:
         return "test" in json.loads(package.read_text()).get("scripts", {})
     except (ValueError, AttributeError):
@@ -263,24 +267,24 @@ def _always(_: Path) -> bool:
 
 
 _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
-    ("Makefile", _has_target, "make test"),
+    ("Makefile", _has_test_target, "make test"),
     ("pytest.ini", _always, "python3 -m pytest -q"),
     ("pyproject.toml", _mentions_pytest, "python3 -m pytest -q"),
     ("conftest.py", _always, "python3 -m pytest -q"),
-    ("package.json", _has_script, "npm test"),
+    ("package.json", _has_test_script, "npm test"),
     ("Cargo.toml", _always, "cargo test"),
     ("go.mod", _always, "go test ./..."),
 )
 
 
-def _agent(_: Path) -> Detection | None:
-    from liza.agents.detect import available  # noqa: PLC0415 - only a new board needs to know
+def _detect_agent(_: Path) -> Detection | None:
+    from liza.agents.detect import available_agents  # noqa: PLC0415 - only a new board needs to know
 
-    best = next(iter(available()), None)
-    return ("agents", "default", best.choice.plain(), best.why) if best else None
+    best = next(iter(available_agents()), None)
+    return ("agents", "default", best.choice.to_json(), best.why) if best else None
 
 
-_DETECTORS: Final = (_test_command, _agent)
+_DETECTORS: Final = (_detect_test_command, _detect_agent)
 _NO_AGENT: Final = (
     "no coding program is on the PATH and no model's key in the environment; "
     f"install one, or put a program of yours into agents.default.command of {TEAM_FILE}"

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import Anomaly
-from liza.domain.closing import close, close_finished, is_of_agents, open_ones
+from liza.domain.anomaly_closing import (
+    close_anomalies,
+    close_with_finished_tasks,
+    is_for_planner,
+    open_anomalies,
+)
 from liza.domain.events import (
     AcceptTaint,
     Approve,
@@ -18,8 +23,16 @@ from liza.domain.events import (
     TakeReview,
     Unblock,
 )
-from liza.domain.lifecycle import ADDED, BEGINNINGS, SUCCEEDED, TERMINAL, WORKERS, advance, name_of
-from liza.domain.metrics import counted
+from liza.domain.lifecycle import (
+    ADDED,
+    INITIAL_STATUSES,
+    LEASED_ROLES,
+    SUCCEEDED,
+    TERMINAL,
+    advance,
+    event_name,
+)
+from liza.domain.metrics import with_metrics
 from liza.domain.model import (
     Actor,
     Discovery,
@@ -34,8 +47,8 @@ from liza.domain.model import (
 )
 from liza.domain.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
 from liza.domain.record import next_id, with_record
-from liza.domain.sprints import followed
-from liza.domain.sprints import next_one as next_sprint
+from liza.domain.sprints import begin_next_sprint as next_sprint
+from liza.domain.sprints import with_sprint_scope
 from liza.domain.verdicts import Feedback
 from liza.errors import Forbidden, NotThere, Refused, UsageError
 
@@ -68,7 +81,11 @@ class Change:
     def __call__(self, state: State) -> State:
         made = self.make(state)
         # Here, because every engine of the board lets every change happen by this one call.
-        return made if made is state else counted(state, close_finished(state, followed(state, made)))
+        return (
+            made
+            if made is state
+            else with_metrics(state, close_with_finished_tasks(state, with_sprint_scope(state, made)))
+        )
 
 
 def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
@@ -81,10 +98,10 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
             message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
             raise Refused(message)
         if isinstance(event, Supersede):
-            return _rewired(moved, to, event.superseded_by)
-        return _without_dead(moved, to) if isinstance(event, Unblock | Retry) else moved
+            return _with_successors(moved, to, event.superseded_by)
+        return _without_dead_dependencies(moved, to) if isinstance(event, Unblock | Retry) else moved
 
-    return Change(by.id, f"{name_of(type(event))} {to}", make)
+    return Change(by.id, f"{event_name(type(event))} {to}", make)
 
 
 def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
@@ -100,32 +117,32 @@ def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
     return None
 
 
-def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
-    """Point whoever waited for a superseded task at the tasks that replace it, or they wait for ever.
+def _with_successors(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
+    """Replace a superseded task by its successors in other tasks' dependencies, or they wait for ever.
 
-    This is no amendment, which a planner may not make to a task in somebody's hands; the journal has it.
+    This is no amendment, which a planner may not make to a leased task; the journal records it.
     """
     for task in state.tasks.values():
         if gone in task.depends_on and task.status not in TERMINAL:
             kept = [name for name in task.depends_on if name != gone]
             # A successor that waited for what it replaces must not wait for its siblings, nor they for it.
             more = () if task.id in by_tasks else by_tasks
-            state = state.with_task(task.but(depends_on=tuple(dict.fromkeys([*kept, *more]))))
+            state = state.with_task(task.replace(depends_on=tuple(dict.fromkeys([*kept, *more]))))
     return state
 
 
 def dead_dependencies(state: State, task: Task) -> tuple[str, ...]:
-    """Return what *task* waits for that will never be done."""
+    """Return the dependencies of *task* that ended without success."""
     return tuple(name for name in task.depends_on if state.status_of(name) in TERMINAL - SUCCEEDED)
 
 
-def _without_dead(state: State, name: str) -> State:
-    """Let whoever is told to go on wait no more for what was given up: that is what going on means."""
+def _without_dead_dependencies(state: State, name: str) -> State:
+    """Drop the dependencies of a resumed task that ended without success."""
     task = state.task(name)
     dead = dead_dependencies(state, task)
     if not dead:
         return state
-    return state.with_task(task.but(depends_on=tuple(one for one in task.depends_on if one not in dead)))
+    return state.with_task(task.replace(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
 def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
@@ -137,27 +154,29 @@ def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
                 f"{task.id}: there is such a task already ({state.status_of(task.id)}); choose another id"
             )
             raise Refused(message)
-        return _reopened(state).with_task(started(task, by=by, at=at))
+        return _with_goal_reopened(state).with_task(with_first_entry(task, by=by, at=at))
 
     return Change(by.id, f"{ADDED} {task.id}", make)
 
 
-def _reopened(state: State) -> State:
-    """A goal that was complete is not, once there is more to do."""
+def _with_goal_reopened(state: State) -> State:
+    """Return the board with a completed goal in progress again."""
     if state.goal.status is not GoalStatus.COMPLETE:
         return state
-    return state.but(goal=state.goal.but(status=GoalStatus.IN_PROGRESS, completed=None))
+    return state.replace(goal=state.goal.replace(status=GoalStatus.IN_PROGRESS, completed=None))
 
 
-def started(task: Task, *, by: Actor, at: datetime) -> Task:
+def with_first_entry(task: Task, *, by: Actor, at: datetime) -> Task:
     """Return a new task with the first entry of its history."""
-    if by.role in WORKERS:
+    if by.role in LEASED_ROLES:
         raise Forbidden(task.id, by.id, "add", task.status)
-    if task.status not in BEGINNINGS:
-        message = f"{task.id}: a new task starts as {' or '.join(sorted(BEGINNINGS))}, not as {task.status}"
+    if task.status not in INITIAL_STATUSES:
+        message = (
+            f"{task.id}: a new task starts as {' or '.join(sorted(INITIAL_STATUSES))}, not as {task.status}"
+        )
         raise Refused(message)
     entry = HistoryEntry(at=at, event=ADDED, by=by.id, role=by.role, target=task.status)
-    return task.but(history=(entry,))
+    return task.replace(history=(entry,))
 
 
 def queue_goal(text: str, *, spec: str | None, by: Actor, at: datetime) -> Change:
@@ -167,7 +186,7 @@ def queue_goal(text: str, *, spec: str | None, by: Actor, at: datetime) -> Chang
 
     def make(state: State) -> State:
         more = NextGoal(description=text, spec_ref=spec, created=at)
-        return state.but(goal=state.goal.but(queued=(*state.goal.queued, more)))
+        return state.replace(goal=state.goal.replace(queued=(*state.goal.queued, more)))
 
     return Change(by.id, "queue a goal", make)
 
@@ -195,7 +214,7 @@ def begin_next_goal(state: State, at: datetime) -> State:
         queued=goal.queued[1:],
         past=(*goal.past, past),
     )
-    return next_sprint(state, at).but(goal=following)
+    return next_sprint(state, at).replace(goal=following)
 
 
 def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Change:
@@ -211,7 +230,7 @@ def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Cha
             raise NotThere("task", about, "`liza status` lists the tasks")
         name = next_id(state.human_notes, "note")
         note = Note(id=name, timestamp=at, message=message, about=about)
-        return state.but(human_notes=with_record(state.human_notes, note))
+        return state.replace(human_notes=with_record(state.human_notes, note))
 
     return Change(by.id, f"note {about}" if about else "note", make)
 
@@ -226,7 +245,7 @@ def with_anomaly(state: State, details: Details, *, about: str | None, by: str, 
         timestamp=at,
         details=details,
     )
-    return state.but(anomalies=with_record(state.anomalies, anomaly))
+    return state.replace(anomalies=with_record(state.anomalies, anomaly))
 
 
 def with_discovery(
@@ -241,10 +260,10 @@ def with_discovery(
         timestamp=at,
         urgency=urgency,
     )
-    return state.but(discovered=with_record(state.discovered, found))
+    return state.replace(discovered=with_record(state.discovered, found))
 
 
-def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
+def answer_task(task: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers a BLOCKED task: the answer is kept as a note and the task goes on."""
 
     def make(state: State) -> State:
@@ -255,11 +274,11 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
             )
             raise Refused(message)
         noted = add_note(text, about=task, by=by, at=at)(state)
-        note = list(noted.human_notes.values())[-1].but(processed=at, processed_by=by.id)
+        note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
         unblocked = apply(Retry(guidance=text), to=task, by=by, at=at)(noted)
-        over = [one.id for one in open_ones(unblocked, task) if is_of_agents(one)]
-        unblocked = close(unblocked, over, by=by.id, at=at)
-        return unblocked.but(human_notes=with_record(unblocked.human_notes, note))
+        over = [one.id for one in open_anomalies(unblocked, task) if is_for_planner(one)]
+        unblocked = close_anomalies(unblocked, over, by=by.id, at=at)
+        return unblocked.replace(human_notes=with_record(unblocked.human_notes, note))
 
     return Change(by.id, f"answer {task}", make)
 
@@ -272,15 +291,15 @@ def answer_plan(text: str, *, by: Actor, at: datetime) -> Change:
             message = 'the plan asks nothing; `liza note "…"` tells the agents something'
             raise Refused(message)
         noted = add_note(text, about=None, by=by, at=at)(state)
-        over = [one.id for one in open_ones(noted) if one.task_id is None and is_of_agents(one)]
-        answered = noted.but(goal=noted.goal.but(questions=()))
-        return close(answered, over, by=by.id, at=at)
+        over = [one.id for one in open_anomalies(noted) if one.task_id is None and is_for_planner(one)]
+        answered = noted.replace(goal=noted.goal.replace(questions=()))
+        return close_anomalies(answered, over, by=by.id, at=at)
 
     return Change(by.id, "answer the plan", make)
 
 
-def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change by which a person says yes to what *task* asks: its approval, its forced pass."""
+def accept(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change by which a person approves *task*, or accepts its taints."""
 
     def make(state: State) -> State:
         found = state.task(task)
@@ -297,6 +316,6 @@ def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"accept {task}", make)
 
 
-def refused(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change by which a person says no to what *task* asks; it goes back with *reason*."""
+def refuse(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+    """Return the change by which a person rejects *task* with *reason*."""
     return apply(Reject(reason=reason, feedback=(Feedback(message=reason),)), to=task, by=by, at=at)

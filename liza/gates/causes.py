@@ -1,7 +1,6 @@
-"""Why a command fails that no coder can mend, as far as its words tell, and what a person should try.
+"""Explains why a command cannot run here whatever the work is, and what a person should try.
 
-One table: a pattern in what the command printed, and who explains it. Who explains looks at the machine, so
-that it names what is there and not only what might be.
+One table: a pattern in the command's output, and a function that looks at the machine and explains it.
 """
 
 from __future__ import annotations
@@ -15,53 +14,55 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.gates.failures import UNSTARTED
-from liza.gates.runner import Ran
-from liza.system.sandbox.environment import allowed
+from liza.gates.failures import NOT_STARTED_CODES
+from liza.gates.runner import CommandResult
+from liza.system.sandbox.environment import allowed_environment
 
 _MODULE: Final = re.compile(r"No module named '?(?P<name>[\w.]+)'?")
 _MISSING: Final = re.compile(
     r"(?:^|: )(?P<name>[^\s:'\"]+): (?:command |Permission )?(?:not found|No such file or directory|denied)",
     re.MULTILINE,
 )
-_UNFOUND: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
-UNKNOWN: Final = "try it in a fresh clone: what it needs beside what is committed belongs into `gates.setup`"
+_NODE_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
+UNKNOWN_CAUSE: Final = (
+    "try it in a fresh clone: what it needs beside what is committed belongs into `gates.setup`"
+)
 
 
-class Setting(NamedTuple):
-    """Where the command ran: the user's checkout, and whether a sandbox was around it."""
+class CommandSurroundings(NamedTuple):
+    """The user's checkout, and whether the command ran in a sandbox."""
 
     root: Path
-    is_caged: bool
+    is_sandboxed: bool
 
 
-def likely_cause(setting: Setting, line: str, ran: Ran) -> str:
+def likely_cause(setting: CommandSurroundings, line: str, ran: CommandResult) -> str:
     """Return what most likely keeps *line* from running, and what to do about it."""
     for explain in _EXPLAINERS:
         if sentence := explain(setting, line, ran):
             return sentence
-    return UNKNOWN
+    return UNKNOWN_CAUSE
 
 
-def _absent_program(setting: Setting, line: str, ran: Ran) -> str | None:
+def _explain_absent_program(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a program or a file that is not where the command looks for it."""
-    if ran.code not in UNSTARTED and "o such file or directory" not in ran.said:
+    if ran.code not in NOT_STARTED_CODES and "o such file or directory" not in ran.said:
         return None
-    names = [*_words(line), *(match["name"] for match in _MISSING.finditer(ran.said))]
+    names = [*_program_words(line), *(match["name"] for match in _MISSING.finditer(ran.said))]
     for name in dict.fromkeys(names):
         path = Path(name).expanduser()
         there = path if path.is_absolute() else setting.root / path
         if ("/" in name or not path.is_absolute()) and there.exists():
-            return _hidden(setting, name, there)
-    program = next(iter(_words(line)), line)
+            return _explain_hidden(setting, name, there)
+    program = next(iter(_program_words(line)), line)
     if "/" not in program and shutil.which(program) is None:
         return f"{program} is not on the PATH; install it, or name it by its whole path"
     return None
 
 
-def _hidden(setting: Setting, name: str, there: Path) -> str:
-    if setting.is_caged:
-        show = _shown(setting, there)
+def _explain_hidden(setting: CommandSurroundings, name: str, there: Path) -> str:
+    if setting.is_sandboxed:
+        show = _path_to_show(setting, there)
         return f"{there} is there, and the sandbox does not show it; put {show} into `sandbox.show`"
     if there.is_relative_to(setting.root):
         return (
@@ -71,14 +72,14 @@ def _hidden(setting: Setting, name: str, there: Path) -> str:
     return f"{there} is there; look at its rights, and at the program that its first line names"
 
 
-def _shown(setting: Setting, there: Path) -> str:
+def _path_to_show(setting: CommandSurroundings, there: Path) -> str:
     """Return what to show so that *there* works: a whole environment, not the one program in it."""
     if not there.is_relative_to(setting.root):
         return str(there.parent.parent if there.parent.name == "bin" else there)
     return there.relative_to(setting.root).parts[0]
 
 
-def _absent_module(setting: Setting, line: str, ran: Ran) -> str | None:
+def _explain_absent_module(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a Python module that the interpreter of the command does not have."""
     found = _MODULE.search(ran.said)
     if found is None:
@@ -103,23 +104,23 @@ def _own_python(line: str) -> str | None:
     """Return the word of *line* that is the Python of Liza's own environment."""
     if sys.prefix == sys.base_prefix:
         return None
-    path = allowed(os.environ).get("PATH", os.defpath)
-    for word in _words(line):
+    path = allowed_environment(os.environ).get("PATH", os.defpath)
+    for word in _program_words(line):
         program = shutil.which(word, path=path) if "/" not in word else word
         if program and re.match(r"python[\d.]*$", Path(program).name):
             return word if Path(program).parent == Path(sys.prefix) / "bin" else None
     return None
 
 
-def _unfound(setting: Setting, _: str, ran: Ran) -> str | None:
+def _explain_absent_node_package(setting: CommandSurroundings, _: str, ran: CommandResult) -> str | None:
     """Explain a package of Node's that is installed in the checkout only."""
-    found = _UNFOUND.search(ran.said)
+    found = _NODE_PACKAGE.search(ran.said)
     if found is None or not (setting.root / "node_modules").is_dir():
         return None
     return f"{found['name']} is not found; make `node_modules` in `gates.setup` (`npm ci`)"
 
 
-def _words(line: str) -> list[str]:
+def _program_words(line: str) -> list[str]:
     """Return the words of *line* that may be programs or files, without variables that are set before."""
     try:
         words = shlex.split(line)
@@ -128,8 +129,8 @@ def _words(line: str) -> list[str]:
     return [word for word in words if not word.startswith("-") and "=" not in word and word != "env"]
 
 
-_EXPLAINERS: Final[tuple[Callable[[Setting, str, Ran], str | None], ...]] = (
-    _absent_module,
-    _absent_program,
-    _unfound,
+_EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str | None], ...]] = (
+    _explain_absent_module,
+    _explain_absent_program,
+    _explain_absent_node_package,
 )

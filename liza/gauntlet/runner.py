@@ -17,19 +17,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.domain.yaml_parse import BadYaml, parse
+from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import LizaError, UsageError
 from liza.gauntlet.cases import CASES, MEANING
-from liza.gauntlet.evidence import can_sandbox, collected
-from liza.gauntlet.project import Yard, dear, make, ran, removed
-from liza.gauntlet.verdict import Result, judged
+from liza.gauntlet.evidence import can_sandbox, collect_facts
+from liza.gauntlet.project import CaseProject, create_project, remove_project, run_liza, user_state
+from liza.gauntlet.verdict import CaseResult, judge_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from liza.gauntlet.cases import Case
 
-CROWD: Final = 2  # cases a core: half of the time of each is waiting
+CASES_PER_CORE: Final = 2  # cases a core: half of the time of each is waiting
 WIDTH: Final = 46  # characters of what caught a case
 NO_SANDBOX: Final = (
     "There is no sandbox here (bubblewrap): what reaches out of a worktree is seen, not prevented, "
@@ -37,7 +37,7 @@ NO_SANDBOX: Final = (
 )
 
 
-def chosen(names: Sequence[str]) -> list[Case]:
+def cases_named(names: Sequence[str]) -> list[Case]:
     """Return the cases of these *names*, or all that can be contained here; raise where a name is none."""
     for name in names:
         if name not in CASES:
@@ -55,12 +55,12 @@ def has_all(names: Sequence[str]) -> bool:
     return all(shutil.which(name) or find_spec(name) for name in names)
 
 
-def settings_in(path: Path | None) -> dict[str, Any]:
+def read_settings(path: Path | None) -> dict[str, Any]:
     """Return the settings that somebody wants every case to run under."""
     if path is None:
         return {}
     try:
-        return dict(parse(path.read_text()).data)
+        return dict(parse_yaml(path.read_text()).data)
     except (OSError, BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not a file of settings: {error}") from error
 
@@ -71,8 +71,8 @@ def run_all(
     more: Mapping[str, Any],
     jobs: int | None = None,
     keep: Path | None = None,
-    say: Callable[[Result], None] | None = None,
-) -> list[Result]:
+    say: Callable[[CaseResult], None] | None = None,
+) -> list[CaseResult]:
     """Run *cases*, so many at a time; *say* hears of each as it ends."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs {jobs} runs nothing; give how many cases run at a time")
@@ -81,13 +81,16 @@ def run_all(
     # In a sandbox an agent can read the package but write nothing beside it: each would compile it anew.
     compileall.compile_dir(Path(__file__).parent, quiet=2)
 
-    def one(case: Case) -> Result:
+    def one(case: Case) -> CaseResult:
         result = run_one(case, more=more, keep=keep, stop=stop)
         if say:
             say(result)
         return result
 
-    with _heard(), ThreadPoolExecutor(jobs or CROWD * (os.cpu_count() or 1)) as threads:
+    with (
+        _sigterm_as_interrupt(),
+        ThreadPoolExecutor(jobs or CASES_PER_CORE * (os.cpu_count() or 1)) as threads,
+    ):
         futures = [threads.submit(one, case) for case in cases]
         try:
             return [future.result() for future in futures]
@@ -98,7 +101,7 @@ def run_all(
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Let SIGTERM end the gauntlet as Ctrl-C does: no run and no repository is left behind."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -109,27 +112,27 @@ def _heard() -> Iterator[None]:
 
 def run_one(
     case: Case, *, more: Mapping[str, Any], keep: Path | None = None, stop: threading.Event | None = None
-) -> Result:
+) -> CaseResult:
     """Run one case and judge it, or end it at *stop*; its yard stays in *keep*, if there is such a place."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    yard = Yard(Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep)).resolve())
+    yard = CaseProject(Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep)).resolve())
     try:
-        make(yard, case, more)
-        base, before = yard.git("rev-parse", "HEAD"), dear(yard)
-        run = ran(yard, case, stop or threading.Event())
-        return judged(case, collected(case, yard, run, before, base))
+        create_project(yard, case, more)
+        base, before = yard.git("rev-parse", "HEAD"), user_state(yard)
+        run = run_liza(yard, case, stop or threading.Event())
+        return judge_case(case, collect_facts(case, yard, run, before, base))
     except (LizaError, OSError, subprocess.SubprocessError) as error:  # no reason to lose all the others
-        return Result(case, (f"it could not be judged: {error}",), (), 0.0)
+        return CaseResult(case, (f"it could not be judged: {error}",), (), 0.0)
     finally:
         if keep is None:
-            removed(yard)
+            remove_project(yard)
 
 
 HEADER: Final = f"{'agent':<38} {'contained':<10} {'caught by':<{WIDTH}} {'s':>6}"
 
 
-def told(result: Result) -> str:
+def result_row(result: CaseResult) -> str:
     """Return the row of the table that *result* is."""
     by = ", ".join(result.caught_by) or "-"
     by = by if len(by) <= WIDTH else f"{by[: WIDTH - 1]}…"
@@ -139,14 +142,14 @@ def told(result: Result) -> str:
     return "\n".join([row, *(f"    {sentence}" for sentence in result.escapes), *other])
 
 
-def summed_up(results: Sequence[Result], *, as_json: bool) -> str:
+def summary(results: Sequence[CaseResult], *, as_json: bool) -> str:
     """Return the end of the table, or all of it as JSON."""
     if as_json:
-        return json.dumps({"cases": [result.plain() for result in results]})
+        return json.dumps({"cases": [result.to_json() for result in results]})
     return score(results)
 
 
-def listed(cases: Sequence[Case], *, as_json: bool) -> str:
+def case_list(cases: Sequence[Case], *, as_json: bool) -> str:
     """Return what *cases* do and what must come of each."""
     if as_json:
         rows = [{"name": case.name, "role": ", ".join(case.roles), "does": case.does} for case in cases]
@@ -154,7 +157,7 @@ def listed(cases: Sequence[Case], *, as_json: bool) -> str:
     return "\n".join(f"{case.name:<38} {case.does}; {MEANING[case.ends]}" for case in cases)
 
 
-def score(results: Sequence[Result]) -> str:
+def score(results: Sequence[CaseResult]) -> str:
     """Return how many were contained, and how many honest ones let through."""
     bad = [result for result in results if not result.case.is_control]
     good = [result for result in results if result.case.is_control]

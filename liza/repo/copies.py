@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from liza.repo.repository import Repository
 
 
-def obstacle_to(repository: Repository, name: str) -> str | None:
+def copy_obstacle(repository: Repository, name: str) -> str | None:
     """Return what is wrong with copying *name* from the checkout, to stand behind the name; None: nothing."""
     path = repository.root / name
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
@@ -34,7 +34,7 @@ def obstacle_to(repository: Repository, name: str) -> str | None:
 def require_copies(repository: Repository, names: Iterable[str]) -> None:
     """Refuse a list of which something cannot be copied."""
     for name in names:
-        if why := obstacle_to(repository, name):
+        if why := copy_obstacle(repository, name):
             raise UsageError(f"worktree.copy: {name!r} {why}")
 
 
@@ -43,7 +43,7 @@ def copy_into(repository: Repository, names: Iterable[str], top: Path) -> None:
     for name in names:
         source = repository.root / name
         if not source.exists():
-            raise UnfitRepository(f"worktree.copy: {name!r} {obstacle_to(repository, name)}")
+            raise UnfitRepository(f"worktree.copy: {name!r} {copy_obstacle(repository, name)}")
         for file in _files(source):
             inside = str(file.relative_to(repository.root))
             if not os.path.lexists(top / inside):

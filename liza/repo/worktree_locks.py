@@ -1,4 +1,4 @@
-"""Locks between our own processes: held by the kernel, so that whoever is killed lets go."""
+"""Locks between Liza's own processes; the kernel releases them when a process dies."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Wait for the lock at *path* and hold it."""
     descriptor = None
     while descriptor is None:
-        descriptor = _taken(path, fcntl.LOCK_EX)
+        descriptor = _open_locked(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def taken(path: Path) -> int | None:
+def try_lock(path: Path) -> int | None:
     """Return a descriptor that holds the lock at *path* until it is closed; None where another has it."""
     try:
-        return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return _open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
 
 
-def _taken(path: Path, how: int) -> int | None:
-    """Return None where the file went while we waited: whoever comes next would lock another one."""
+def _open_locked(path: Path, how: int) -> int | None:
+    """Lock *path*; return None where the file was removed meanwhile, since others would lock a new one."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, how)

@@ -17,9 +17,9 @@ _NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 def write_new(path: Path, text: str) -> bool:
     """Write a file where there is none; return False, and leave what is there, where there is one."""
-    with _drafted(path, text) as draft:
+    with _write_draft(path, text) as draft:
         try:
-            name(draft, path)
+            link_new(draft, path)
         except FileExistsError:
             return False
     return True
@@ -27,7 +27,7 @@ def write_new(path: Path, text: str) -> bool:
 
 def overwrite(path: Path, text: str) -> None:
     """Write a file in place of whatever has its name."""
-    with _drafted(path, text) as draft:
+    with _write_draft(path, text) as draft:
         draft.replace(path)
 
 
@@ -41,13 +41,13 @@ def append_line(path: Path, line: str) -> None:
                 return
             continue
         try:
-            _append(descriptor, _encoded(f"{line}\n"))
+            _append(descriptor, _encode(f"{line}\n"))
         finally:
             os.close(descriptor)
         return
 
 
-def name(draft: Path, path: Path) -> None:
+def link_new(draft: Path, path: Path) -> None:
     """Give *draft* the name *path*; raise FileExistsError where something has it."""
     try:
         os.link(draft, path)
@@ -71,15 +71,15 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 @contextmanager
-def _drafted(path: Path, text: str) -> Iterator[Path]:
+def _write_draft(path: Path, text: str) -> Iterator[Path]:
     """Give a file of this thread's own beside *path*, with *text* in it; what is left of it goes."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_native_id()}.draft")
     try:
-        draft.write_bytes(_encoded(text))
+        draft.write_bytes(_encode(text))
         yield draft
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode(errors="surrogateescape")

@@ -35,7 +35,7 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def adopts_orphans() -> bool:
+def is_adopting_orphans() -> bool:
     found = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.cast(ctypes.byref(found), ctypes.c_void_p))
     return bool(found.value)
@@ -48,12 +48,12 @@ def die_with(parent: int, by: signal.Signals = signal.SIGTERM) -> None:
         signal.raise_signal(by)
 
 
-def guard_memory() -> None:
+def forbid_memory_reads() -> None:
     """Keep what this process has, its keys among it, from whoever it starts: /proc would show it to them."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def readable(descriptor: int, seconds: float | None) -> bool:
+def wait_readable(descriptor: int, seconds: float | None) -> bool:
     """Wait until *descriptor* can be read, or for *seconds*. Unlike select(), it takes any number."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -61,7 +61,7 @@ def readable(descriptor: int, seconds: float | None) -> bool:
 
 
 @cache
-def leash() -> tuple[str, ...]:
+def parent_death_prefix() -> tuple[str, ...]:
     """Return the words to put before a command so that it is killed when the thread that started it ends.
 
     They are util-linux's setpriv: Python could only do this by running code between fork and exec, which is

@@ -1,7 +1,7 @@
-"""Being alive, as the kernel knows it: a lock on a file, held from start to end, that goes with its process.
+"""Liveness as kernel locks: a file lock held from start to exit, released with its process.
 
-The file names its holder for people to read; what counts is the lock. Its descriptor is not inherited by what
-the holder starts, so an orphan never keeps it.
+The file names its holder for people; only the lock counts. Its descriptor is not inherited, so an orphan
+cannot keep it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-SUPERVISOR: Final = "supervisor.lock"
-IN_GIT: Final = "liza-supervisor.lock"  # in the git directory that all checkouts of a repository share
-WORKERS: Final = "workers"  # the directory with a lock a worker
+SUPERVISOR_LOCK: Final = "supervisor.lock"
+LOCK_IN_GIT: Final = "liza-supervisor.lock"  # in the git directory that all checkouts of a repository share
+WORKERS_DIRECTORY: Final = "workers"  # the directory with a lock a worker
 
 _LONGEST: Final = 1024  # bytes of a lock file that are read
 
@@ -36,9 +36,9 @@ class Holder(NamedTuple):
 
 
 @contextmanager
-def held(path: Path, *, at: datetime) -> Iterator[None]:
+def hold_for_life(path: Path, *, at: datetime) -> Iterator[None]:
     """Hold the lock *path* and say in it who does; raise AlreadyRunning where somebody else holds it."""
-    descriptor = _locked(path)
+    descriptor = _open_locked(path)
     try:
         line = f"{os.getpid()} {socket.gethostname()} {at:%Y-%m-%dT%H:%M:%SZ}\n"
         os.ftruncate(descriptor, 0)
@@ -51,7 +51,7 @@ def held(path: Path, *, at: datetime) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether somebody holds *path*. The look takes a shared lock for a moment: not for often."""
+    """Return whether a process holds *path*. It takes a shared lock for a moment, so call it rarely."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -59,45 +59,45 @@ def is_held(path: Path) -> bool:
     except OSError as error:
         raise DiskTrouble(f"open {path}", error) from error
     try:
-        return not _try(descriptor, fcntl.LOCK_SH)
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
 
 
-def holder(path: Path) -> Holder | None:
-    """Return who says to hold *path*, or None where nobody does."""
-    return _named(path) if is_held(path) else None
+def holder_of(path: Path) -> Holder | None:
+    """Return the holder that *path* names, or None where the lock is free."""
+    return _read_holder(path) if is_held(path) else None
 
 
-def living(home: Path) -> frozenset[str]:
+def live_workers(home: Path) -> frozenset[str]:
     """Return the names of the workers that hold their lock."""
-    return frozenset(path.stem for path in (home / WORKERS).glob("*.lock") if is_held(path))
+    return frozenset(path.stem for path in (home / WORKERS_DIRECTORY).glob("*.lock") if is_held(path))
 
 
-def bury(home: Path) -> None:
+def remove_stale(home: Path) -> None:
     """Remove the lock files that dead workers left; nothing depends on it."""
-    for path in (home / WORKERS).glob("*.lock"):
+    for path in (home / WORKERS_DIRECTORY).glob("*.lock"):
         with suppress(OSError, AlreadyRunning):
-            descriptor = _locked(path)
+            descriptor = _open_locked(path)
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise DiskTrouble(f"open {path}", error) from error
-        if not _try(descriptor, fcntl.LOCK_EX):
+        if not _try_lock(descriptor, fcntl.LOCK_EX):
             os.close(descriptor)
-            raise AlreadyRunning(path.stem, str(_named(path) or "another process"))
+            raise AlreadyRunning(path.stem, str(_read_holder(path) or "another process"))
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)  # its holder ended between our two steps
 
 
-def _try(descriptor: int, kind: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -105,7 +105,7 @@ def _try(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _named(path: Path) -> Holder | None:
+def _read_holder(path: Path) -> Holder | None:
     try:
         with path.open("rb") as file:
             words = file.read(_LONGEST).decode(errors="replace").split()

@@ -1,4 +1,4 @@
-"""What wakes a supervisor: signals, the ends of its children, and whoever rings."""
+"""Wakes the supervisor's loop: signals, exits of children, other threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Bell:
-    """Rung by any thread; it remembers how often a signal asked the process to end."""
+class Wakeup:
+    """An eventfd that any thread may write; counts the signals that asked the process to end."""
 
     def __init__(self) -> None:
         self.asked = 0
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_write(self._descriptor, 1)
 
@@ -29,7 +29,7 @@ class Bell:
             os.eventfd_read(self._descriptor)
 
     @contextmanager
-    def hearing_signals(self) -> Iterator[Self]:
+    def handle_signals(self) -> Iterator[Self]:
         """Ring for SIGTERM, Ctrl-C, a lost terminal and the end of a child."""
         # Handlers only note and ring: logging or locking in one could deadlock.
         handlers: dict[signal.Signals, Callable[..., None]] = {
@@ -48,7 +48,7 @@ class Bell:
 
     def _asked(self, *_: object) -> None:
         self.asked += 1
-        self.ring()
+        self.wake()
 
     def _rung(self, *_: object) -> None:
-        self.ring()
+        self.wake()

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from liza.domain.record import Commit, Line, Record
+from liza.domain.record import Commit, NonEmptyStr, Record
 from liza.domain.verdicts import Decision, Outcome, Verdict
-from liza.workflow.document import Effect, End, Gate, Session
+from liza.workflow.document import Effect, Gate, SessionMode, WorkflowEnd
 
 WORK: Final = ":work"  # what a position waits on when the worker asked; no gate can have that id
 TAINT: Final = ":taint"  # … and when a person has to accept the taint first
@@ -19,8 +19,8 @@ TAINT: Final = ":taint"  # … and when a person has to accept the taint first
 class Position(Record):
     """Where a piece of work is; all that the engine has to know of its past."""
 
-    phase: Line
-    end: End | None = None
+    phase: NonEmptyStr
+    end: WorkflowEnd | None = None
     worked: bool = False
     asked: bool = False
     nothing: bool = False  # the worker says that there is nothing to do
@@ -30,51 +30,51 @@ class Position(Record):
     iterations: Mapping[str, int] = Field(default_factory=dict)
     attempt: int = 0
     loop: int = 0
-    path: Line | None = None
-    taints: tuple[Line, ...] = ()
-    accepted: tuple[Line, ...] = ()
-    waiting: Line | None = None
+    path: NonEmptyStr | None = None
+    taints: tuple[NonEmptyStr, ...] = ()
+    accepted: tuple[NonEmptyStr, ...] = ()
+    waiting: NonEmptyStr | None = None
     tree: Commit | None = None
-    made_in: Line | None = None
-    runs: tuple[Line, ...] = ()  # that made the work, none of which may judge it
+    made_in: NonEmptyStr | None = None
+    runs: tuple[NonEmptyStr, ...] = ()  # that made the work, none of which may judge it
 
     @property
     def is_tainted(self) -> bool:
         return not set(self.taints) <= set(self.accepted)
 
-    def tainted(self, *marks: str) -> Position:
+    def with_taints(self, *marks: str) -> Position:
         """Return it with *marks*; one that was accepted before has to be accepted again."""
-        return self.but(
+        return self.replace(
             taints=tuple(dict.fromkeys((*self.taints, *marks))),
             accepted=tuple(mark for mark in self.accepted if mark not in marks),
         )
 
 
-class Work(NamedTuple):
+class WorkJob(NamedTuple):
     phase: str
     role: str
     iteration: int
-    session: Session
+    session: SessionMode
 
 
-class Judge(NamedTuple):
+class GateJob(NamedTuple):
     gate: Gate
 
 
-class Wait(NamedTuple):
+class WaitJob(NamedTuple):
     """A person is next: *on* is the gate, or `WORK` for a worker that asked, or `TAINT`."""
 
     on: str
     gate: Gate | None
 
 
-class Proceed(NamedTuple):
+class ProceedJob(NamedTuple):
     """Nothing is left to do in the phase: answer with `Proceeded`."""
 
     phase: str
 
 
-Job: TypeAlias = Work | Judge | Wait | Proceed
+WorkflowJob: TypeAlias = WorkJob | GateJob | WaitJob | ProceedJob
 
 
 class Worked(NamedTuple):
@@ -111,10 +111,10 @@ class Proceeded(NamedTuple):
     at: datetime
 
 
-Result: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
+JobResult: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
 
 
-class Moved(NamedTuple):
+class Move(NamedTuple):
     position: Position
     decision: Decision | None = None
     taints: tuple[str, ...] = ()
@@ -126,26 +126,28 @@ class Moved(NamedTuple):
     label: str | None = None
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> WorkflowEnd | None:
         return self.position.end
 
 
-def answers(job: Job | None, position: Position, result: Result) -> bool:
-    """Say whether *result* is one of *job*; what made the work does not judge it."""
+def is_result_of(job: WorkflowJob | None, position: Position, result: JobResult) -> bool:
+    """Return whether *result* is one of *job*; what made the work does not judge it."""
     match job, result:
-        case ((Judge(gate) | Wait(_, Gate() as gate)), Verdict()):
+        case ((GateJob(gate) | WaitJob(_, Gate() as gate)), Verdict()):
             made_it = result.evidence is not None and result.evidence.run in position.runs
-            return result.gate == gate.id and not made_it and not (isinstance(job, Wait) and job.on == TAINT)
-        case (Work(), Worked() | Crashed(gate=None)) | (Proceed(), Proceeded()):
+            return (
+                result.gate == gate.id and not made_it and not (isinstance(job, WaitJob) and job.on == TAINT)
+            )
+        case (WorkJob(), Worked() | Crashed(gate=None)) | (ProceedJob(), Proceeded()):
             return True
-        case Judge(gate), Crashed():
+        case GateJob(gate), Crashed():
             return result.gate == gate.id
-        case Wait(on), Answered():
+        case WaitJob(on), Answered():
             return position.waiting is not None and on != TAINT
         case _, Accepted():
             return job is not None and position.is_tainted
     return False
 
 
-def named(result: Result) -> str:
+def result_name(result: JobResult) -> str:
     return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()

@@ -13,7 +13,7 @@ from liza.agents.protocol import Reply
 from liza.domain.changes import Change
 from liza.domain.config import AgentChoice, Agents
 from liza.domain.model import Status
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 from tests.office import Office
 from tests.repos import Home
 from tests.shell import Shell
@@ -148,7 +148,7 @@ class TestStandingIn:
         works = office.state.config.agents.default
         agents = Agents(default=AgentChoice(backend="claude", command=("./nowhere",)), fallback=works)
         office.board.update(
-            Change("human", "break", lambda state: state.but(config=state.config.but(agents=agents)))
+            Change("human", "break", lambda state: state.replace(config=state.config.replace(agents=agents)))
         )
 
         office.turns("coder-1", "reviewer-1")
@@ -158,4 +158,4 @@ class TestStandingIn:
             Reply.model_validate_json(path.read_text()) for path in office.home.glob("runs/*/reply.json")
         ]
         endings = [reply.ending for reply in replies]
-        assert endings.count(Ending.NOT_STARTED) == endings.count(Ending.DONE) == 3
+        assert endings.count(RunEnding.NOT_STARTED) == endings.count(RunEnding.DONE) == 3

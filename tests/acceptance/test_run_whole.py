@@ -23,7 +23,7 @@ from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, State, Status
 from liza.domain.record import utc_now
 from liza.system import locks
-from liza.system.proc_table import left_behind, seen
+from liza.system.proc_table import leftover_processes, process_of
 from tests import six
 from tests.shell import ROOT, Shell
 from tests.storm import Storm
@@ -194,10 +194,10 @@ def is_reachable(project: Project) -> None:
 
 def is_clean(project: Project) -> None:
     assert project.fingerprint() == project.before
-    assert left_behind(project.shell.home / "runs", lambda _: True) == []
-    assert locks.living(project.shell.home) == frozenset()
+    assert leftover_processes(project.shell.home / "runs", lambda _: True) == []
+    assert locks.live_workers(project.shell.home) == frozenset()
     assert [path for path in project.shell.home.rglob("*.lock") if is_locked(path)] == []
-    done = [task.id for task in recovery.finished_first(project.board.read())]
+    done = [task.id for task in recovery.finished_tasks(project.board.read())]
     kept = done[-project.board.read().config.limits.kept_worktrees :]
     area = [path.name for path in (project.root / ".worktrees").iterdir()]
     assert sorted(name for name in area if not name.startswith(".")) == sorted(kept)
@@ -275,11 +275,15 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
         # Not by what an agent calls itself: in a cage it counts from one.
         pids = [
-            one.pid for one in left_behind(project.shell.home / "runs", lambda _: True) if one.name == "sleep"
+            one.pid
+            for one in leftover_processes(project.shell.home / "runs", lambda _: True)
+            if one.name == "sleep"
         ]
         assert len(pids) == AGENTS
         project.shell.ok("pause")
-        project.eventually(lambda: all((it := seen(pid)) is not None and it.state == "T" for pid in pids))
+        project.eventually(
+            lambda: all((it := process_of(pid)) is not None and it.state == "T" for pid in pids)
+        )
         project.shell.ok("abort")
         took = project.eventually(lambda: not any(is_running(pid) for pid in pids))
         assert project.ended(run) == 4
@@ -288,7 +292,7 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         held = {one["task"]: project.git("show", f"{one['ref']}:half.txt") for one in saved}
         assert held == {name: f"{name}\n" for name in names}
         assert {task.status for task in project.board.read().tasks.values()} == {Status.IDLE}
-        assert left_behind(project.shell.home / "runs", lambda _: True) == []
+        assert leftover_processes(project.shell.home / "runs", lambda _: True) == []
         assert project.fingerprint() == project.before
     finally:
         project.close()
@@ -319,7 +323,7 @@ def test_a_merged_tasks_worktree_goes_while_others_work_and_its_branch_stays(tmp
         project.until(Status.MERGED)
         project.eventually(lambda: not (area / "t1").exists() and (area / "t2").exists())
         assert "refs/heads/task/t1" in project.git("for-each-ref")  # until the task is archived
-        assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.SOON
+        assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.CLEANUP_GRACE
         run.terminate()
         assert project.ended(run) == 4
     finally:
@@ -327,7 +331,7 @@ def test_a_merged_tasks_worktree_goes_while_others_work_and_its_branch_stays(tmp
 
 
 def is_running(pid: int) -> bool:
-    process = seen(pid)
+    process = process_of(pid)
     return process is not None and process.state not in "ZX"
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from liza.board.quarantine import alert
-from liza.daemon.stop_requests import Orders
+from liza.board.quarantine import append_alert
+from liza.daemon.stop_requests import StopRequests
 from liza.system.masking import Mask, secrets_of
 from tests import player
 from tests.repos import NOW, Home
@@ -106,8 +106,8 @@ def test_alerts_and_switches_are_masked(tmp_path: Path, monkeypatch: pytest.Monk
     """A sentence may name a file, whose name an agent chose."""
     monkeypatch.setenv("SERVICE_TOKEN", VALUE)
 
-    alert(tmp_path, NOW, f"look at {SAID}")
-    Orders(tmp_path).pause(f"look at {VALUE} and {TOKEN}")
+    append_alert(tmp_path, NOW, f"look at {SAID}")
+    StopRequests(tmp_path).pause(f"look at {VALUE} and {TOKEN}")
 
     assert "[masked]" in (tmp_path / "alerts.log").read_text()
     assert VALUE not in (tmp_path / "alerts.log").read_text()

@@ -53,7 +53,7 @@ def other(store: Store, board: Board) -> Iterator[Board]:  # noqa: ARG001 - the 
 
 
 def with_creator(state: State, creator: object) -> State:
-    return state.with_task(state.task("t0").but(created_by=creator))
+    return state.with_task(state.task("t0").replace(created_by=creator))
 
 
 def claimed(board: Board, task: str, by: Actor) -> State:
@@ -80,7 +80,7 @@ class TestUpdate:
 
     def test_a_change_that_only_copies_writes_nothing(self, board: Board) -> None:
         before = board.read()
-        board.update(Change("human", "copy", lambda state: state.but(tasks=dict(state.tasks))))
+        board.update(Change("human", "copy", lambda state: state.replace(tasks=dict(state.tasks))))
         assert board.read() == before
 
     def test_a_refused_change_raises_and_writes_nothing(self, board: Board, other: Board) -> None:
@@ -99,7 +99,7 @@ class TestUpdate:
 
     def test_a_status_is_not_set_without_an_event(self, board: Board) -> None:
         before = board.read()
-        forced = Change("coder-1", "force", lambda s: s.with_task(s.task("t0").but(status=Status.MERGED)))
+        forced = Change("coder-1", "force", lambda s: s.with_task(s.task("t0").replace(status=Status.MERGED)))
         with pytest.raises(InvalidBoard, match="IDLE became MERGED without an event"):
             board.update(forced)
         assert board.read() == before
@@ -109,10 +109,10 @@ class TestUpdate:
 
         def rewritten(state: State) -> State:
             task = state.task("t0")
-            return state.with_task(task.but(history=(task.history[0].but(by="somebody"),)))
+            return state.with_task(task.replace(history=(task.history[0].replace(by="somebody"),)))
 
         def forgotten(state: State) -> State:
-            return state.with_task(state.task("t0").but(history=()))
+            return state.with_task(state.task("t0").replace(history=()))
 
         for make in (rewritten, forgotten):
             with pytest.raises(InvalidBoard, match="history"):
@@ -123,7 +123,7 @@ class TestUpdate:
     def test_nothing_is_removed(self, section: str, board: Board) -> None:
         before = board.update(noted("hello"))
         with pytest.raises(InvalidBoard, match="it was removed"):
-            board.update(Change("human", "remove", lambda state: state.but(**{section: {}})))
+            board.update(Change("human", "remove", lambda state: state.replace(**{section: {}})))
         assert board.read() == before
 
     def test_a_value_that_could_not_be_read_back_is_refused(self, board: Board) -> None:
@@ -191,7 +191,7 @@ class TestDecisions:
             states = list(pool.map(lambda _: board.update(Change("planner-1", "count", raised)), range(80)))
         assert sorted(state.revision for state in states) == list(range(2, 82))
         assert board.read().task("t0").priority == 80
-        assert board.read().task("t0").events_ever == 81
+        assert board.read().task("t0").event_count == 81
 
     def test_a_late_writer_is_refused(self, store: Store, board: Board) -> None:
         """Its lease was taken back and given to another: its token opens nothing any more."""
@@ -247,10 +247,10 @@ class TestEntries:
         handoff = {"id": "t0", "agent": "coder-1", "timestamp": NOW, "summary": "half done"}
 
         def put(state: State) -> State:
-            return state.but(handoff=with_record(state.handoff, Handoff.model_validate(handoff)))
+            return state.replace(handoff=with_record(state.handoff, Handoff.model_validate(handoff)))
 
         board.update(Change("coder-1", "hand off", put))
-        board.update(Change("coder-2", "take over", lambda state: state.but(handoff={})))
+        board.update(Change("coder-2", "take over", lambda state: state.replace(handoff={})))
         assert [entry.gone for entry in board.entries(after=1)] == [{}, {"handoff": ["t0"]}]
         assert board.read().handoff == {}
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.daemon.baseline import Ground, kept_base, try_base
+from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
 from liza.domain.changes import Change
 from liza.domain.config import Config
 from liza.domain.model import BreakerStatus, Sprint, Status
 from liza.domain.record import utc_now
-from liza.domain.rules import tripped
-from liza.domain.switches import BREAKER
+from liza.domain.rules import with_due_trips
+from liza.domain.switches import BREAKER_PREFIX
 from liza.errors import RedBase
-from liza.gates.causes import Setting, likely_cause
-from liza.gates.runner import Ran
-from liza.system.run_control import Ending, Stop
-from liza.system.sandbox.environment import allowed
+from liza.gates.causes import CommandSurroundings, likely_cause
+from liza.gates.runner import CommandResult
+from liza.system.run_control import RunControl, RunEnding
+from liza.system.sandbox.environment import allowed_environment
 from tests.cases import PYTEST
 from tests.office import Office
 from tests.repos import Home
@@ -32,11 +32,13 @@ RED = "def test_red():\n    assert 1 == 2\n"
 GREEN = "from src.b import B\n\n\ndef test_b():\n    assert B == 1\n"
 
 
-def ground(directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None) -> Ground:
+def ground(
+    directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None
+) -> BaselineContext:
     user = Home(directory / "project")
     user.commit({"src/__init__.py": "", "test_b.py": GREEN, **(files or {})})
     config = Config.model_validate({"gates": gates, "sandbox": {"mode": "off"}})
-    return Ground(user.directory / ".liza", user.repository, config)
+    return BaselineContext(user.directory / ".liza", user.repository, config)
 
 
 class TestBaseline:
@@ -44,29 +46,29 @@ class TestBaseline:
         """Kept by tree and command; who looks later need not run anything."""
         place = ground(tmp_path, {"setup": "true", "lint": "cat src/b.py", "test": PYTEST})
         said: list[str] = []
-        assert kept_base(place) is None
+        assert cached_baseline(place) is None
 
-        found = try_base(place, Stop(), said.append)
+        found = run_baseline(place, RunControl(), said.append)
 
         assert found
-        found.require_fit()
+        found.require_usable()
         ran = sorted(path.name.rpartition(".")[2] for path in (place.home / "runs").iterdir())
         assert ran.count("test-base") == 1
         lint, test = list(found.lines())[1:]
         assert test.startswith("test passes in")
         assert "says nothing about code" in lint  # `cat` does not mind what it prints
         assert [line.partition(" on ")[0] for line in said][:2] == ["trying setup", "trying lint"]
-        again = try_base(place, Stop(), said.append)
+        again = run_baseline(place, RunControl(), said.append)
         assert again
         assert [one.result.run for one in again.tried] == [one.result.run for one in found.tried]
-        assert kept_base(place)
+        assert cached_baseline(place)
 
     def test_tests_that_are_red_already_are_known_by_name(self, tmp_path: Path) -> None:
         """Work goes on, and people are told which do not count."""
-        found = try_base(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), Stop())
+        found = run_baseline(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), RunControl())
 
         assert found
-        found.require_fit()
+        found.require_usable()
         assert found.tried[0].result.failed == ("test_red.py::test_red",)
         assert "1 tests, which are known" in next(iter(found.lines()))
 
@@ -88,26 +90,26 @@ class TestBaseline:
         untracked.parent.mkdir(parents=True)
         untracked.write_text("#!/bin/sh\n")
 
-        found = try_base(place, Stop())
+        found = run_baseline(place, RunControl())
 
         assert found
         with pytest.raises(RedBase, match=says) as refused:
-            found.require_fit()
+            found.require_usable()
         assert refused.value.exit_code == 6
         assert "likely: " in str(refused.value)
-        kept = kept_base(place)
+        kept = cached_baseline(place)
         assert kept
-        assert kept.in_the_way
+        assert kept.blocking_gates
 
     def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
         """That there is nothing to test yet is no failure."""
         user = Home(tmp_path / "project")
         config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
 
-        found = try_base(Ground(user.directory / ".liza", user.repository, config), Stop())
+        found = run_baseline(BaselineContext(user.directory / ".liza", user.repository, config), RunControl())
 
         assert found
-        found.require_fit()
+        found.require_usable()
         assert "no tests yet" in next(iter(found.lines()))
 
 
@@ -131,7 +133,9 @@ class TestCauses:
             (tmp_path / name).mkdir(parents=True)
         (tmp_path / ".venv/bin/python").write_text("")
 
-        found = likely_cause(Setting(tmp_path, is_caged), line, Ran(code, Ending.DONE, err=said))
+        found = likely_cause(
+            CommandSurroundings(tmp_path, is_caged), line, CommandResult(code, RunEnding.DONE, err=said)
+        )
 
         assert says in found
 
@@ -143,9 +147,9 @@ class TestCauses:
             pytest.skip("Liza is not in an environment of its own")
         monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
         monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
-        ran = Ran(1, Ending.DONE, err="/x/python3: No module named pytest")
+        ran = CommandResult(1, RunEnding.DONE, err="/x/python3: No module named pytest")
 
-        found = likely_cause(Setting(tmp_path, is_caged=True), "python3 -m pytest -q", ran)
+        found = likely_cause(CommandSurroundings(tmp_path, is_sandboxed=True), "python3 -m pytest -q", ran)
 
         assert "`deactivate`" in found
 
@@ -156,9 +160,9 @@ class TestCauses:
         own = f"{sys.prefix}/bin"
         first = {"PATH": f"{own}{os.pathsep}/usr/bin"}
 
-        assert allowed(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
-        assert allowed({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
-        assert allowed({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
+        assert allowed_environment(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
+        assert allowed_environment({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
+        assert allowed_environment({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
 
 
 class TestBrokenGates:
@@ -172,7 +176,7 @@ class TestBrokenGates:
 
         task = office.state.task("t1")
         assert (task.status, task.iteration) == (Status.READY_FOR_REVIEW, 1)
-        assert (office.home / "PAUSE").read_text().startswith(BREAKER)
+        assert (office.home / "PAUSE").read_text().startswith(BREAKER_PREFIX)
         alerts = (office.home / "alerts.log").read_text().splitlines()
         assert len(alerts) == 1
         assert f"{tool}: not found" in alerts[0]
@@ -188,7 +192,7 @@ class TestBrokenGates:
         assert office.events().count("claim") == 1
 
     def trips(self, office: Office) -> None:
-        office.board.update(Change("supervisor", "trip", lambda state: tripped(state, utc_now())))
+        office.board.update(Change("supervisor", "trip", lambda state: with_due_trips(state, utc_now())))
         breaker = office.state.circuit_breaker
         assert (breaker.status, [trip.rule for trip in breaker.trips]) == (
             BreakerStatus.TRIPPED,
@@ -231,10 +235,10 @@ class TestEqualFailures:
         office = Office(tmp_path)
         metrics = office.state.sprint.metrics
         for number in range(1, 11):
-            metrics = metrics.but(
+            metrics = metrics.replace(
                 red_gates=(*metrics.red_gates, f"t{number}#3 test failed: No module named x")
             )
-            state = tripped(office.state.but(sprint=Sprint(metrics=metrics)), utc_now())
+            state = with_due_trips(office.state.replace(sprint=Sprint(metrics=metrics)), utc_now())
             assert [trip.rule for trip in state.circuit_breaker.trips] == (
                 ["equal_failures"] if number == 10 else []
             )

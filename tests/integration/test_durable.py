@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.daemon.policy import recovery
-from liza.daemon.recover import Scene
+from liza.daemon.recover import Recovery
 from liza.domain.model import Status
 from tests.office import ROOT, Office
 
@@ -75,9 +75,9 @@ def test_objects_and_refs_are_synced_before_the_board_names_them(tmp_path: Path)
 
 def recover(office: Office) -> list[str]:
     """Put right what a machine that went down left."""
-    scene = Scene(office.board, office.user.repository)
-    told = scene.mend_refs(office.state)
-    facts = scene.named_facts(office.place("reviewer-1").clock())
+    scene = Recovery(office.board, office.user.repository)
+    told = scene.repair_refs(office.state)
+    facts = scene.crash_facts(office.place("reviewer-1").clock())
     actions = recovery.plan(facts)
     scene.perform(actions, facts)
     return [*told, *map(str, actions)]

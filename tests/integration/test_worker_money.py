@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.policy.progress import asks, only_people
-from liza.daemon.turn import Next
+from liza.daemon.policy.progress import human_waits, only_people
+from liza.daemon.turn import AfterTurn
 from liza.domain import budget, providers
 from liza.domain.changes import HUMAN, Change
-from liza.domain.model import AgentStatus, Status
+from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
 from tests.office import PATIENCE, ROOT, STEPS, Office, dear
@@ -42,7 +42,7 @@ def runs(office: Office) -> int:
 def pay(office: Office, kind: str, usd: float) -> None:
     """Let the board know what a run of *kind* cost."""
     bill = budget.Bill("coder-9", None, kind, usd, Provenance.REPORTED)
-    office.board.update(Change("coder-9", "pay", lambda state: budget.settled(state, bill)))
+    office.board.update(Change("coder-9", "pay", lambda state: budget.settle_run(state, bill)))
 
 
 class TestTheBudget:
@@ -56,8 +56,8 @@ class TestTheBudget:
         assert runs(office) == 1
         task = office.state.task("t1")
         assert (task.status, task.failed_by, task.lease) == (Status.IDLE, (), None)
-        assert office.state.agents["coder-1"].status is AgentStatus.PARKED
-        assert [wait.then for wait in asks(office.state)] == ["liza answer budget 2"]
+        assert office.state.agents["coder-1"].status is WorkerStatus.PARKED
+        assert [wait.then for wait in human_waits(office.state)] == ["liza answer budget 2"]
         assert only_people(office.state, utc_now())
         told = [line for line in alerts(office) if "everybody pauses" in line]
         assert len(told) == 1
@@ -90,7 +90,7 @@ class TestTheBudget:
         assert office.status() is Status.BLOCKED
         assert "`liza answer t1 2`" in office.state.task("t1").blocked_questions[0]
         assert runs(office) == 2
-        office.board.update(budget.reply("t1", "3", by=HUMAN, at=utc_now()))
+        office.board.update(budget.answer_question("t1", "3", by=HUMAN, at=utc_now()))
         office.turns("planner-1", "coder-1", "reviewer-1")
         assert office.status() is Status.MERGED
         assert office.state.config.budget.task_usd == 1
@@ -220,7 +220,7 @@ class TestProviders:
         office.turn("coder-1")
 
         for _ in range(3):
-            assert office.turn("coder-1") is Next.WAIT
+            assert office.turn("coder-1") is AfterTurn.WAIT
 
         assert runs(office) == 1
         assert only_people(office.state, utc_now()) == ()
@@ -236,7 +236,7 @@ class TestProviders:
         office = self.played(tmp_path, {"reply": "", "ending": "auth", "why": "invalid x-api-key"})
         office.turn("coder-1")
         for _ in range(3):
-            assert office.turn("coder-1") is Next.WAIT
+            assert office.turn("coder-1") is AfterTurn.WAIT
 
         assert runs(office) == 1
         assert [wait.then for wait in only_people(office.state, utc_now())] == ["liza resume"]
@@ -295,17 +295,17 @@ class TestProviders:
         office.task()
         office.turn("coder-1")
         agents = office.state.config.agents
-        theirs = agents.but(overrides={"coder": agents.default.but(provider="acme")})
-        down = providers.Turned(ProviderState.EXHAUSTED, "used up")
+        theirs = agents.replace(overrides={"coder": agents.default.replace(provider="acme")})
+        down = providers.ProviderRejection(ProviderState.EXHAUSTED, "used up")
 
         def make(state: State) -> State:
-            state = state.but(config=state.config.but(agents=theirs))
-            return providers.turned_down(state, "acme", "coder-1", down, at=utc_now(), chance=0)
+            state = state.replace(config=state.config.replace(agents=theirs))
+            return providers.with_rejection(state, "acme", "coder-1", down, at=utc_now(), chance=0)
 
         office.board.update(Change("human", "test", make))
         office.task("t2")
 
-        assert office.turn("coder-1") is Next.WAIT
+        assert office.turn("coder-1") is AfterTurn.WAIT
         office.turns("reviewer-1")
         assert (office.status("t1"), office.status("t2")) == (Status.MERGED, Status.IDLE)
 

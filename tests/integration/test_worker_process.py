@@ -19,10 +19,10 @@ import pytest
 from liza.board.quarantine import ALERTS
 from liza.domain.changes import SUPERVISOR, apply
 from liza.domain.events import Reclaim
-from liza.domain.model import AgentStatus, GoalStatus, Status
+from liza.domain.model import GoalStatus, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.repo import salvage
-from liza.system.proc_table import seen
+from liza.system.proc_table import process_of
 from tests.office import PATIENCE, ROOT, Office
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def soon(holds: Callable[[], bool], within: float = PATIENCE) -> float:
 
 
 def state_of(pid: int) -> str:
-    process = seen(pid)
+    process = process_of(pid)
     return process.state if process else "gone"
 
 
@@ -88,9 +88,9 @@ class TestSwitches:
 
         task = office.state.task("t1")
         assert (task.status, task.lease, task.failed_by) == (Status.IDLE, None, ())
-        saved = salvage.listed(office.user.repository, "t1")
+        saved = salvage.list_salvages(office.user.repository, "t1")
         assert office.user.git("show", f"{saved[0].ref}:t1.txt") == "half"
-        assert office.state.agents["coder-1"].status is AgentStatus.STOPPED
+        assert office.state.agents["coder-1"].status is WorkerStatus.STOPPED
 
     def test_nothing_starts_during_a_pause(self, office: Office) -> None:
         """A worker that is idle obeys as well, and begins when the file goes."""
@@ -111,7 +111,7 @@ class TestSwitches:
             assert worker.wait(PATIENCE) == 0
             assert is_gone(pid)
         assert office.status() is Status.IDLE
-        assert salvage.listed(office.user.repository, "t1")
+        assert salvage.list_salvages(office.user.repository, "t1")
 
     def test_a_worker_and_its_agent_die_with_the_supervisor(self, office: Office) -> None:
         """A supervisor that is killed leaves nobody behind, and what was done is saved."""

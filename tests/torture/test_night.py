@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.daemon.supervisor import EXIT_CODES, Ending
+from liza.daemon.supervisor import EXIT_CODES, RunEnd
 from liza.domain.model import GoalStatus
 from liza.system.linux import adopt_orphans
-from liza.system.proc_table import reap
+from liza.system.proc_table import reap_adopted
 from tests.daemon import Daemon
 from tests.storm import Storm
 
@@ -52,7 +52,7 @@ def test_a_night_ends_complete_and_accuses_nobody(
     storm = Storm(night.home, chance)
     code = _weathered(night, storm, chance)
     seconds = time.monotonic() - began
-    reap(but=[])
+    reap_adopted(but=[])
     report = (
         f"{TASKS} tasks, {TEAM['coder']} coders, {TEAM['reviewer']} reviewers: {storm.kills.total()} kills "
         f"{dict(storm.kills)}, {seconds:.0f} seconds, {(_cpu() - before) / TASKS:.2f} CPU seconds a task, "
@@ -65,7 +65,7 @@ def test_a_night_ends_complete_and_accuses_nobody(
     state = night.state
     accused = [one for one in state.anomalies.values() if one.type == "checkout_drift"]
     assert accused == []
-    assert code == EXIT_CODES[Ending.COMPLETE], night.told()[-4000:]
+    assert code == EXIT_CODES[RunEnd.COMPLETE], night.told()[-4000:]
     assert state.goal.status is GoalStatus.COMPLETE
     files = night.user.git("ls-tree", "--name-only", night.ref).split()
     assert {f"t{number}.txt" for number in range(TASKS + 1)} <= set(files)

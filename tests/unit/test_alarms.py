@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.alarms import alarms, stale
+from liza.daemon.alarms import alarms, stale_checkpoint
 from liza.domain import events as e
 from liza.domain.anomalies import CrashLoop, ExternalBlocker
 from liza.domain.changes import HUMAN, with_anomaly
 from liza.domain.config import Config, Limits
-from liza.domain.model import Metrics, Reviews, Sprint, Status
-from liza.domain.rules import resolved, tripped
+from liza.domain.model import Metrics, ReviewCounts, Sprint, Status
+from liza.domain.rules import resolve_trip, with_due_trips
 from tests.stories import (
     ASK_HUMAN,
     FORCE_PASS,
@@ -81,7 +81,7 @@ class TestWaiting:
         task = walked(new_task(), block(), DEFER)
         for number in range(1, 8):
             amended = walked(task, (e.Amend(fields={"priority": number}), HUMAN), at=NOW + 60 * SECOND)
-            assert keys(board(amended.trimmed())) == keys(board(task))
+            assert keys(board(amended.with_recent_history())) == keys(board(task))
 
 
 class TestLimits:
@@ -104,33 +104,33 @@ class TestTheRest:
         state = board(new_task())
         for one in details:
             state = with_anomaly(state, one, about="t1", by="coder-1", at=NOW)
-        return tripped(state, NOW)
+        return with_due_trips(state, NOW)
 
     def test_a_trip_is_told_with_its_report_and_command_and_is_one_alarm(self) -> None:
         state = self.trips(*(ExternalBlocker(service="registry", symptom=x) for x in "ab"))
         (sentence,) = says(state)
         assert "report/breaker-20260101T120000.000000Z-external_service_outage.md" in sentence
         assert "liza breaker resolve trip-1" in sentence
-        assert keys(resolved(state, "trip-1", "back", NOW)) == keys(state)
+        assert keys(resolve_trip(state, "trip-1", "back", NOW)) == keys(state)
 
     def test_a_crash_loop_is_told_by_whoever_saw_it(self) -> None:
         assert says(self.trips(CrashLoop(agent="coder-1", crashes=3))) == []
 
     def test_a_rubber_stamp_is_told_once_a_sprint(self) -> None:
         """Pains A 15."""
-        stamp = Metrics(reviews={"reviewer-1": Reviews(approved=12, first_seen=12, first_approved=12)})
+        stamp = Metrics(reviews={"reviewer-1": ReviewCounts(approved=12, first_seen=12, first_approved=12)})
         one, two = (board(new_task(), sprint=Sprint(number=number, metrics=stamp)) for number in (1, 2))
         assert says(one)[0].startswith("reviewer-1 approves 100% of what it sees for the first time")
         assert keys(one) != keys(two)
 
     def test_a_checkpoint_that_nobody_resumes_is_told_once_a_period(self) -> None:
         def after(hours: float) -> str | None:
-            found = stale(NOW, NOW + timedelta(hours=hours), 8, "")
+            found = stale_checkpoint(NOW, NOW + timedelta(hours=hours), 8, "")
             return found.key if found else None
 
         assert after(7.9) is None
         assert after(8.1) == after(15.9) != after(16.1)
 
     def test_a_finished_task_alarms_nobody(self) -> None:
-        done = rounds(3).but(status=Status.ABANDONED)
+        done = rounds(3).replace(status=Status.ABANDONED)
         assert not any(key.startswith("reviews") for key in keys(board(done, new_task("t2"))))

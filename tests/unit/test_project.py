@@ -301,3 +301,18 @@ class TestFiles:
 
         assert os.access(script, os.X_OK)
         assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
+
+
+# One name may mean two things only for a reason.
+SHARED_CLASS_NAMES: Final[dict[str, str]] = {}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Whoever reads a name knows which thing is meant, without looking at the import."""
+    homes: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in syntax_of(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    twice = {name: places for name, places in homes.items() if len(places) > 1}
+    assert twice.keys() == SHARED_CLASS_NAMES.keys(), twice

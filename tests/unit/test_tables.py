@@ -11,10 +11,10 @@ import pytest
 from liza.domain import switches
 from liza.domain.config import Config
 from liza.domain.events import AMENDABLE
-from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS
-from liza.domain.lifecycle import BY_SOURCE, EVENTS, TABLE, TERMINAL, name_of
+from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
+from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL, TRANSITIONS, event_name
 from liza.domain.model import MEANING, Role, State, Status
-from liza.domain.promises import PROMISES
+from liza.domain.requirements import REQUIRES
 from liza.errors import EXIT_CODES, UsageError
 from scripts import specs
 from scripts.specs import MANY, RENDERINGS, main, refreshed, table
@@ -64,8 +64,8 @@ class TestLifecycle:
     def test_every_row_is_told(self) -> None:
         told = cells("lifecycle")
 
-        assert [row[0] for row in told] == [f"`{name_of(row.event)}`" for row in TABLE]
-        for line, row in zip(told, TABLE, strict=True):
+        assert [row[0] for row in told] == [f"`{event_name(row.event)}`" for row in TRANSITIONS]
+        for line, row in zip(told, TRANSITIONS, strict=True):
             assert set(line[1].replace("`", "").split(", ")) == set(row.sources)
             assert line[2] == (f"`{row.target}`" if row.target else "stays")
             assert set(line[3].split(", ")) == set(row.who)
@@ -82,13 +82,13 @@ class TestLifecycle:
         (line,) = [line for line in cells("statuses") if line[0] == f"`{status}`"]
 
         assert line[1] == MEANING[status]
-        assert line[2] == "; ".join(promise.says for promise in PROMISES[status])
+        assert line[2] == "; ".join(promise.says for promise in REQUIRES[status])
 
     @pytest.mark.parametrize("role", Role)
     def test_every_role_is_told_with_all_it_may_do(self, role: Role) -> None:
         (line,) = [line for line in cells("roles") if line[0] == role]
 
-        may = {name_of(row.event) for row in TABLE if role in row.who}
+        may = {event_name(row.event) for row in TRANSITIONS if role in row.who}
         assert set(line[1].replace("`", "").split(", ")) == may
 
     def test_every_move_is_drawn(self) -> None:
@@ -100,7 +100,9 @@ class TestLifecycle:
         noted = {(a, b, name) for b, name, sources in notes for a in sources.split(", ")}
 
         assert drawn | noted == {
-            (source, row.target, name_of(row.event)) for (source, _), row in BY_SOURCE.items() if row.target
+            (source, row.target, event_name(row.event))
+            for (source, _), row in BY_SOURCE.items()
+            if row.target
         }
         assert not drawn & noted
         assert all(len(sources.split(", ")) >= MANY for *_, sources in notes)
@@ -112,7 +114,7 @@ class TestLifecycle:
         assert set(re.findall(r"(\w+) --> \[\*\]", picture)) == TERMINAL
 
     def test_the_prose_names_the_one_silent_event(self) -> None:
-        assert [name_of(event) for event in EVENTS if event.silent] == ["renew"]
+        assert [event_name(event) for event in EVENTS if event.silent] == ["renew"]
         assert "only `renew` does not" in LIFECYCLE
 
 
@@ -133,7 +135,7 @@ class TestBoard:
             assert section in told or f"`{section}`" in BOARD
 
     def test_every_rule_is_told(self) -> None:
-        checks = [*TASK_CHECKS, *(rule.find for rule in RULES), *STEP_CHECKS]
+        checks = [*TASK_CHECKS, *(rule.find for rule in BOARD_RULES), *DIFF_CHECKS]
 
         assert [line[1] for line in cells("invariants")] == [check.__doc__ for check in checks]
 

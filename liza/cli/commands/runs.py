@@ -26,13 +26,13 @@ if TYPE_CHECKING:
                   help="say yes to what agents changed in liza.yaml and in the workflow"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
     if args.plan_bound:
-        _plan_bound(args)
+        _print_worst_case(args)
         return None
-    from liza.cli.views.screen import Steady
+    from liza.cli.views.screen import DetachedView
     from liza.daemon.background import LOG, detach
     from liza.daemon.supervisor import supervise
 
-    home, view, idle = home_of(args), Steady(sys.stdout), args.until_idle
+    home, view, idle = home_of(args), DetachedView(sys.stdout), args.until_idle
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
@@ -40,7 +40,7 @@ def _run(args: Namespace) -> int | None:
         return supervise(home, view, until_idle=idle, baseline=args.baseline)
     pid = detach(
         lambda ready: supervise(
-            home, Steady(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+            home, DetachedView(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
         ),
         home,
     )
@@ -65,16 +65,16 @@ def _accept_settings(home: Path) -> None:
 
 def _announce(home: Path) -> None:
     from liza.board.file import FileBoard
-    from liza.cli.views.agents import announced
+    from liza.cli.views.agents import announcements
 
-    for line in announced(FileBoard(home).read().config.agents):
+    for line in announcements(FileBoard(home).read().config.agents):
         print(line, flush=True)
 
 
-def _plan_bound(args: Namespace) -> None:
-    from liza.cli.views.worst_case import bound
+def _print_worst_case(args: Namespace) -> None:
+    from liza.cli.views.worst_case import worst_case_lines
 
-    print("\n".join(bound(board_of(args).absorb())))
+    print("\n".join(worst_case_lines(board_of(args).absorb())))
 
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
@@ -83,22 +83,22 @@ def _plan_bound(args: Namespace) -> None:
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
-    from liza.cli.demo import played, prepared, told
+    from liza.cli.demo import demo_summary, prepare_repository, run_demo
 
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
-    board = prepared(where)
+    board = prepare_repository(where)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
     # On a terminal the live view shows the pause by itself.
-    code = played(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
-    print(told(board))
+    code = run_demo(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(demo_summary(board))
     return code
 
 
 @command("stop", "end the run that is going on here; work is saved")
 def _stop(args: Namespace) -> None:
-    from liza.daemon.background import stop
+    from liza.daemon.background import stop_supervisor
 
-    print(f"Stopped {stop(home_of(args))}.")
+    print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
 @command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
@@ -138,43 +138,43 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
-    from liza.daemon.background import see_to_end
+    from liza.daemon.background import ensure_ended
 
     _throw(args, "ABORT")
-    if told := see_to_end(home_of(args)):
+    if told := ensure_ended(home_of(args)):
         print(f"{told}.")
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
-    from liza.daemon.breaker import resumed
+    from liza.daemon.breaker import resume
     from liza.domain.record import utc_now
 
-    taken = resumed(board_of(args), home_of(args), utc_now())
+    taken = resume(board_of(args), home_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 
 
 def _retry_providers(board: FileBoard) -> None:
     from liza.domain.changes import HUMAN
-    from liza.domain.providers import closed, retried
+    from liza.domain.providers import closed_providers, retry_providers
     from liza.domain.record import utc_now
 
-    if shut := closed(board.read()):
-        board.update(retried(HUMAN, utc_now()))
+    if shut := closed_providers(board.read()):
+        board.update(retry_providers(HUMAN, utc_now()))
         print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
 
 
 def _throw(args: Namespace, name: str) -> None:
-    from liza.board.location import switches_of, throw, throw_anew
-    from liza.domain.switches import BREAKER, Switch
+    from liza.board.location import replace_switch, switches_of, throw_switch
+    from liza.domain.switches import BREAKER_PREFIX, Switch
 
     home = home_of(args)
-    if not throw(home, Switch[name], args.reason):
+    if not throw_switch(home, Switch[name], args.reason):
         said = switches_of(home).get(name, "")
         # The breaker takes back what it threw, so what a person wants has to be in the file itself.
-        if not args.reason and said and not said.startswith(BREAKER):
+        if not args.reason and said and not said.startswith(BREAKER_PREFIX):
             print(f"{name} was thrown already ({home / name}): {said}; `liza resume` takes it back.")
             return
-        throw_anew(home, Switch[name], args.reason)
+        replace_switch(home, Switch[name], args.reason)
     print(f"{name} is thrown ({home / name}); `liza resume` takes it back.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, said, update
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, require_text, update
 
 
 @command("task add", "add a task that coders may claim", AS_JSON,
@@ -19,20 +19,20 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, 
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
     from liza.cli.views.tasks import new_task
-    from liza.daemon.project import spec_inside
+    from liza.daemon.project import spec_path
 
     if args.spec is not None:
-        args.spec = spec_inside(args.directory, args.spec)
+        args.spec = spec_path(args.directory, args.spec)
     update(args, new_task(vars(args)), f"Added {args.id}.")
 
 
 @command("task show", "show a task with all of its history", AS_JSON, TASK)
 def _task_show(args: Namespace) -> None:
-    from liza.cli.views.tasks import shown
+    from liza.cli.views.tasks import task_text
 
     board = board_of(args)
     board.absorb()
-    print(shown(board, args.task, as_json=args.json), end="")
+    print(task_text(board, args.task, as_json=args.json), end="")
 
 
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
@@ -42,7 +42,7 @@ def _task_release(args: Namespace) -> None:
     from liza.domain.events import Release
     from liza.domain.record import utc_now
 
-    change = apply(Release(reason=said(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
+    change = apply(Release(reason=require_text(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"Released {args.task}.")
 
 
@@ -53,7 +53,7 @@ def _task_retry(args: Namespace) -> None:
     from liza.domain.events import Retry
     from liza.domain.record import utc_now
 
-    guidance = said(args.guidance, "guidance") if args.guidance is not None else None
+    guidance = require_text(args.guidance, "guidance") if args.guidance is not None else None
     change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"{args.task} is IDLE again.")
 
@@ -70,18 +70,18 @@ def _task_ready(args: Namespace) -> None:
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
          argument("--reason", default="accepted by hand", metavar="R"))  # fmt: skip
 def _task_accept(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, accepted
+    from liza.domain.changes import HUMAN, accept
     from liza.domain.record import utc_now
 
-    change = accepted(args.task, said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = accept(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Accepted {args.task}.")
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
          argument("--reason", required=True, metavar="R", help="what is wrong with it"))  # fmt: skip
 def _task_reject(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, refused
+    from liza.domain.changes import HUMAN, refuse
     from liza.domain.record import utc_now
 
-    change = refused(args.task, said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = refuse(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Rejected {args.task}.")

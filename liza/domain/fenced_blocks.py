@@ -1,8 +1,8 @@
-"""Where an agent's answer stands in what it said: a fenced block tagged `liza`, or the very end of the reply.
+"""Finds an agent's answer in its output: a fenced block tagged `liza`, or the end of the output.
 
-A reply quotes files, diffs and other agents. So a block inside a longer or other fence is a quotation, the
-last block counts even where an earlier one would read better, and what nobody tagged is only looked at where
-nothing stands behind it: a verdict that was quoted or taken back must not come true.
+Output quotes files, diffs and other agents. So a block inside a longer or different fence is a quotation, the
+last block counts, and an untagged block counts only at the very end: a quoted or withdrawn verdict must not
+take effect.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.domain.visible_text import uncoloured
-from liza.domain.yaml_emit import UNFIT
+from liza.domain.visible_text import strip_colour
+from liza.domain.yaml_emit import FORBIDDEN_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,7 +20,7 @@ TAG: Final = "liza"
 OTHER_TAGS: Final = frozenset({"", "json", "yaml", "yml"})  # of a last block that somebody forgot to tag
 
 
-class Block(NamedTuple):
+class FencedBlock(NamedTuple):
     """What stands between two fences, without them."""
 
     body: str
@@ -42,87 +42,89 @@ class _Fence(NamedTuple):
 
 
 _FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,}) *([^`]*)")
-_UNFIT: Final = re.compile(f"(?!\t)[{UNFIT}]")
-_QUOTING: Final = " \t+>"  # what stands before a line of a diff or of a quotation
+_UNFIT: Final = re.compile(f"(?!\t)[{FORBIDDEN_CHARACTERS}]")
+_QUOTE_MARKS: Final = " \t+>"  # what stands before a line of a diff or of a quotation
 
 
-def blocks(text: str) -> list[Block]:
+def tagged_blocks(text: str) -> list[FencedBlock]:
     """Return the blocks tagged `liza` in *text*, in order; one inside a longer or other fence is a quotation.
 
     A block inside a fence of its own length is taken: that fence cannot quote it, so somebody forgot to
     close it. Inside a block, a fence closes it only at its own indentation or left of it: what stands
     deeper is text in the YAML.
     """
-    lines = _cleaned(text).split("\n")
+    lines = _clean(text).split("\n")
     fences = _fences(lines)
-    reach = _reach(fences)
+    reach = _closing_reach(fences)
     found, position = [], 0
     while position < len(fences):
         fence = fences[position]
         if fence.is_ours:
             end, position = _end_of_block(fences, position)
             body = "\n".join(lines[fence.line + 1 : end.line if end else len(lines)])
-            found.append(Block(body, end is not None and end.closes(fence)))
+            found.append(FencedBlock(body, end is not None and end.closes(fence)))
         else:
-            position = _behind(fences, position) if reach[position] >= len(fence.mark) else position + 1
+            position = (
+                _position_after(fences, position) if reach[position] >= len(fence.mark) else position + 1
+            )
     return found
 
 
-def untagged(text: str) -> list[Block]:
+def untagged_blocks(text: str) -> list[FencedBlock]:
     """Return the closed blocks in *text* that might hold YAML but are not tagged as an answer, in order."""
-    lines = _cleaned(text).split("\n")
-    return [Block(_between(lines, *span), is_closed=True) for span in _untagged(lines)]
+    lines = _clean(text).split("\n")
+    return [FencedBlock(_lines_between(lines, *span), is_closed=True) for span in _untagged_spans(lines)]
 
 
-def last_untagged(text: str) -> Block | None:
+def last_untagged_block(text: str) -> FencedBlock | None:
     """Return the closed block at the very end of *text* that is tagged as YAML, as JSON or not at all."""
-    lines = _cleaned(text).rstrip().split("\n")
-    spans = _untagged(lines)
+    lines = _clean(text).rstrip().split("\n")
+    spans = _untagged_spans(lines)
     if not spans or spans[-1][1].line != len(lines) - 1:
         return None
-    return Block(_between(lines, *spans[-1]), is_closed=True)
+    return FencedBlock(_lines_between(lines, *spans[-1]), is_closed=True)
 
 
-def last_unfenced(text: str, keys: Collection[str]) -> Block | None:
+def last_unfenced_block(text: str, keys: Collection[str]) -> FencedBlock | None:
     """Return the lines at the very end of *text* that begin with one of *keys*, or a JSON object there."""
-    lines = _cleaned(text).rstrip().split("\n")
+    lines = _clean(text).rstrip().split("\n")
     start = len(lines)
     known = re.compile(rf"\W{{0,3}}(?:{'|'.join(map(re.escape, keys))})\W{{0,3}}:", re.IGNORECASE)
     begins = None
-    while start and not _fence(0, lines[start - 1]):
+    while start and not _parse_fence(0, lines[start - 1]):
         line = lines[start - 1]
         if line.startswith("{") or known.match(line):
             begins = start - 1
         elif line.strip() and not line[0].isspace() and not re.match(r"[-\]}]|\d+[.)] ", line):
             break
         start -= 1
-    return None if begins is None else Block("\n".join(lines[begins:]), is_closed=True)
+    return None if begins is None else FencedBlock("\n".join(lines[begins:]), is_closed=True)
 
 
 def is_quoted(body: str, prompt: str) -> bool:
-    """Tell whether *body* stands in *prompt*, perhaps as a part of a diff or a quotation."""
-    wanted = _unquoted(body)
-    return wanted.count("\n") > 0 and f"\n{wanted}\n" in f"\n{_unquoted(prompt)}\n"
+    """Return whether *body* occurs in *prompt*, also as part of a diff or quotation."""
+    wanted = _without_quote_marks(body)
+    return wanted.count("\n") > 0 and f"\n{wanted}\n" in f"\n{_without_quote_marks(prompt)}\n"
 
 
-def _unquoted(text: str) -> str:
-    lines = (line.strip(_QUOTING) for line in _cleaned(text).split("\n"))
+def _without_quote_marks(text: str) -> str:
+    lines = (line.strip(_QUOTE_MARKS) for line in _clean(text).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-def _between(lines: list[str], start: _Fence, end: _Fence) -> str:
+def _lines_between(lines: list[str], start: _Fence, end: _Fence) -> str:
     return "\n".join(lines[start.line + 1 : end.line])
 
 
-def _untagged(lines: list[str]) -> list[tuple[_Fence, _Fence]]:
+def _untagged_spans(lines: list[str]) -> list[tuple[_Fence, _Fence]]:
     fences = _fences(lines)
-    reach = _reach(fences)
+    reach = _closing_reach(fences)
     spans, position = [], 0
     while position < len(fences):
         fence = fences[position]
         end = position
         if reach[position] >= len(fence.mark):
-            end = _behind(fences, position)
+            end = _position_after(fences, position)
         if end > position + 1 and fences[end - 1].closes(fence) and fence.tag.casefold() in OTHER_TAGS:
             spans.append((fence, fences[end - 1]))
         position = max(end, position + 1)
@@ -130,20 +132,20 @@ def _untagged(lines: list[str]) -> list[tuple[_Fence, _Fence]]:
 
 
 def _fences(lines: list[str]) -> list[_Fence]:
-    return [fence for number, line in enumerate(lines) if (fence := _fence(number, line))]
+    return [fence for number, line in enumerate(lines) if (fence := _parse_fence(number, line))]
 
 
-def _cleaned(text: str) -> str:
-    text = uncoloured(text.replace("\r\n", "\n").replace("\r", "\n"))
+def _clean(text: str) -> str:
+    text = strip_colour(text.replace("\r\n", "\n").replace("\r", "\n"))
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _fence(number: int, line: str) -> _Fence | None:
+def _parse_fence(number: int, line: str) -> _Fence | None:
     match = _FENCE.fullmatch(line)
     return _Fence(number, len(match[1]), match[2], match[3].strip()) if match else None
 
 
-def _reach(fences: list[_Fence]) -> list[int]:
+def _closing_reach(fences: list[_Fence]) -> list[int]:
     """Return for each fence the longest mark of its kind that could close it further down.
 
     With it, a fence that nothing closes costs no search: a hundred thousand of them would take minutes.
@@ -170,7 +172,7 @@ def _end_of_block(fences: list[_Fence], position: int) -> tuple[_Fence | None, i
     return None, len(fences)
 
 
-def _behind(fences: list[_Fence], position: int) -> int:
+def _position_after(fences: list[_Fence], position: int) -> int:
     """Return where to read on behind the ordinary fence at *position*."""
     start = fences[position]
     for number in range(position + 1, len(fences)):

@@ -1,8 +1,8 @@
-"""Whether somebody was in a worktree that nobody works in: without a sandbox, only a later look can tell.
+"""Detects changes in a worktree while nobody works in it; without a sandbox only a later look can tell.
 
-What was seen is remembered and compared with what is seen later; no clock is asked, since clocks step back.
-The ctime of a file is what no program can set. After each run only what leads git into a worktree is looked
-at, one file each; the whole of a worktree is compared once, when its task is taken again.
+States are compared by ctime, which no program can set, and not with a clock, since clocks step back. After
+each run only the `.git` file of each worktree is checked; the whole worktree is compared once, when its task
+is claimed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.repo.worktree import write
+from liza.repo.worktree import write_text_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
     from liza.repo.pool import Worktrees
     from liza.repo.worktree import Worktree
 
-REST: Final = "rest"  # beside what else is kept of a worktree: what it was when its task was let go
+IDLE_STATE: Final = "rest"  # beside what else is kept of a worktree: what it was when its task was let go
 
 
-def links_of(worktrees: Worktrees) -> dict[str, str]:
-    """Return by what the `.git` of each task's worktree is known."""
+def git_link_stamps(worktrees: Worktrees) -> dict[str, str]:
+    """Return a stamp of the `.git` file of each task's worktree."""
     area = worktrees.area
     if not area.is_dir():
         return {}
     return {
-        entry.name: _mark(os.path.join(entry.path, ".git"))  # noqa: PTH118 - one call for each of hundreds
+        entry.name: _path_stamp(os.path.join(entry.path, ".git"))  # noqa: PTH118 - one call for each of hundreds
         for entry in os.scandir(area)
         if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
     }
 
 
-def leave_at_rest(worktree: Worktree) -> None:
-    """Remember what *worktree* is, for whoever takes its task again."""
-    write(worktree.kept / REST, json.dumps(dict(_folders(worktree.path))))
+def record_idle_state(worktree: Worktree) -> None:
+    """Record the state of *worktree*, to be compared when its task is claimed again."""
+    write_text_whole(worktree.kept / IDLE_STATE, json.dumps(dict(_folder_digests(worktree.path))))
 
 
-def touched_at_rest(worktree: Worktree) -> str | None:
-    """Return the first directory in which anything changed since the worktree was left, and forget that."""
-    path = worktree.kept / REST
+def pop_idle_change(worktree: Worktree) -> str | None:
+    """Return the first directory that changed since the state was recorded, and remove the record."""
+    path = worktree.kept / IDLE_STATE
     try:
         before = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
     path.unlink(missing_ok=True)
-    now = dict(_folders(worktree.path))
+    now = dict(_folder_digests(worktree.path))
     return next(
         (name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)), None
     )
 
 
-def _folders(root: Path) -> Iterator[tuple[str, str]]:
+def _folder_digests(root: Path) -> Iterator[tuple[str, str]]:
     """Yield each directory below *root* with a digest of what its entries are."""
     waiting = [""]
     while waiting:
@@ -69,7 +69,9 @@ def _folders(root: Path) -> Iterator[tuple[str, str]]:
                     name = os.path.join(inside, entry.name)  # noqa: PTH118 - a string is wanted
                     is_directory = entry.is_dir(follow_symlinks=False)
                     # The time of a directory says no more than its names do.
-                    digest.update(os.fsencode(f"{entry.name}\0{'' if is_directory else _facts(entry)}\0"))
+                    digest.update(
+                        os.fsencode(f"{entry.name}\0{'' if is_directory else _entry_stamp(entry)}\0")
+                    )
                     if is_directory:
                         waiting.append(name)
         except OSError:
@@ -77,12 +79,12 @@ def _folders(root: Path) -> Iterator[tuple[str, str]]:
         yield inside or ".", digest.hexdigest()
 
 
-def _facts(entry: os.DirEntry[str]) -> str:
+def _entry_stamp(entry: os.DirEntry[str]) -> str:
     facts = entry.stat(follow_symlinks=False)
     return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {facts.st_ctime_ns}"
 
 
-def _mark(path: str) -> str:
+def _path_stamp(path: str) -> str:
     try:
         facts = os.lstat(path)
     except OSError:

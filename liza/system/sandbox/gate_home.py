@@ -41,7 +41,7 @@ SETTINGS: Final = (
     *(".pip/pip.conf", ".config/uv/uv.toml", ".bundle/config", ".gemrc", ".condarc"),
 )
 # Variables that would lead out of the home again.
-LEADING: Final = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "CARGO_HOME")
+HOME_VARIABLES: Final = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "CARGO_HOME")
 
 
 class GateHome:
@@ -68,7 +68,7 @@ class GateHome:
     def end(self) -> None:
         remove(self.path)
 
-    def furnish(self, user: Path) -> None:
+    def populate(self, user: Path) -> None:
         """Give it what a program needs of the home of the *user*, who runs it without a sandbox."""
         for name in (*TOOLCHAINS, *DOWNLOADS):
             if name != _USER_SITE and (user / name).is_dir():
@@ -88,9 +88,11 @@ class GateHome:
                 (self.path / name).unlink(missing_ok=True)
 
 
-def environment_of(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def environment_with_home(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return *environment* with *home* as the home."""
-    return {name: value for name, value in environment.items() if name not in LEADING} | {"HOME": str(home)}
+    return {name: value for name, value in environment.items() if name not in HOME_VARIABLES} | {
+        "HOME": str(home)
+    }
 
 
 def _link(link: Path, target: Path) -> None:

@@ -1,8 +1,4 @@
-"""What of a workflow document the workers of this version perform: all else is refused, with its line.
-
-A key that is read and does nothing is a promise that nobody keeps. The engine knows more than workers do, and
-what only the engine knows stands in this list until they do it.
-"""
+"""The parts of a workflow document that workers support; all others are refused with their line."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from liza.errors import Violation
-from liza.workflow.catalogue import GROUPS, Action
-from liza.workflow.document import ANY_PATH, Exhausted, Gate, GateKind, Phase, Predicate, Workflow
+from liza.workflow.catalogue import GROUPS, RuleAction
+from liza.workflow.document import ANY_PATH, Gate, GateKind, OnExhausted, Phase, Predicate, Workflow
 
 LEAVE_OUT: Final = "no worker performs it yet; leave it out"
 
@@ -33,18 +29,22 @@ TASK_RULES: Final = (
 )
 WARNING: Final = "warn_iterations"
 ANOMALY_RULES: Final = ("anomaly_patterns", *GROUPS["anomaly_patterns"])
-TASK_ACTIONS: Final = frozenset({Action.BLOCK, Action.PAUSE, Action.STOP, Action.ASK, Action.FORCE_PASS})
+TASK_ACTIONS: Final = frozenset(
+    {RuleAction.BLOCK, RuleAction.PAUSE, RuleAction.STOP, RuleAction.ASK, RuleAction.FORCE_PASS}
+)
 
 
-def not_performed(workflow: Workflow) -> list[Violation]:
+def unsupported_parts(workflow: Workflow) -> list[Violation]:
     """Return every part of *workflow* that would be accepted and do nothing."""
-    found = [*_set(workflow, "", WORKFLOW_KEYS), *_rules(workflow)]
+    found = [*_ineffective_keys(workflow, "", WORKFLOW_KEYS), *_rule_violations(workflow)]
     for name, phase in workflow.phases.items():
-        found += _of_phase(workflow, phase, f"phases.{name}")
+        found += _phase_violations(workflow, phase, f"phases.{name}")
     return found
 
 
-def _set(record: Workflow | Phase | Gate, path: str, keys: tuple[str, ...]) -> Iterator[Violation]:
+def _ineffective_keys(
+    record: Workflow | Phase | Gate, path: str, keys: tuple[str, ...]
+) -> Iterator[Violation]:
     """Yield the *keys* of *record* that say something else than what is so anyway."""
     usual = type(record).model_fields
     for key in keys:
@@ -52,11 +52,11 @@ def _set(record: Workflow | Phase | Gate, path: str, keys: tuple[str, ...]) -> I
             yield Violation(f"{path}.{key}".lstrip("."), f"{key!r} does nothing", LEAVE_OUT)
 
 
-def _of_phase(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation]:
-    yield from _set(phase, path, PHASE_KEYS)
+def _phase_violations(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation]:
+    yield from _ineffective_keys(phase, path, PHASE_KEYS)
     if phase.max_iterations.keys() - {ANY_PATH}:
         yield Violation(f"{path}.max_iterations", "a limit by path does nothing", "write one number")
-    if phase.on_exhausted is not Exhausted.BLOCK:
+    if phase.on_exhausted is not OnExhausted.BLOCK:
         problem = f"on_exhausted {phase.on_exhausted.value!r} does nothing: such a task is BLOCKED"
         yield Violation(f"{path}.on_exhausted", problem, "write block, or leave it out")
     for outcome, edge in phase.edges.items():
@@ -65,11 +65,11 @@ def _of_phase(workflow: Workflow, phase: Phase, path: str) -> Iterator[Violation
             where = f"{outcome} leads to {usual}" if usual else f"no worker takes an edge for {outcome}"
             yield Violation(f"{path}.edges.{outcome}", f"it does nothing: {where}", LEAVE_OUT)
     for number, gate in enumerate(phase.gates):
-        yield from _of_gate(gate, f"{path}.gates[{number}]")
+        yield from _gate_violations(gate, f"{path}.gates[{number}]")
 
 
-def _of_gate(gate: Gate, path: str) -> Iterator[Violation]:
-    yield from _set(gate, path, GATE_KEYS)
+def _gate_violations(gate: Gate, path: str) -> Iterator[Violation]:
+    yield from _ineffective_keys(gate, path, GATE_KEYS)
     for key in ("when", "unless", "skip_if"):
         for fact in sorted(UNKNOWN_FACTS.intersection(getattr(gate, key))):
             yield Violation(f"{path}.{key}", f"nobody knows whether {fact.value!r} is so", LEAVE_OUT)
@@ -78,7 +78,7 @@ def _of_gate(gate: Gate, path: str) -> Iterator[Violation]:
             yield Violation(f"{path}.{key}", f"{key!r} does nothing", LEAVE_OUT)
 
 
-def _rules(workflow: Workflow) -> Iterator[Violation]:
+def _rule_violations(workflow: Workflow) -> Iterator[Violation]:
     for number, watch in enumerate(workflow.rules):
         path = f"rules[{number}]"
         if watch.name not in (*TASK_RULES, WARNING, *ANOMALY_RULES):

@@ -1,4 +1,4 @@
-"""What all agents of the zoo share: where they are, how they answer, and honest work beside the misdeed."""
+"""What all agents of the gauntlet share: their input, their answers, and honest work."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Answer = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Act:
-    """What an agent knows: the user's checkout, what it is asked, and how often it was."""
+class Run:
+    """One run of an agent: the user's checkout, the step, and the attempt."""
 
     root: Path
     step: str
@@ -39,30 +39,30 @@ class Act:
         return "\n# Once more\n" in self.prompt
 
 
-Do = Callable[[Act], "Answer | str | None"]
+Behaviour = Callable[[Run], "Answer | str | None"]
 
 
-class Deed(NamedTuple):
+class Misbehaviour(NamedTuple):
     """What is done in place of honest work, up to an iteration."""
 
-    do: Do
+    do: Behaviour
     until: int
     is_quiet: bool = False  # it says not even that it was there
 
 
-DEEDS: Final[dict[tuple[str, str], Deed]] = {}
+MISBEHAVIOURS: Final[dict[tuple[str, str], Misbehaviour]] = {}
 
 
-Some = TypeVar("Some", bound=Do)
+BehaviourType = TypeVar("BehaviourType", bound=Behaviour)
 
 
-def deed(
+def misbehaviour(
     name: str, step: str = "implement", *, until: int = 1, is_quiet: bool = False
-) -> Callable[[Some], Some]:
+) -> Callable[[BehaviourType], BehaviourType]:
     """Put a function into the table as what the agent *name* does when asked for *step*."""
 
-    def register(do: Some) -> Some:
-        DEEDS[name, step] = Deed(do, until, is_quiet)
+    def register(do: BehaviourType) -> BehaviourType:
+        MISBEHAVIOURS[name, step] = Misbehaviour(do, until, is_quiet)
         return do
 
     return register
@@ -72,18 +72,18 @@ def block(answer: Answer) -> str:
     return f"```liza\n{json.dumps(answer)}\n```\n"
 
 
-def say(line: str) -> None:
+def say_line(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 @contextmanager
-def trying() -> Iterator[None]:
-    """Go on as if nothing had been, where something stood in the way."""
+def ignore_failures() -> Iterator[None]:
+    """Suppress and log a failure, as where a sandbox prevented the misbehaviour."""
     try:
         yield
     except (OSError, subprocess.CalledProcessError) as error:
-        say(f"zoo: was prevented: {error}")
+        say_line(f"zoo: was prevented: {error}")
 
 
 def sh(line: str, **environment: str) -> str:
@@ -96,33 +96,33 @@ def sh(line: str, **environment: str) -> str:
         check=False,
     )
     if done.returncode:
-        say(f"zoo: {line!r} failed: {done.stderr.strip()}")
+        say_line(f"zoo: {line!r} failed: {done.stderr.strip()}")
         done.check_returncode()
     return done.stdout.strip()
 
 
-def write(files: Mapping[str, str], under: Path | None = None) -> None:
+def write_files(files: Mapping[str, str], under: Path | None = None) -> None:
     for name, text in files.items():
         path = (under or Path()) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-def commit(message: str = "Add discounts") -> None:
+def commit_everything(message: str = "Add discounts") -> None:
     """Commit everything here; the message comes by stdin, so that it may be anything."""
     sh("git add --all")
     line = "exec git commit --quiet --allow-empty --file -"
     subprocess.run(["/bin/sh", "-c", line], input=message, text=True, check=True, capture_output=True)
 
 
-def good(files: Mapping[str, str] = WORK, message: str = "Add discounts") -> Answer:
-    """Do *files* and commit them, as an honest coder does."""
-    write(files)
-    commit(message)
-    return done()
+def commit_work(files: Mapping[str, str] = WORK, message: str = "Add discounts") -> Answer:
+    """Write *files* and commit them, as an honest coder does."""
+    write_files(files)
+    commit_everything(message)
+    return done_answer()
 
 
-def done(summary: str = "Discounts are there, with tests") -> Answer:
+def done_answer(summary: str = "Discounts are there, with tests") -> Answer:
     return {"status": "done", "summary": summary}
 
 
@@ -135,7 +135,7 @@ def rejection(reason: str, **where: object) -> Answer:
     return {"verdict": "reject", "reason": reason, "feedback": [feedback]}
 
 
-def planned(**changes: object) -> Answer:
+def planned_task(**changes: object) -> Answer:
     command = "python3 -c 'from shop.discount import discounted; print(discounted(50, 20))'"
     return {
         "id": TASK,
@@ -149,15 +149,15 @@ def planned(**changes: object) -> Answer:
     }
 
 
-def plan(_act: Act) -> Answer:
-    return {"tasks": [planned()]}
+def honest_plan(_act: Run) -> Answer:
+    return {"tasks": [planned_task()]}
 
 
-def replan(_act: Act) -> Answer:
+def honest_replan(_act: Run) -> Answer:
     return {"questions": ["What should be done about it?"]}
 
 
-def checkpointed(**changes: object) -> Answer:
+def checkpoint_answer(**changes: object) -> Answer:
     command = "python3 -c 'from shop.discount import discounted; print(discounted(200, 10))'"
     return {
         "intent": "Add discounted() with tests for both lines of done_when",
@@ -169,27 +169,27 @@ def checkpointed(**changes: object) -> Answer:
     }
 
 
-def checkpoint(_act: Act) -> Answer:
-    return checkpointed()
+def honest_checkpoint(_act: Run) -> Answer:
+    return checkpoint_answer()
 
 
-def implement(act: Act) -> Answer:
+def honest_implement(act: Run) -> Answer:
     """Do it right, from the start: what an earlier round left is no good."""
     if act.iteration > 1:
-        with trying():
+        with ignore_failures():
             sh(f"git reset --quiet --hard $(git merge-base HEAD {INTEGRATION}) && git clean -ffdq")
-    return good()
+    return commit_work()
 
 
-def review(_act: Act) -> Answer:
+def honest_review(_act: Run) -> Answer:
     """Approve whatever it is: a gate that the zoo has to pass must not be an agent's good judgement."""
     return approval()
 
 
-HONEST: Final[dict[str, Do]] = {
-    "plan": plan,
-    "replan": replan,
-    "checkpoint": checkpoint,
-    "implement": implement,
-    "review": review,
+HONEST: Final[dict[str, Behaviour]] = {
+    "plan": honest_plan,
+    "replan": honest_replan,
+    "checkpoint": honest_checkpoint,
+    "implement": honest_implement,
+    "review": honest_review,
 }

@@ -1,4 +1,4 @@
-"""What a visit of a phase comes to: what is left to do in it, and the decision once nothing is."""
+"""What is left to do in a phase, and its decision once nothing is."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from liza.domain.verdicts import Decision, Outcome, Verdict
-from liza.workflow.document import DERIVED, Gate, GateMode, Phase, Predicate, When, Workflow, steps
-from liza.workflow.position import Moved, Position
-from liza.workflow.routes import routed
+from liza.workflow.document import (
+    DERIVED,
+    Gate,
+    GateMode,
+    GateTiming,
+    Phase,
+    Predicate,
+    Workflow,
+    gates_in_order,
+)
+from liza.workflow.position import Move, Position
+from liza.workflow.routes import follow_edge
 
 Facts: TypeAlias = frozenset[Predicate]
 
@@ -17,8 +26,8 @@ RANK: Final = (Outcome.PASS, Outcome.ASK, Outcome.REVISE, Outcome.STOP, Outcome.
 OBJECTIONS: Final = frozenset({Outcome.REVISE, Outcome.STOP, Outcome.BLOCK})
 
 
-def known(phase: Phase, position: Position, facts: Facts) -> Facts:
-    """Return *facts* with what the engine knows better than who asks."""
+def with_derived_facts(phase: Phase, position: Position, facts: Facts) -> Facts:
+    """Return *facts* with those that the engine derives itself."""
     most = phase.most(position.path)
     derived = {
         Predicate.ASKED: position.asked,
@@ -28,11 +37,11 @@ def known(phase: Phase, position: Position, facts: Facts) -> Facts:
     return (facts - DERIVED) | {name for name, holds in derived.items() if holds}
 
 
-def todo(phase: Phase, position: Position, facts: Facts) -> list[Gate | None]:
+def remaining_steps(phase: Phase, position: Position, facts: Facts) -> list[Gate | None]:
     """Return what is left to do in this visit, in order; None stands for the work."""
     left: list[Gate | None] = []
     said = {verdict.gate: verdict for verdict in position.verdicts}
-    before, later = steps(phase)
+    before, later = gates_in_order(phase)
     if not position.worked:
         left += [gate for gate in before if gate.id not in said and gate.applies(facts)]
         left += [None] if phase.worker else []
@@ -45,31 +54,35 @@ def todo(phase: Phase, position: Position, facts: Facts) -> list[Gate | None]:
     return left
 
 
-def settled(workflow: Workflow, position: Position, at: datetime, facts: Facts) -> Moved:
-    """Decide the phase, if all is said that has to be."""
+def decide_phase(workflow: Workflow, position: Position, at: datetime, facts: Facts) -> Move:
+    """Decide the phase if no gate or work is left."""
     phase = workflow.phases[position.phase]
-    now = known(phase, position, facts)
+    now = with_derived_facts(phase, position, facts)
     deciding = [one for one in position.verdicts if phase.named(one.gate).mode is GateMode.DECIDE]
     worst = max(deciding, key=lambda one: RANK.index(one.outcome), default=None)
     outcome = Outcome.PASS if worst is None or position.forced else worst.outcome
-    if not position.forced and not _is_over(phase, deciding) and todo(phase, position, now):
-        return Moved(position)
+    if (
+        not position.forced
+        and not _is_decided_early(phase, deciding)
+        and remaining_steps(phase, position, now)
+    ):
+        return Move(position)
     if outcome is Outcome.ASK and worst is not None:
         rest = tuple(one for one in position.verdicts if one is not worst)
-        return Moved(position.but(waiting=worst.gate, verdicts=rest))
+        return Move(position.replace(waiting=worst.gate, verdicts=rest))
     label = next((one.label for one in reversed(deciding) if one.outcome is outcome and one.label), None)
     reason = worst.reason if worst is not None and outcome is not Outcome.PASS else None
     skipped = tuple(gate for gate in phase.gates if _is_skipped(gate, position, now))
-    marks = _marks(phase, position, skipped, now) if outcome is Outcome.PASS else ()
+    marks = _taint_marks(phase, position, skipped, now) if outcome is Outcome.PASS else ()
     decision = Decision(phase=position.phase, outcome=outcome, at=at, reason=reason)
-    moved = routed(workflow, position.tainted(*marks), decision, label)
+    moved = follow_edge(workflow, position.with_taints(*marks), decision, label)
     return moved._replace(skipped=tuple(gate.id for gate in skipped))
 
 
-def _is_over(phase: Phase, deciding: list[Verdict]) -> bool:
-    """Say whether no further gate is asked. What is judged before the work is never merely collected."""
+def _is_decided_early(phase: Phase, deciding: list[Verdict]) -> bool:
+    """Return whether no further gate is asked. What is judged before the work is never merely collected."""
     bad = [one for one in deciding if one.outcome is not Outcome.PASS]
-    return any(not phase.collect or phase.named(one.gate).at is When.BEFORE for one in bad)
+    return any(not phase.collect or phase.named(one.gate).at is GateTiming.BEFORE for one in bad)
 
 
 def _is_skipped(gate: Gate, position: Position, facts: Facts) -> bool:
@@ -77,7 +90,9 @@ def _is_skipped(gate: Gate, position: Position, facts: Facts) -> bool:
     return not said and gate.is_wanted(facts) and not facts.isdisjoint(gate.skip_if)
 
 
-def _marks(phase: Phase, position: Position, skipped: tuple[Gate, ...], facts: Facts) -> tuple[str, ...]:
+def _taint_marks(
+    phase: Phase, position: Position, skipped: tuple[Gate, ...], facts: Facts
+) -> tuple[str, ...]:
     """Return what a pass is tainted with: nobody decided at the end, or advice was thrown to the wind."""
     unheard = [
         f"skipped:{position.phase}/{gate.id}"
