@@ -10,6 +10,11 @@ from typing import Final
 
 import pytest
 
+import liza.cli.main  # noqa: F401 - which puts every command into the table
+from liza.cli.registry import COMMANDS, GROUPS
+from liza.domain.config import Config
+from liza.domain.yaml_parse import parse
+from scripts.specs import RENDERINGS
 from tests.unit.test_project import LAYERS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -27,6 +32,17 @@ HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
 FILE: Final = re.compile(r"`((?:liza|scripts|tests|specs|docs)/[\w./*-]+|[\w/]+/\w+\.py)`")
 ABOUT: Final = ("", "liza", "liza/daemon", "liza/system/sandbox", "liza/gauntlet")
 NO_FILES: Final = {"liza/integration", "liza/gates/NAME.py"}  # a branch; whatever you call it
+
+# What was is told in the changelog.
+TOLD: Final = [page for page in PAGES if page != "CHANGELOG.md"]
+SPANS: Final = re.compile(r"`([^`]+)`")
+
+
+def settings() -> set[str]:
+    """Return every key of the settings, and of the sections of the board that are called like one."""
+    keys = re.findall(r"^\| `(\w+\.\w+)", RENDERINGS["config"](), re.MULTILINE)
+    sections = re.findall(r"^\| `(\w+)` \| (.*) \|$", RENDERINGS["sections"](), re.MULTILINE)
+    return {*keys, *(f"{name}.{field}" for name, fields in sections for field in SPANS.findall(fields))}
 
 
 def prose(page: str) -> str:
@@ -75,7 +91,7 @@ def test_an_anchor_is_what_a_forge_makes_of_a_heading(heading: str, expected: st
     assert anchor(heading) == expected
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+@pytest.mark.parametrize("page", TOLD)
 def test_files_that_are_named_are_there(page: str) -> None:
     """A file that was moved is moved in the pages, too."""
     named = set(FILE.findall(prose(page))) - NO_FILES
@@ -133,3 +149,41 @@ def test_the_licence_is_said_and_there() -> None:
     assert "Version 2.0, January 2004" in (ROOT / name).read_text(encoding="utf-8")
     assert metadata("liza")["License-Expression"] == project["license"]
     assert metadata("liza").get_all("License-File") == [name]
+
+
+@pytest.mark.parametrize("page", TOLD)
+def test_commands_and_options_that_are_named_exist(page: str) -> None:
+    """An option that does nothing, or a command that is gone, is found before somebody types it."""
+    named = [span.split() for span in SPANS.findall(prose(page)) if span.startswith("liza ")]
+
+    assert [words for words in named if not _exists(words[1:])] == []
+
+
+def _exists(words: list[str]) -> bool:
+    """Return whether what is typed behind `liza` is a command with options of its own."""
+    name = next((name for name in (" ".join(words[:2]), *words[:1]) if name in COMMANDS), None)
+    if name is None:
+        return not words or words[0] in {*GROUPS, "COMMAND", "-C", "--help", "--version"}
+    known = {flag for argument in COMMANDS[name].arguments for flag in argument.names} | {"--help"}
+    return {word for word in words if word.startswith("-")} <= known
+
+
+@pytest.mark.parametrize("page", TOLD)
+def test_settings_that_are_named_exist(page: str) -> None:
+    """As keys in a sentence (`limits.free_disk_mb`), or as a piece of liza.yaml."""
+    keys = set(re.findall(r"`(\w+\.\w+)(?:[.:][^`]*)?`", prose(page)))
+
+    assert {key for key in keys if key.partition(".")[0] in Config.model_fields} - settings() == set()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("README", "docs/"))])
+def test_pieces_of_settings_can_be_copied(page: str) -> None:
+    for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL):
+        Config.model_validate(parse(text).data)
+
+
+@pytest.mark.parametrize("page", TOLD)
+def test_targets_that_are_named_exist(page: str) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(re.findall(r"`make ([a-z-]+)`", prose(page))) - set(targets) == set()
