@@ -66,7 +66,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@
 
-# The cage is tested where it can be built. Without it its tests are skipped, and say so.
+# The sandbox is tested where it can be built. Without it its tests are skipped, and say so.
 sandbox:
 	@if ! command -v bwrap >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing bubblewrap"; \
