@@ -64,7 +64,10 @@ def told() -> set[str]:
 
 
 def test_a_task_goes_the_way_that_is_told(tmp_path: Path) -> None:
-    """No module that the page names is passed by, and the way gets no longer without anybody noticing."""
+    """No module that the page names is passed by, and the way gets no longer unnoticed.
+
+    Where code moved, mend the table in CONTRIBUTING.md; where the way got shorter, its number.
+    """
     office = Office(tmp_path, SCRIPT, gates={"test": "python3 -m unittest -q"})
     office.task(scope={"in": ["f.py", "test_f.py"]})
     office.place("coder-1")
