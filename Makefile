@@ -48,8 +48,8 @@ night: $(INSTALLED) ## run 300 tasks with a large team, and kill somebody every 
 gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositories
 	@$(BIN)/python -m liza gauntlet
 
-specs: $(INSTALLED) ## render the tables in specs/ from the code
-	@$(BIN)/python scripts/specs.py specs
+specs: $(INSTALLED) ## render the tables in specs/ and docs/ from the code
+	@$(BIN)/python scripts/specs.py specs docs
 
 clean: ## remove everything that can be made again
 	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -66,7 +66,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@
 
-# The cage is tested where it can be built. Without it its tests are skipped, and say so.
+# The sandbox is tested where it can be built. Without it its tests are skipped, and say so.
 sandbox:
 	@if ! command -v bwrap >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing bubblewrap"; \

@@ -1,7 +1,7 @@
-"""The tables in specs/, rendered from the tables in the code, so that the two cannot disagree.
+"""The tables in specs/ and docs/, rendered from the tables in the code, so that the two cannot disagree.
 
-A file in specs/ says where a table belongs by a pair of comments, `<!-- rendered: NAME -->` and
-`<!-- end -->`; what stands between them is replaced by `scripts/specs.py specs`.
+A page says where a table belongs by a pair of comments, `<!-- rendered: NAME -->` and `<!-- end -->`; what
+stands between them is replaced by `scripts/specs.py specs docs`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+import liza.cli.main  # noqa: F401 - which puts every command into the table
 from liza.agents.clis.table import CLIS
 from liza.agents.llm.faults import ENDING_BY_MESSAGE, HANDLING_BY_NAME
 from liza.board.edits import EDITABLE
+from liza.cli.registry import COMMANDS
 from liza.daemon.policy.admission import STATE_AFTER_ENDING
 from liza.domain import model
 from liza.domain.anomalies import Details
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
+    from liza.cli.registry import Argument
     from liza.domain.events import Event
 
 MANY: Final = 5  # sources of one event; that many arrows would hide the rest of the picture
@@ -230,7 +233,10 @@ def _keys_of(kind: type[Record], prefix: str) -> Iterator[tuple[str, str]]:
         if isinstance(default, Record):
             yield from _keys_of(type(default), f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", "not set" if default is None else f"`{json.dumps(default)}`"
+            yield (
+                f"{prefix}{_shown(name, field)}",
+                "not set" if default is None else f"`{json.dumps(default)}`",
+            )
 
 
 def sections() -> str:
@@ -464,7 +470,26 @@ def programs() -> str:
     )
 
 
+def commands() -> str:
+    rows = sorted(COMMANDS.items())
+    return table(
+        ["command", "what it does", "takes"],
+        ([f"`liza {name}`", row.summary, coded(map(_typed, row.arguments))] for name, row in rows),
+    )
+
+
+def _typed(argument: Argument) -> str:
+    """Return an argument of a command as people type it, in brackets where it may be left out."""
+    name, options = argument.names[-1], argument.options
+    words = [name] if name.startswith("-") else []
+    if options.get("action") not in {"store_true", "store_false"}:
+        words.append(options.get("metavar") or "|".join(options["choices"]))
+    must = options.get("required") or (name[0] != "-" and options.get("nargs") not in {"?", "*"})
+    return " ".join(words) if must else f"[{' '.join(words)}]"
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
+    "commands": commands,
     "programs": programs,
     "lifecycle": lifecycle_rows,
     "statuses": statuses,

