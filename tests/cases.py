@@ -29,6 +29,7 @@ class Desk:
         self.home = Home(place / "home")
         self.runs = place / "runs"
         self.ran: list[tuple[str, str]] = []
+        self.longest = 60.0  # seconds that a command may take
         self.base = self.home.base
 
     def begin(self, files: Mapping[str, str]) -> None:
@@ -45,7 +46,7 @@ class Desk:
     def run(self, line: str, cwd: Path, name: str) -> Ran:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        return shell(line, cwd, folder, Limits(total=60), Stop())
+        return shell(line, cwd, folder, Limits(total=self.longest), Stop())
 
     @contextmanager
     def case(

@@ -70,6 +70,7 @@ def result_of(tree: str, trial: Trial) -> Result:
         tree=tree,
         at=utc_now(),
         code=ran.code,
+        ending=ran.ending,
         is_green=ran.is_green,
         is_empty=not ran.is_green and finds_no_tests(ran),
         failed=None if failed is None else tuple(sorted(failed)),

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from liza.agents.environment import allowed
 from liza.gates.failures import UNSTARTED
-from liza.gates.running import Ran
+from liza.gates.running import CUT_SHORT, Ran
 
 _MODULE: Final = re.compile(r"No module named '?(?P<name>[\w.]+)'?")
 _MISSING: Final = re.compile(
@@ -128,7 +128,18 @@ def _words(line: str) -> list[str]:
     return [word for word in words if not word.startswith("-") and "=" not in word and word != "env"]
 
 
+def _endless(_setting: Setting, _line: str, ran: Ran) -> str | None:
+    """Explain a command that was not through in time."""
+    if ran.ending not in CUT_SHORT:
+        return None
+    return (
+        "it needs more time than `limits.agent_minutes` gives it, or it waits for what is not there, such as "
+        "input, a service or the network"
+    )
+
+
 _EXPLAINERS: Final[tuple[Callable[[Setting, str, Ran], str | None], ...]] = (
+    _endless,
     _absent_module,
     _absent_program,
     _unfound,

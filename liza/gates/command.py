@@ -22,7 +22,7 @@ from liza.gates.finding import Finding, blocker, concern, first, has_blocker, pa
 from liza.gates.forbidden import forbidden_in
 from liza.gates.results import Result
 from liza.gates.runners import passed_in, runner_of
-from liza.gates.running import evidence, how, outcome_of
+from liza.gates.running import CUT_SHORT, evidence, how, outcome_of
 from liza.gates.steering import steering_paths
 from liza.model import Validation
 from liza.record import Line, Record
@@ -135,7 +135,10 @@ def compared(name: str, case: Case, trial: Trial, found: Finding) -> Finding:
     name, ran = "setup" if trial.is_setup else name, trial.ran
     if found.outcome is Outcome.NONE and ran.ending is Ending.NOT_STARTED:
         raise BrokenGate(name, trial.line, how(ran), case.likely(trial.line, ran), ran.run)
-    if found.outcome is not Outcome.REVISE or ran.is_green or ran.ending is not Ending.DONE:
+    if found.outcome is not Outcome.REVISE or ran.is_green:
+        return found
+    if ran.ending in CUT_SHORT:
+        require_end_on_base(name, case, trial)
         return found
     before = case.on_base(name, trial.line, afresh=ran.code in UNSTARTED)
     if before.is_green or before.is_empty:
@@ -146,6 +149,16 @@ def compared(name: str, case: Case, trial: Trial, found: Finding) -> Finding:
     if before.code == ran.code and are_alike(before.cause, cause):
         raise BrokenGate(name, trial.line, cause or how(ran), case.likely(trial.line, ran), ran.run)
     return found
+
+
+def require_end_on_base(name: str, case: Case, trial: Trial) -> None:
+    """Raise where *trial*, which took too long, takes too long without the work as well.
+
+    What was kept is not believed: a service that the command waits for may have been there at that time.
+    """
+    if case.on_base(name, trial.line, afresh=True).ending in CUT_SHORT:
+        ran = trial.ran
+        raise BrokenGate(name, trial.line, how(ran), case.likely(trial.line, ran), ran.run)
 
 
 def _beyond(name: str, trial: Trial, new: frozenset[str], known: frozenset[str]) -> Finding:

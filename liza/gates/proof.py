@@ -16,12 +16,12 @@ from typing import Final, Literal
 from liza.agents.protocol import Ending
 from liza.gates.artifact import tested
 from liza.gates.case import Case, Trial
-from liza.gates.command import ended, places
+from liza.gates.command import ended, places, require_end_on_base
 from liza.gates.failures import failed_tests, named
 from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed, revise, unknown
 from liza.gates.languages import assertions, hollow, is_test, is_test_side, names_in, skip_in
 from liza.gates.runners import is_manifest, is_runner_file, passed_in, restricted, runner_of
-from liza.gates.running import evidence, how, outcome_of
+from liza.gates.running import CUT_SHORT, evidence, how, outcome_of
 from liza.gates.steering import is_steered
 from liza.record import Record
 from liza.repo.diff import Entry
@@ -77,6 +77,7 @@ def _on_head(case: Case, line: str, changed: list[Entry]) -> Finding | None:
         trial = case.trial(case.tree, "proof-head", command)
         found = ended("the new tests on the head", trial)
         if found.outcome is not Outcome.PASS and not _is_known_red(case, line, trial):
+            _require_fair(case, line, trial)
             return found
         if passed_in(command, trial.ran.said) == 0:
             reason = "the new tests do not run"
@@ -141,7 +142,14 @@ def _old_on_head(options: Options, case: Case, line: str, *, inline: bool) -> Fi
     return passed(proven if not inline else "the old tests still pass", notes, evidence(line, trial.ran))
 
 
+def _require_fair(case: Case, line: str, trial: Trial) -> None:
+    """Raise where *trial*, of the whole *line*, took too long as it does without the work."""
+    if trial.line == line and trial.ran.ending in CUT_SHORT:
+        require_end_on_base("test", case, trial)
+
+
 def _old_red(case: Case, line: str, trial: Trial) -> Finding:
+    _require_fair(case, line, trial)
     if _is_known_red(case, line, trial):
         note = concern(f"these fail on the base already: {named(case.on_base('test', line).known_red)}")
         return passed("the new tests prove the change", [note], evidence(line, trial.ran))

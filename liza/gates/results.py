@@ -15,6 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from liza.agents.protocol import Ending
 from liza.config import Config
 from liza.record import Line, Record, Time
 from liza.whole import overwrite
@@ -30,6 +31,7 @@ class Result(Record):
     tree: str
     at: Time
     code: int | None = None
+    ending: Ending = Ending.DONE
     is_green: bool = False
     is_empty: bool = False  # it is red only because there is no test yet
     failed: tuple[str, ...] | None = None  # the tests that failed; None where some may be unseen

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.agents.protocol import Ending, Limits, Stop
+from liza.agents.protocol import MEANING, Ending, Limits, Stop
 from liza.config import Config
 from liza.errors import RedBase
 from liza.gates.canary import CODE, Shown, Sight, sees_code
@@ -68,6 +68,11 @@ class Tried(NamedTuple):
             return (
                 f"{self.gate} is red on the base: {count} tests, which are known and do not count against "
                 f"work: {named(result.failed)}"
+            )
+        if result.ending is not Ending.DONE:
+            return (
+                f"{self.gate} was not through on the base: {MEANING[result.ending]} after "
+                f"{result.seconds:.0f} s (`{result.line}`)"
             )
         return (
             f"{self.gate} is red on the base: {result.cause or f'exit code {result.code}'} (`{result.line}`)"
@@ -214,4 +219,4 @@ def _tried(case: Case, gate: str, line: str, say: Say) -> Tried:
 
 
 def _as_ran(result: Result) -> Ran:
-    return Ran(result.code, Ending.DONE, out=result.tail)
+    return Ran(result.code, result.ending, out=result.tail)

@@ -13,7 +13,7 @@ from liza.agents.environment import allowed
 from liza.agents.protocol import Ending, Stop
 from liza.breaker import tripped
 from liza.changes import Change
-from liza.config import Config
+from liza.config import Config, Limits
 from liza.errors import RedBase
 from liza.gates.causes import Setting, likely_cause
 from liza.gates.running import Ran
@@ -98,6 +98,18 @@ class TestBaseline:
         kept = kept_base(place)
         assert kept
         assert kept.in_the_way
+
+    def test_a_gate_that_never_ends_is_told_as_such(self, tmp_path: Path) -> None:
+        """With the limit that it ran into, instead of an exit code that is our signal's."""
+        place = ground(tmp_path, {"test": "sleep 60"})
+        short = place.config.but(limits=Limits(agent_minutes=0.02))
+
+        found = try_base(Ground(place.home, place.repository, short), Stop())
+
+        assert found
+        with pytest.raises(RedBase, match="test was not through on the base: it took longer") as refused:
+            found.require_fit()
+        assert "`limits.agent_minutes`" in str(refused.value)
 
     def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
         """That there is nothing to test yet is no failure."""
