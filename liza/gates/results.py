@@ -60,7 +60,7 @@ class Results:
     def __init__(self, folder: Path | None = None, config: Config | None = None) -> None:
         self._folder = folder
         # What decides where a command runs is part of what it came to.
-        around = (config.gates.setup, config.sandbox.plain()) if config else ()
+        around = (config.gates.setup, config.sandbox.plain(), config.worktree.plain()) if config else ()
         self._around = json.dumps(around, sort_keys=True, default=str)
         self._known: dict[str, Result] = {}
 

@@ -230,7 +230,7 @@ def results_of(home: Path, config: Config) -> Results:
 
 def likely_of(repository: Repository, warden: Guard) -> Likely:
     """Return who explains a command that fails whatever the work is."""
-    setting = Setting(repository.root, warden.is_caging)
+    setting = Setting(repository, warden.is_caging)
     return lambda line, ran: likely_cause(setting, line, ran)
 
 

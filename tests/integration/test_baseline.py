@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import sys
 from pathlib import Path
@@ -129,23 +130,86 @@ class TestCauses:
         [
             (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
             (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
-            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "PYTHONPATH=src"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.core'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.made'", 2, "[src/thing/made.py]"),
+            (True, "pytest", "cannot import name 'made' from 'thing' (/x)", 2, "[src/thing/made.py]"),
+            (True, "pytest", "No module named 'thing.nowhere'", 2, "not in your checkout either"),
+            (True, "pytest", "No module named 'service'", 2, "`PYTHONPATH=back`"),
             (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
             (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, "node a", "Cannot find module './lib/out'\nRequire stack:\n- {top}/a.js", 1, "lib/out"),
+            (False, "./run", "open .env: no such file or directory", 1, "[.env]"),
+            (True, "./run", "No such file or directory: '{root}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory: '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "Error: ENOENT: no such file or directory, open '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory @ rb_sysopen - .env", 1, "[.env]"),
+            (False, "./run", "KeyError: 'DB_URL'", 1, "DB_URL is set in .env"),
+            (False, "./run", "DB_URL is not set", 1, "[.env]"),
+            (False, "cc a.c", "a.c:1: fatal error: loose.h: No such file or directory", 1, "commit it"),
+            (False, "make check", "make: *** No rule to make target 'check'.  Stop.", 2, "`cd back && `"),
+            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "fresh clone"),
+            (False, "npm test", "npm error enoent Could not read package.json", 254, "`cd back/web && `"),
+            (False, "pytest tests", "ERROR: file or directory not found: tests", 4, "`cd back && `"),
+            (False, "python3 manage.py", "python3: can't open file '{top}/manage.py'", 2, "`cd back"),
+            (False, "cd fron && ls", "sh: 1: cd: can't cd to fron", 2, "fresh clone"),
             (False, "make", "what?", 2, "fresh clone"),
         ],
-    )
+    )  # fmt: skip
     def test_a_cause_names_what_helps(
         self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
     ) -> None:
-        """Not in the sandbox, not in the tree, not installed: each has its own way out."""
-        for name in (".venv/bin", "src/thing", "node_modules"):
-            (tmp_path / name).mkdir(parents=True)
-        (tmp_path / ".venv/bin/python").write_text("")
+        """Not in the sandbox, not in git, not installed, not here: each has its own way out."""
+        user = Home(tmp_path / "project")
+        user.commit(
+            {
+                ".gitignore": ".venv\nnode_modules\nmade.py\n.env\n/lib/\n",
+                **dict.fromkeys(("src/thing/__init__.py", "src/thing/core.py", "back/service.py"), "x\n"),
+                **dict.fromkeys(("back/Makefile", "back/web/package.json", "back/tests/test_a.py"), "x\n"),
+                "back/manage.py": "x\n",
+            }
+        )
+        for name in (".venv/bin/python", "node_modules/x", "src/thing/made.py", "lib/out.js", "loose.h"):
+            user.write(name, "x\n")
+        user.write(".env", "DB_URL=x\n")
+        said = said.format(root=user.directory, top=user.repository.area / ".scratch-1")
 
-        found = likely_cause(Setting(tmp_path, is_caged), line, Ran(code, Ending.DONE, err=said))
+        found = likely_cause(Setting(user.repository, is_caged), line, Ran(code, Ending.DONE, err=said))
 
         assert says in found
+
+    @pytest.mark.parametrize(
+        ("ignored", "line", "code"),
+        [
+            ("src/made.py", "PYTHONPATH=src {python} -c 'import made'", "A = 1\n"),
+            ("src/thing/made.py", "{python} -c 'from src.thing import made'", "A = 1\n"),
+            (".env", "{python} -c 'open(\".env\")'", "A=1\n"),
+            ("src/thing/_socket.so", "{python} -c 'from src.thing._socket import socket'", None),
+        ],
+    )
+    def test_what_a_cause_names_does_help(
+        self, tmp_path: Path, ignored: str, line: str, code: str | None
+    ) -> None:
+        """Whoever copies the setting from the sentence can begin."""
+        python = line.format(python=f"{sys.executable} -S")
+        place = ground(
+            tmp_path, {"lint": python}, {".gitignore": "made.py\n.env\n*.so\n", "src/thing/x.py": ""}
+        )
+        path = place.repository.root / ignored
+        if code is None:
+            path.write_bytes(Path(_socket.__file__).read_bytes())
+        else:
+            path.write_text(code)
+        red = try_base(place, Stop())
+        assert red
+        assert f"copy it: `worktree: {{copy: [{ignored}]}}`" in red.tried[0].likely
+
+        config = place.config.but(worktree=place.config.worktree.but(copied=(ignored,)))
+        helped = try_base(Ground(place.home, place.repository, config), Stop())
+
+        assert helped
+        helped.require_fit()
+        assert helped.tried[0].result.is_green
 
     def test_the_python_of_lizas_own_environment_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,7 +221,9 @@ class TestCauses:
         monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
         ran = Ran(1, Ending.DONE, err="/x/python3: No module named pytest")
 
-        found = likely_cause(Setting(tmp_path, is_caged=True), "python3 -m pytest -q", ran)
+        found = likely_cause(
+            Setting(Home(tmp_path / "project").repository, is_caged=True), "python3 -m pytest -q", ran
+        )
 
         assert "`deactivate`" in found
 
