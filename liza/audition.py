@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.found import available
+from liza.agents.found import available, present
 from liza.agents.protocol import MEANING, Brief, Ending, Limits, Stop
 from liza.answers import Answer, answer
 from liza.config import AgentChoice
@@ -58,7 +58,9 @@ HEADING: Final = f"{'agent':<10} {'':<7} {'tokens in/out':>13} {'cost':>9} {'tim
 
 def invited(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
     """Return whom to try: *name* alone, or all that are set up or were found."""
-    found = {str(one.choice.backend): one.choice for one in reversed(available())}
+    # Also those that are not chosen unattended: whoever asks is there, and sees what they say.
+    found = {one.name: AgentChoice(backend=one.name) for one in present(os.environ)}
+    found |= {str(one.choice.backend): one.choice for one in reversed(available())}
     named = {"default": agents.default, **agents.overrides, "fallback": agents.fallback or AgentChoice()}
     set_up = {key: choice for key, choice in named.items() if choice.backend or choice.command}
     everybody = {**found, **{key: choice for key, choice in set_up.items() if choice not in found.values()}}

@@ -274,10 +274,13 @@ _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
 
 
 def _agent(_: Path) -> Detection | None:
-    from liza.agents.found import available  # noqa: PLC0415 - only a new board needs to know
+    from liza.agents.found import available, passed_over  # noqa: PLC0415 - only a new board needs to know
 
     best = next(iter(available()), None)
-    return ("agents", "default", best.choice.plain(), best.why) if best else None
+    others = passed_over()
+    if best is None:
+        return ("agents", "default", {}, "; ".join(others)) if others else None
+    return "agents", "default", best.choice.plain(), "; ".join([best.why, *others])
 
 
 _DETECTORS: Final = (_test_command, _agent)
@@ -296,5 +299,5 @@ def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> li
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
-        Choice("agent", backend or "none", why.get(("agents", "default"), said) if backend else _NO_AGENT),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said if backend else _NO_AGENT)),
     ]

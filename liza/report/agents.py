@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from liza.agents.found import MODEL_KEYS, available, present, provider, version
+from liza.agents.found import MODEL_KEYS, available, passed_over, present, provider, version
 from liza.replies import ROLES
 from liza.routing import Who
 from liza.work.hiring import hire
@@ -24,10 +24,7 @@ def surveyed(agents: Agents, environment: Mapping[str, str] | None = None) -> di
     with ThreadPoolExecutor() as pool:  # each takes its time to say its version
         versions = list(pool.map(lambda program: version(program.name, program.path), found))
     return {
-        "found": [
-            {"name": one.name, "version": said, "path": one.path, "login": one.login}
-            for one, said in zip(found, versions, strict=True)
-        ],
+        "found": [{**one._asdict(), "version": said} for one, said in zip(found, versions, strict=True)],
         "keys": [key for key in MODEL_KEYS if user.get(key)],
         "steps": surveyed_steps(agents, user),
     }
@@ -54,7 +51,8 @@ def told(survey: Mapping[str, Any]) -> str:
     """Return a survey for people to read."""
     lines = ["Found:"]
     lines += [
-        f"  {one['name']:<9} {one['version']:<12} {one['path']}  (login: {one['login'] or 'none seen'})"
+        f"  {one['name']:<9} {one['version']:<12} {one['path']}  "
+        f"({one['obstacle'] or 'login: ' + str(one['login'])})"
         for one in survey["found"]
     ]
     lines += [] if survey["found"] else ["  no coding program of those that Liza knows is on the PATH"]
@@ -77,6 +75,8 @@ def announced(agents: Agents) -> list[str]:
         (str(one["agent"].get("backend")), one["why"]) for one in steps if "nothing is set up" in one["why"]
     }
     lines = [f"Agent: {backend}, because {why}." for backend, why in sorted(chosen) if backend != "None"]
+    if any("nothing is set up" in one["why"] for one in steps):
+        lines += [f"Mind: {sentence}." for sentence in passed_over()]
     return lines + [
         f"Mind: {warning}." for warning in dict.fromkeys(one["warning"] for one in steps) if warning
     ]
