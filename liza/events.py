@@ -122,6 +122,7 @@ class Submit(Event):
     commit: Commit
     verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None  # the phase that this decides, where the workflow counts it
+    squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
@@ -137,7 +138,8 @@ class Submit(Event):
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"commit": self.commit, **_said(self.verdicts)}
+        squashed = {"squashed": self.squashed} if self.squashed else {}
+        return {"commit": self.commit, **squashed, **_said(self.verdicts)}
 
 
 class Revise(Event):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from liza.gates.case import MOST_COMMITS, Case
 from liza.gates.files import touches_code
-from liza.gates.finding import Finding, blocker, clean, judged, one_line, passed, revise
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, clean, judged, one_line, passed, revise
 from liza.gates.languages import has_tests, is_comment, is_test, language_of
 from liza.record import Record
 from liza.repo.diff import LINK, REPOSITORY, Entry
@@ -160,18 +160,18 @@ def _left_behind(case: Case, largest: int) -> Iterator[Feedback]:
         message = (
             f"these are {len(case.commits)} commits, and each would have to be looked at; make one of them"
         )
-        yield blocker(message)
+        yield blocker(message, mend=ONE_COMMIT)
     where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
     entries = [past.entry for past in case.history]
     for found in _foreign(entries):
-        yield blocker(f"{found.message}, also in the history: make one commit of all of them", found.file)
+        yield blocker(f"{found.message}, also in the history", found.file, mend=ONE_COMMIT)
     known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         place = where[(entry.path, entry.blob)]
         if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
-            yield blocker(f"more than {largest} bytes were added here {place}", entry.path)
+            yield blocker(f"more than {largest} bytes were added here {place}", entry.path, mend=ONE_COMMIT)
         elif entry.is_binary and not case.bounds.includes(entry.path):
-            yield blocker(f"what is not text was added here {place}", entry.path)
+            yield blocker(f"what is not text was added here {place}", entry.path, mend=ONE_COMMIT)
 
 
 def _twins(case: Case, entries: list[Entry]) -> Iterator[Feedback]:

@@ -110,9 +110,8 @@ class Past(NamedTuple):
 
     @property
     def where(self) -> str:
-        """How to say where it is, and what to do about it."""
-        name = self.change.commit[:12]
-        return f"by the commit {name}, and stays in the history; make one commit of all of them"
+        """How to say where it is."""
+        return f"by the commit {self.change.commit[:12]}, and stays in the history"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from liza.gates.case import Case
 from liza.gates.files import SENSITIVE, is_script, suffix_of
-from liza.gates.finding import Finding, blocker, concern, first, has_blocker, passed
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, first, has_blocker, passed
 from liza.gates.forbidden import forbidden_in, removes
 from liza.gates.patterns import matches
 from liza.gates.secrets import secrets_in
@@ -96,13 +96,16 @@ def _in_words(case: Case) -> Iterator[Feedback]:
     for change in case.commits:
         for what, text in (("message", change.message), ("author", change.people)):
             for kind in sorted({kind for line in text.splitlines() for kind in secrets_in(line)}):
-                yield blocker(
-                    f"the {what} of the commit {change.commit[:12]} has a secret ({kind}); write it anew"
-                )
-    for entry in (*case.diff, *(past.entry for past in case.history)):
+                where = f"the {what} of the commit {change.commit[:12]}"
+                yield blocker(f"{where} has a secret ({kind}); write it anew", mend=ONE_COMMIT)
+    now = {entry.path for entry in case.diff}
+    gone = [past.entry for past in case.history if past.entry.path not in now]
+    for entries, mend in ((case.diff, ""), (gone, ONE_COMMIT)):
         # The path itself is not repeated: it has the secret.
-        for kind in sorted({kind for part in entry.path.split("/") for kind in secrets_in(part)}):
-            yield blocker(f"the name of a file has a secret ({kind}); rename it, in every commit")
+        parts = {part for entry in entries for part in entry.path.split("/")}
+        for kind in sorted({kind for part in parts for kind in secrets_in(part)}):
+            message = f"the name of a file has a secret ({kind}); rename it, in every commit"
+            yield blocker(message, mend=mend)
 
 
 def _in_lines(case: Case, entries: tuple[Entry, ...], where: str) -> Iterator[Feedback]:
@@ -135,7 +138,7 @@ def _in_history(case: Case) -> Iterator[Feedback]:
         lines = entry.added if not entry.is_binary else _strings(case, entry)
         gone = (line.text for line in lines if (entry.path, line.text) not in now)
         if any(True for line in gone for _ in secrets_in(line)):
-            yield blocker(f"a secret was added here {past.where}", entry.path)
+            yield blocker(f"a secret was added here {past.where}", entry.path, mend=ONE_COMMIT)
 
 
 def _commands(case: Case) -> Iterator[Feedback]:
@@ -193,7 +196,8 @@ def _paths(options: Options, case: Case) -> Iterator[Feedback]:
     for past in case.history:
         path = past.entry.path
         if path not in touched and _is_sensitive(case, path) and not _is_named(case, path):
-            yield note(f"this decides what runs or who may do what, and was added {past.where}", path)
+            message = f"this decides what runs or who may do what, and was added {past.where}"
+            yield note(message, path, mend=ONE_COMMIT)
 
 
 def _is_sensitive(case: Case, path: str) -> bool:

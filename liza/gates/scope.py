@@ -9,7 +9,7 @@ from pydantic import Field
 
 from liza.gates.case import Case
 from liza.gates.files import is_generated
-from liza.gates.finding import Finding, blocker, concern, judged
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, judged
 from liza.gates.languages import is_named_as_test, is_test_side, place_of
 from liza.gates.patterns import matches, paths_in
 from liza.gates.runners import is_runner_file
@@ -81,7 +81,7 @@ def _strayed_before(case: Case) -> Iterator[Feedback]:
         path = past.entry.path
         is_in = not limits.inside or limits.includes(path) or is_companion(case, path)
         if path not in now and (limits.excludes(path) or not is_in):
-            yield blocker(f"this is outside of the scope, and was added {past.where}", path)
+            yield blocker(f"this is outside of the scope, and was added {past.where}", path, mend=ONE_COMMIT)
 
 
 def _inside(case: Case, entry: str) -> str:

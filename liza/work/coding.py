@@ -12,6 +12,7 @@ from liza.agents.protocol import Ending
 from liza.answers import says_blocked
 from liza.changes import Change, apply, with_discovery
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.gates.finding import blames_history
 from liza.model import Handoff, Status
 from liza.money import Cap
 from liza.record import printable, with_record
@@ -24,6 +25,7 @@ from liza.repo.merging import merge
 from liza.repo.objects import listing
 from liza.repo.repository import branch_of
 from liza.repo.shadow import left_by_a_crash
+from liza.repo.squash import Squashing, move_squashed, squash
 from liza.repo.submission import submission
 from liza.repo.trespass import leave_at_rest, touched_at_rest
 from liza.roles import coder
@@ -38,11 +40,14 @@ from liza.work.turn import Next, Strayed, begun, held_by
 from liza.workflows.position import Worked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from liza.events import Event
     from liza.model import State, Task
     from liza.replies import Value
     from liza.repo.worktree import Worktree
     from liza.roles.admission import Run
+    from liza.verdicts import Verdict
     from liza.work.turn import Asked, Place, Turn
 
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
@@ -301,7 +306,7 @@ def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) ->
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
         try:
-            event = _through_gates(turn, task, event.commit, asked)
+            event = _through_gates(turn, task, event.commit, asked, answer)
         except BrokenGate as error:
             # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
             turn.broken(error, event)
@@ -317,19 +322,36 @@ def _leave(turn: Turn, worktree: Worktree) -> None:
         leave_at_rest(worktree)
 
 
-def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
-    """Return what the machines of the workflow make of *head*: handed in, sent back, or a question."""
+def _through_gates(turn: Turn, task: Task, head: str, asked: Asked, answer: Implement) -> Event:
+    """Return what the machines of the workflow make of *head*: handed in, sent back, or a question.
+
+    Where commits on the way are at fault that the head's tree is not, as one that a later commit took back,
+    one commit of the same tree takes their place: an agent hardly knows how, and none of it may be merged.
+    """
+    try:
+        found = _asked_machines(turn, task, head, asked)
+        if found.outcome is GateOutcome.PASS or not blames_history(found.feedback):
+            return coder.judged(found.outcome, head, found)
+        many = Squashing(str(task.base_commit), head, coder.message_of(task, answer))
+        one = squash(turn.place.repository, many, at=turn.place.clock())
+        found = _asked_machines(turn, task, one, asked, before=found.verdicts)
+    except course.Halted:
+        return e.Release(reason="it was stopped before its gates were through")
+    move_squashed(turn.place.repository, task.id, one, instead_of=head)
+    event = coder.judged(found.outcome, one, found)
+    return event.but(squashed=head) if isinstance(event, e.Submit) else event
+
+
+def _asked_machines(
+    turn: Turn, task: Task, head: str, asked: Asked, before: Sequence[Verdict] = ()
+) -> course.Judged:
     flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
     work = Worked(turn.place.clock(), tree=tree, run=asked.run)
     position = course.worked(flow, course.coding(flow, task), work)
-    try:
-        with course.case_of(turn, task, str(task.base_commit), head, course.said(asked)) as case:
-            found = course.judged(turn, flow, position, case)
-            found = found._replace(verdicts=(*turn.verdicts, *found.verdicts))
-    except course.Halted:
-        return e.Release(reason="it was stopped before its gates were through")
+    with course.case_of(turn, task, str(task.base_commit), head, course.said(asked)) as case:
+        found = course.judged(turn, flow, position, case, before)
     log.info("%s: the gates say %s", task.id, found.outcome)
-    return coder.judged(found.outcome, head, found)
+    return found._replace(verdicts=(*turn.verdicts, *found.verdicts))
 
 
 def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Event:
