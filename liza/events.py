@@ -123,6 +123,7 @@ class Submit(Event):
     verdicts: tuple[Verdict, ...] = ()
     phase: Line | None = None  # the phase that this decides, where the workflow counts it
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
+    squashed_for: Line | None = None  # which gate wanted it, and why
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
@@ -138,7 +139,7 @@ class Submit(Event):
         }
 
     def facts(self) -> dict[str, Any]:
-        squashed = {"squashed": self.squashed} if self.squashed else {}
+        squashed = {"squashed": self.squashed, "squashed_for": self.squashed_for} if self.squashed else {}
         return {"commit": self.commit, **squashed, **_said(self.verdicts)}
 
 

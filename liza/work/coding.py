@@ -334,12 +334,13 @@ def _through_gates(turn: Turn, task: Task, head: str, asked: Asked, answer: Impl
             return coder.judged(found.outcome, head, found)
         many = Squashing(str(task.base_commit), head, coder.message_of(task, answer))
         one = squash(turn.place.repository, many, at=turn.place.clock())
+        why = f"{found.against}: {found.reason}"
         found = _asked_machines(turn, task, one, asked, before=found.verdicts)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
     move_squashed(turn.place.repository, task.id, one, instead_of=head)
     event = coder.judged(found.outcome, one, found)
-    return event.but(squashed=head) if isinstance(event, e.Submit) else event
+    return event.but(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
 
 
 def _asked_machines(

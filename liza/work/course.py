@@ -80,6 +80,12 @@ class Judged(NamedTuple):
         said = self._against()
         return (said.feedback if said else ()) or (Feedback(message=self.reason),)
 
+    @property
+    def against(self) -> str:
+        """Which gate said no."""
+        said = self._against()
+        return said.gate if said else "nobody"
+
     def _against(self) -> Verdict | None:
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -46,6 +47,7 @@ def test_only_the_tree_is_merged_where_only_the_history_is_at_fault(
     task = office.state.task("t1")
     assert (task.status, task.iteration) == (Status.READY_FOR_REVIEW, 1), task.rejection_reason
     submitted = next(one for one in task.history if one.event == "submit")
+    assert re.match(r"(secrets|commands|scope|diff): ", submitted.facts["squashed_for"])
     assert office.user.git("rev-list", "--count", f"{task.base_commit}..task/t1") == "1"
     said = office.user.git("log", "-1", "--format=%B", "task/t1")
     assert said.startswith("Add t1\n\nAs asked.\n")
