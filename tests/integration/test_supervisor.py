@@ -94,12 +94,11 @@ class TestEnding:
 
     def test_a_second_signal_means_now(self, here: Yard) -> None:
         here.behave(planner="deaf")
-        run = here.start()
+        run = here.start(grace=600.0)  # what the first signal alone would take, and longer than any load
         here.eventually(lambda: "deaf" in here.said("planner-1"))
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(int(run.pid or 0), number)
-        run.join(4.0)
-        assert run.exitcode == 4
+        assert here.ended(run) == 4
         assert here.is_quiet()
 
     def test_abort_is_seen_during_pause(self, here: Yard) -> None:
