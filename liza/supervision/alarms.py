@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from liza.model import State, Task, Trip
     from liza.roles.outlook import Wait
 
-WARN_ITERATIONS: Final = 8  # rounds of one coder; at ten the task is BLOCKED
-WARN_REVIEWS: Final = 3  # rejections of one coder's work; at five the task is BLOCKED
+WARN_ITERATIONS: Final = 8  # rounds of one coder; a lower limit blocks the task without a warning
+WARN_REVIEWS: Final = 3  # rejections of one coder's work; likewise
 # The crash itself, and the edit itself, are told by whoever saw it, with more to say.
 _TOLD_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit", "gate_broken"})
 
