@@ -406,7 +406,6 @@ class Handoff(Record):
     agent: Id
     timestamp: Time
     summary: Line
-    next_steps: tuple[Line, ...] = ()
 
 
 class BreakerStatus(StrEnum):
