@@ -75,7 +75,11 @@ def save(
     contents = _contents(repository, task, worktree, losing)
     if contents is None:
         return None
-    saved = _same(repository, task, contents) or _recorded(repository, task, contents, at)
+    known = listed(repository, task)
+    saved = _same(repository, known, contents)
+    if saved is None:
+        number = max((one.number for one in known), default=0)
+        saved = _recorded(repository, task, contents, at, after=number)
     if worktree:
         _move_aside(worktree, saved, contents.aside)
     return saved
@@ -216,9 +220,8 @@ def _commits(repository: Repository, hashes: Iterable[str]) -> list[str]:
     return [line.split()[0] for line in lines if line.split()[1] == "commit"]
 
 
-def _same(repository: Repository, task: str, contents: Contents) -> Saved | None:
+def _same(repository: Repository, known: Iterable[Saved], contents: Contents) -> Saved | None:
     """Return the latest salvage if it holds just this: a step that is repeated after a crash adds nothing."""
-    known = listed(repository, task)
     latest = max(known, key=lambda saved: saved.number, default=None)
     if latest is None:
         return None
@@ -226,9 +229,9 @@ def _same(repository: Repository, task: str, contents: Contents) -> Saved | None
     return latest if (tree, tuple(parents)) == (contents.tree, contents.parents) else None
 
 
-def _recorded(repository: Repository, task: str, contents: Contents, at: datetime) -> Saved:
+def _recorded(repository: Repository, task: str, contents: Contents, at: datetime, *, after: int) -> Saved:
     at = at.replace(microsecond=0)  # as git keeps it
-    number = max((saved.number for saved in listed(repository, task)), default=0)
+    number = after
     while True:
         number += 1
         message = _message(task, number, contents)
