@@ -218,6 +218,10 @@ class Supervisor:
         threading.Thread(target=self._crew.end_stopped, args=(is_over,), name="stopped", daemon=True).start()
         try:
             ending = self._watched()
+            if ending is Ending.ABORT:
+                # A worker looks at the switches beside what it waits for, such as the board; a signal stops
+                # its agent at once. What takes longer is saving the work.
+                self._crew.send(signal.SIGTERM, self._crew.names)
             self._dismiss(PATIENCE[ending] * self._grace)
             self._leave(ending)
         except BaseException as error:

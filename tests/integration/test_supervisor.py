@@ -92,6 +92,15 @@ class TestEnding:
         assert here.board.read().task("t1").status is Status.IDLE
         assert here.is_quiet()
 
+    def test_abort_reaches_also_who_looks_at_no_switch(self, here: Yard) -> None:
+        """By a signal, and at once: a grace is for saving work, not for hearing of it."""
+        here.behave(planner="engrossed")
+        run = here.start(grace=600.0)
+        here.eventually(lambda: "engrossed" in here.said("planner-1"))
+        (here.home / "ABORT").touch()
+        assert here.ended(run) == 4
+        assert here.is_quiet()
+
     def test_a_second_signal_means_now(self, here: Yard) -> None:
         here.behave(planner="deaf")
         run = here.start(grace=600.0)  # what the first signal alone would take, and longer than any load
