@@ -29,6 +29,7 @@ class Desk:
         self.home = Home(place / "home")
         self.runs = place / "runs"
         self.ran: list[tuple[str, str]] = []
+        self.longest = 60.0  # seconds that a command may take
         self.base = self.home.base
 
     def begin(self, files: Mapping[str, str]) -> None:
@@ -45,7 +46,7 @@ class Desk:
     def run(self, line: str, cwd: Path, name: str) -> CommandResult:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        return run_shell(line, cwd, folder, RunLimits(total=60), RunControl())
+        return run_shell(line, cwd, folder, RunLimits(total=self.longest), RunControl())
 
     @contextmanager
     def case(

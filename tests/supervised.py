@@ -41,13 +41,13 @@ PROCESSES.set_forkserver_preload(
 )
 
 
-def run(home: Path, habits: Path, out: Path, *, until_idle: bool) -> None:
+def run(home: Path, habits: Path, out: Path, *, until_idle: bool, grace: float) -> None:
     """Be the supervisor; for a process of its own."""
     os.environ["PYTHONPATH"] = str(ROOT)
     worker = [sys.executable, str(ROOT / "tests" / "workers.py"), str(home), str(habits)]
     with out.open("a") as stream:
         try:
-            code = supervise(home, LineView(stream), until_idle=until_idle, worker=worker, grace=GRACE)
+            code = supervise(home, LineView(stream), until_idle=until_idle, worker=worker, grace=grace)
         except LizaError as error:
             stream.write(f"liza: {error}\n")
             code = error.exit_code
@@ -71,9 +71,11 @@ class Yard:
     def behave(self, **habits: str) -> None:
         self.habits.write_text(json.dumps({name.replace("_", "-"): habit for name, habit in habits.items()}))
 
-    def start(self, *, until_idle: bool = False) -> ForkServerProcess:
+    def start(self, *, until_idle: bool = False, grace: float = GRACE) -> ForkServerProcess:
         process = PROCESSES.Process(
-            target=run, args=(self.home, self.habits, self.out), kwargs={"until_idle": until_idle}
+            target=run,
+            args=(self.home, self.habits, self.out),
+            kwargs={"until_idle": until_idle, "grace": grace},
         )
         process.start()
         self.started.append(process)

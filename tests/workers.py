@@ -41,6 +41,12 @@ class Worker:
         """Ask to be started again, twice."""
         return 42 if len(starts(self.home, self.name)) <= 2 else self.wait()
 
+    def engrossed(self) -> int:
+        """Look at no switch, as whoever waits for the board; hear SIGTERM."""
+        self.say("engrossed")
+        self.over.wait()
+        return 0
+
     def deaf(self) -> int:
         """Hang, and hear neither SIGTERM nor ABORT."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

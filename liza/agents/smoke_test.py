@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.detect import available_agents
+from liza.agents.detect import available_agents, installed_programs
 from liza.agents.protocol import Brief
 from liza.agents.select import agent_for
 from liza.domain.answer_parsing import ParsedAnswer, parse_answer
@@ -59,7 +59,9 @@ HEADING: Final = f"{'agent':<10} {'':<7} {'tokens in/out':>13} {'cost':>9} {'tim
 
 def smoke_candidates(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
     """Return the agents to test: *name* alone, or all that are configured or detected."""
-    found = {str(one.choice.backend): one.choice for one in reversed(available_agents())}
+    # Also those that are not chosen unattended: whoever asks is there, and sees what they say.
+    found = {one.name: AgentChoice(backend=one.name) for one in installed_programs(os.environ)}
+    found |= {str(one.choice.backend): one.choice for one in reversed(available_agents())}
     named = {"default": agents.default, **agents.overrides, "fallback": agents.fallback or AgentChoice()}
     set_up = {key: choice for key, choice in named.items() if choice.backend or choice.command}
     everybody = {**found, **{key: choice for key, choice in set_up.items() if choice not in found.values()}}

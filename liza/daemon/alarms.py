@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from liza.daemon.policy.progress import HumanWait
     from liza.domain.model import State, Task, Trip
 
-WARN_ITERATIONS: Final = 8  # rounds of one coder; at ten the task is BLOCKED
-WARN_REVIEWS: Final = 3  # rejections of one coder's work; at five the task is BLOCKED
+WARN_ITERATIONS: Final = 8  # rounds of one coder; a lower limit blocks the task without a warning
+WARN_REVIEWS: Final = 3  # rejections of one coder's work; likewise
 # The crash itself, and the edit itself, are told by whoever saw it, with more to say.
 _REPORTED_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit", "gate_broken"})
 

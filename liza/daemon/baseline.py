@@ -25,7 +25,7 @@ from liza.gates.failures import summarize_tests
 from liza.gates.results import CachedResult
 from liza.gates.runner import CommandResult
 from liza.repo.repository import BRANCHES, Repository
-from liza.system.run_control import RunControl, RunEnding, RunLimits
+from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
 
 BASELINE_ID: Final = "baseline"
 GATES: Final = ("setup", "lint", "test")
@@ -70,6 +70,11 @@ class GateBaseline(NamedTuple):
             return (
                 f"{self.gate} is red on the base: {count} tests, which are known and do not count against "
                 f"work: {summarize_tests(result.failed)}"
+            )
+        if result.ending is not RunEnding.DONE:
+            return (
+                f"{self.gate} was not through on the base: {MEANING[result.ending]} after "
+                f"{result.seconds:.0f} s (`{result.line}`)"
             )
         return (
             f"{self.gate} is red on the base: {result.cause or f'exit code {result.code}'} (`{result.line}`)"
@@ -220,4 +225,4 @@ def _run_gate(case: GateContext, gate: str, line: str, say: Say) -> GateBaseline
 
 
 def _as_command_result(result: CachedResult) -> CommandResult:
-    return CommandResult(result.code, RunEnding.DONE, out=result.tail)
+    return CommandResult(result.code, result.ending, out=result.tail)

@@ -24,6 +24,7 @@ from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Feedback
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.gates.finding import blames_history
 from liza.repo import salvage
 from liza.repo.copies import committed_copies
 from liza.repo.durable import sync_work
@@ -32,17 +33,21 @@ from liza.repo.objects import list_tree
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import branch_of
 from liza.repo.snapshot import commit_all, conflict_marked_paths, overlay, roll_back
+from liza.repo.squash import Squashing, move_squashed, squash
 from liza.repo.submission import inspect_submission
 from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
 from liza.system.run_control import RunEnding
 from liza.workflow.position import Worked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from liza.daemon.turn import AgentAnswer, Turn, Worker
     from liza.domain.answers import AnswerValue
     from liza.domain.budget import AdmissionRequest
     from liza.domain.events import Event
     from liza.domain.model import State, Task
+    from liza.domain.verdicts import Verdict
     from liza.repo.worktree import Worktree
 
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
@@ -304,7 +309,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit):
         try:
-            event = _judge_submission(turn, task, event.commit, asked)
+            event = _judge_submission(turn, task, event.commit, asked, answer)
         except BrokenGate as error:
             # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
             turn.broken(error, event)
@@ -320,19 +325,33 @@ def _record_at_rest(turn: Turn, worktree: Worktree) -> None:
         record_idle_state(worktree)
 
 
-def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer) -> Event:
+def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: Implement) -> Event:
     """Run the gates on *head* and return the event that follows: submit, revise, or a question."""
+    try:
+        found = _asked_machines(turn, task, head, asked)
+        if found.outcome is GateOutcome.PASS or not blames_history(found.feedback):
+            return coder.event_for_gates(found.outcome, head, found)
+        many = Squashing(str(task.base_commit), head, coder.commit_message(task, answer))
+        one = squash(turn.place.repository, many, at=turn.place.clock())
+        why = f"{found.against}: {found.reason}"
+        found = _asked_machines(turn, task, one, asked, before=found.verdicts)
+    except course.Halted:
+        return e.Release(reason="it was stopped before its gates were through")
+    move_squashed(turn.place.repository, task.id, one, instead_of=head)
+    event = coder.event_for_gates(found.outcome, one, found)
+    return event.replace(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
+
+
+def _asked_machines(
+    turn: Turn, task: Task, head: str, asked: AgentAnswer, before: Sequence[Verdict] = ()
+) -> course.GatesResult:
     flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
     work = Worked(turn.place.clock(), tree=tree, run=asked.run)
     position = course.position_after_work(flow, course.coding_position(flow, task), work)
-    try:
-        with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
-            found = course.run_gates(turn, flow, position, case)
-            found = found._replace(verdicts=(*turn.verdicts, *found.verdicts))
-    except course.Halted:
-        return e.Release(reason="it was stopped before its gates were through")
+    with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
+        found = course.run_gates(turn, flow, position, case, before)
     log.info("%s: the gates say %s", task.id, found.outcome)
-    return coder.event_for_gates(found.outcome, head, found)
+    return found._replace(verdicts=(*turn.verdicts, *found.verdicts))
 
 
 def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: AgentAnswer) -> Event:

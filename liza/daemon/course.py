@@ -80,6 +80,12 @@ class GatesResult(NamedTuple):
         said = self._last_refusal()
         return (said.feedback if said else ()) or (Feedback(message=self.reason),)
 
+    @property
+    def against(self) -> str:
+        """Which gate said no."""
+        said = self._last_refusal()
+        return said.gate if said else "nobody"
+
     def _last_refusal(self) -> Verdict | None:
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
 
@@ -233,7 +239,7 @@ def results_of(home: Path, config: Config) -> ResultCache:
 
 def cause_explainer(repository: Repository, warden: ProjectSandbox) -> CauseExplainer:
     """Return a function that explains why a command fails whatever the work is."""
-    setting = CommandSurroundings(repository.root, warden.is_sandboxed)
+    setting = CommandSurroundings(repository, warden.is_sandboxed)
     return lambda line, ran: likely_cause(setting, line, ran)
 
 

@@ -278,10 +278,13 @@ _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
 
 
 def _detect_agent(_: Path) -> Detection | None:
-    from liza.agents.detect import available_agents  # noqa: PLC0415 - only a new board needs to know
+    from liza.agents.detect import available_agents, passed_over  # noqa: PLC0415 - only a new board needs to know
 
     best = next(iter(available_agents()), None)
-    return ("agents", "default", best.choice.to_json(), best.why) if best else None
+    others = passed_over()
+    if best is None:
+        return ("agents", "default", {}, "; ".join(others)) if others else None
+    return "agents", "default", best.choice.to_json(), "; ".join([best.why, *others])
 
 
 _DETECTORS: Final = (_detect_test_command, _detect_agent)
@@ -300,5 +303,5 @@ def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> li
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
-        Choice("agent", backend or "none", why.get(("agents", "default"), said) if backend else _NO_AGENT),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said if backend else _NO_AGENT)),
     ]

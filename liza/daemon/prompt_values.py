@@ -121,10 +121,7 @@ def _paths(facts: object) -> str:
 def _handoff(handoff: Handoff | None) -> list[str]:
     if handoff is None:
         return []
-    return [
-        f"Handed over by {handoff.agent}: {handoff.summary}",
-        *(f"- {step}" for step in handoff.next_steps),
-    ]
+    return [f"Handed over by {handoff.agent}: {handoff.summary}"]
 
 
 def _feedback(task: Task) -> str:

@@ -29,10 +29,10 @@ from liza.daemon.project_sandbox import SANDBOXES
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
-from liza.repo.durable import broken_refs, empty_objects, missing_commits
+from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
 from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import import_after_crash
-from liza.repo.repository import BRANCHES, Repository, branch_of
+from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
 from liza.system.proc_table import Process, kill_all, leftover_processes, process_of, process_table
 
@@ -75,25 +75,23 @@ class Recovery:
         )
 
     def _merged_branches(self, state: State, ref: str) -> Iterator[str]:
-        for name in Worktrees(self.repository).branches() if state.archived else ():
-            tip = self.repository.commit_at(branch_of(name)) if name in state.archived else None
-            if tip is not None and self.repository.contains(ref, tip):
-                yield name
+        if state.archived and self.repository.commit_at(ref):
+            names = Worktrees(self.repository).branches(merged_into=ref)
+            yield from (name for name in names if name in state.archived)
 
     def crash_facts(self, now: datetime) -> RecoveryFacts:
         """Return the facts, with the commits that the board names and that a machine crash may have lost."""
         facts = self.facts(now)
         tasks = facts.state.tasks.values()
         waiting = {*recovery.SUBMITTED, Status.AWAITING_APPROVAL}
-        submitted = [task for task in tasks if task.status in waiting and task.review_commit]
-        gone = {
-            str(task.review_commit)
-            for task in submitted
-            if missing_commits(self.repository, [str(task.review_commit)], task.base_commit)
+        submitted = {
+            task.review_commit: task.base_commit
+            for task in tasks
+            if task.status in waiting and task.review_commit
         }
-        merged = (task.merge_commit for task in tasks if task.merge_commit)
-        missing = (commit for commit in merged if not self.repository.commit_at(commit))
-        return replace(facts, lost=frozenset([*gone, *missing]))
+        merged = {task.merge_commit for task in tasks if task.merge_commit}
+        missing = merged - present(self.repository, merged)
+        return replace(facts, lost=missing_commits(self.repository, submitted) | missing)
 
     def repair_refs(self, state: State) -> list[str]:
         """Remove refs and objects that a machine crash damaged; return a sentence for each repair."""
@@ -113,9 +111,9 @@ class Recovery:
     def _last_merge(self, state: State) -> str | None:
         """Return the merge that contains all others which the board knows and that are there."""
         merged = [task.merge_commit for task in state.tasks.values() if task.merge_commit]
-        there = [commit for commit in merged if self.repository.commit_at(commit)]
-        words = ("rev-list", "--topo-order", "--max-count=1", *there)
-        return self.repository.git(*words) if there else None
+        there = "".join(f"{commit}\n" for commit in present(self.repository, merged))
+        words = ("rev-list", "--topo-order", "--max-count=1", "--stdin")
+        return self.repository.git(*words, stdin=there.encode()) if there else None
 
     def perform(self, actions: Iterable[Action], facts: RecoveryFacts) -> list[str]:
         """Do *actions*, each of which may have been done before; return what could not be ended."""

@@ -239,6 +239,10 @@ class Supervisor:
         ).start()
         try:
             ending = self._run_loop()
+            if ending is RunEnd.ABORT:
+                # A worker looks at the switches beside what it waits for, such as the board; a signal stops
+                # its agent at once. What takes longer is saving the work.
+                self._workers.send(signal.SIGTERM, self._workers.names)
             self._stop_workers(GRACE_BEFORE_SIGNAL[ending] * self._grace)
             self._leave(ending)
         except BaseException as error:

@@ -92,12 +92,6 @@ class Other(Record):
     called: NonEmptyStr | None = None  # the type that the agent gave
 
 
-class ReviewDeadlock(Record):
-    type: Literal["review_deadlock"] = "review_deadlock"
-    reason: NonEmptyStr
-    cycles: Annotated[int, Field(ge=1)]
-
-
 class MergeConflict(Record):
     type: Literal["merge_conflict"] = "merge_conflict"
     paths: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
@@ -147,7 +141,6 @@ Details = Annotated[
     | ScopeDeviation
     | HypothesisExhaustion
     | Other
-    | ReviewDeadlock
     | MergeConflict
     | CheckoutDrift
     | CrashLoop

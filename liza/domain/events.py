@@ -127,6 +127,8 @@ class Submit(Event):
     commit: Commit
     verdicts: tuple[Verdict, ...] = ()
     phase: NonEmptyStr | None = None  # the phase that this decides, where the workflow counts it
+    squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
+    squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
@@ -142,7 +144,8 @@ class Submit(Event):
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"commit": self.commit, **_gate_outcomes(self.verdicts)}
+        squashed = {"squashed": self.squashed, "squashed_for": self.squashed_for} if self.squashed else {}
+        return {"commit": self.commit, **squashed, **_gate_outcomes(self.verdicts)}
 
 
 class Revise(Event):

@@ -410,7 +410,6 @@ class Handoff(Record):
     agent: Id
     timestamp: Time
     summary: NonEmptyStr
-    next_steps: tuple[NonEmptyStr, ...] = ()
 
 
 class BreakerStatus(StrEnum):

@@ -122,10 +122,7 @@ def _exhausted_hypotheses(state: State) -> Iterator[Sighting]:
 
 
 def _deadlocks(state: State) -> Iterator[Sighting]:
-    """See the anomalies of that type, and every coder whose work on a task keeps being rejected."""
-    logged = _anomaly_sightings(a.ReviewDeadlock, by=lambda _: "", words=lambda _: frozenset())
-    for one in logged(state):
-        yield one._replace(words=frozenset({one.task or one.id}))
+    """See every coder whose work on a task keeps being rejected."""
     for task in state.tasks.values():
         if task.review_cycles_current >= state.config.limits.max_review_cycles:
             # The total when these two began with each other stays as it is while they go on.

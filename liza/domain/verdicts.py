@@ -70,6 +70,7 @@ class Verdict(Record):
     reason: NonEmptyStr | None = None
     feedback: tuple[Feedback, ...] = ()
     label: NonEmptyStr | None = None
+    confidence: Annotated[int, Field(ge=0, le=10)] | None = None  # how sure a reviewer's agent says it is
     evidence: Evidence | None = None
 
     @property

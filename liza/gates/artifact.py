@@ -14,6 +14,7 @@ from liza.domain.verdicts import Feedback
 from liza.gates.context import MOST_COMMITS, GateContext
 from liza.gates.files import touches_code
 from liza.gates.finding import (
+    ONE_COMMIT,
     Finding,
     blocker,
     escape_to_line,
@@ -172,18 +173,18 @@ def _problems_in_history(case: GateContext, largest: int) -> Iterator[Feedback]:
         message = (
             f"these are {len(case.commits)} commits, and each would have to be looked at; make one of them"
         )
-        yield blocker(message)
+        yield blocker(message, mend=ONE_COMMIT)
     where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
     entries = [past.entry for past in case.history]
     for found in _reserved_paths(entries):
-        yield blocker(f"{found.message}, also in the history: make one commit of all of them", found.file)
+        yield blocker(f"{found.message}, also in the history", found.file, mend=ONE_COMMIT)
     known = blob_sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         place = where[(entry.path, entry.blob)]
         if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
-            yield blocker(f"more than {largest} bytes were added here {place}", entry.path)
+            yield blocker(f"more than {largest} bytes were added here {place}", entry.path, mend=ONE_COMMIT)
         elif entry.is_binary and not case.bounds.includes(entry.path):
-            yield blocker(f"what is not text was added here {place}", entry.path)
+            yield blocker(f"what is not text was added here {place}", entry.path, mend=ONE_COMMIT)
 
 
 def _name_collisions(case: GateContext, entries: list[DiffEntry]) -> Iterator[Feedback]:

@@ -41,7 +41,7 @@ from liza.gates.forbidden import forbidden_command_in
 from liza.gates.known_runners import passed_count, runner_of
 from liza.gates.output_check import DoneWhenCheck, checks_of, missing_output
 from liza.gates.results import CachedResult
-from liza.gates.runner import describe_ending, evidence_of, outcome_of
+from liza.gates.runner import CUT_SHORT, describe_ending, evidence_of, outcome_of
 from liza.gates.steering import steering_paths
 from liza.system.run_control import RunEnding
 
@@ -155,7 +155,10 @@ def compare_with_base(name: str, case: GateContext, trial: TreeRun, found: Findi
     name, ran = "setup" if trial.is_setup else name, trial.ran
     if found.outcome is Outcome.NONE and ran.ending is RunEnding.NOT_STARTED:
         raise BrokenGate(name, trial.line, describe_ending(ran), case.likely(trial.line, ran), ran.run)
-    if found.outcome is not Outcome.REVISE or ran.is_green or ran.ending is not RunEnding.DONE:
+    if found.outcome is not Outcome.REVISE or ran.is_green:
+        return found
+    if ran.ending in CUT_SHORT:
+        require_end_on_base(name, case, trial)
         return found
     before = case.base_result(name, trial.line, afresh=ran.code in NOT_STARTED_CODES)
     if before.is_green or before.is_empty:
@@ -168,6 +171,16 @@ def compare_with_base(name: str, case: GateContext, trial: TreeRun, found: Findi
             name, trial.line, cause or describe_ending(ran), case.likely(trial.line, ran), ran.run
         )
     return found
+
+
+def require_end_on_base(name: str, case: GateContext, trial: TreeRun) -> None:
+    """Raise where *trial*, which took too long, takes too long without the work as well.
+
+    What was kept is not believed: a service that the command waits for may have been there at that time.
+    """
+    if case.base_result(name, trial.line, afresh=True).ending in CUT_SHORT:
+        ran = trial.ran
+        raise BrokenGate(name, trial.line, describe_ending(ran), case.likely(trial.line, ran), ran.run)
 
 
 def _judge_new_failures(name: str, trial: TreeRun, new: frozenset[str], known: frozenset[str]) -> Finding:

@@ -70,6 +70,7 @@ def result_of(tree: str, trial: TreeRun) -> CachedResult:
         tree=tree,
         at=utc_now(),
         code=ran.code,
+        ending=ran.ending,
         is_green=ran.is_green,
         is_empty=not ran.is_green and finds_no_tests(ran),
         failed=None if failed is None else tuple(sorted(failed)),
@@ -109,9 +110,8 @@ class PastVersion(NamedTuple):
 
     @property
     def where(self) -> str:
-        """How to say where it is, and what to do about it."""
-        name = self.change.commit[:12]
-        return f"by the commit {name}, and stays in the history; make one commit of all of them"
+        """How to say where it is."""
+        return f"by the commit {self.change.commit[:12]}, and stays in the history"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ TAIL_LINES: Final = 40  # of a command's output that whoever has to mend it is s
 GREEN_LINES: Final = 5  # of a command that passed
 
 
+# What helps where only commits on the way are at fault; whoever hands work in looks for it.
+ONE_COMMIT: Final = "make one commit of all of them: git reset --soft BASE && git commit"
+
+
 class Finding(NamedTuple):
     """An outcome with its reason and what shows it."""
 
@@ -62,6 +66,11 @@ def _feedback(message: str, file: str | None, line: int | None, mend: str, sever
 
 def has_blocker(feedback: Iterable[Feedback]) -> bool:
     return any(one.severity is Severity.BLOCKER for one in feedback)
+
+
+def blames_history(feedback: Iterable[Feedback]) -> bool:
+    """Return whether commits on the way are wrong in what one commit of the same tree would not have."""
+    return any(one.suggestion == ONE_COMMIT and one.severity is Severity.BLOCKER for one in feedback)
 
 
 def finding_from(

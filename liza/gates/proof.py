@@ -16,13 +16,13 @@ from typing import Final, Literal
 from liza.domain.record import Record
 from liza.domain.verdicts import Feedback, Outcome
 from liza.gates.artifact import changed_tests
-from liza.gates.command import finding_of, named_places
+from liza.gates.command import finding_of, named_places, require_end_on_base
 from liza.gates.context import GateContext, TreeRun
 from liza.gates.failures import failed_tests, summarize_tests
 from liza.gates.finding import Finding, blocker, concern, has_blocker, most_important, passed, revise, unknown
 from liza.gates.known_runners import is_manifest, is_runner_file, passed_count, runner_of, with_only_file
 from liza.gates.languages import assertions, hollow_tests, is_for_tests, is_test, names_of_tests, skip_in
-from liza.gates.runner import describe_ending, evidence_of, outcome_of
+from liza.gates.runner import CUT_SHORT, describe_ending, evidence_of, outcome_of
 from liza.gates.steering import has_new_runner_settings
 from liza.repo.diff import DiffEntry
 from liza.repo.objects import TreeItem, write_tree_with
@@ -77,6 +77,7 @@ def _prove_on_head(case: GateContext, line: str, changed: list[DiffEntry]) -> Fi
         trial = case.run_on(case.tree, "proof-head", command)
         found = finding_of("the new tests on the head", trial)
         if found.outcome is not Outcome.PASS and not _is_known_red(case, line, trial):
+            _require_fair(case, line, trial)
             return found
         if passed_count(command, trial.ran.said) == 0:
             reason = "the new tests do not run"
@@ -142,7 +143,14 @@ def _run_old_tests_on_head(options: ProofOptions, case: GateContext, line: str, 
     return passed(proven if not inline else "the old tests still pass", notes, evidence_of(line, trial.ran))
 
 
+def _require_fair(case: GateContext, line: str, trial: TreeRun) -> None:
+    """Raise where *trial*, of the whole *line*, took too long as it does without the work."""
+    if trial.line == line and trial.ran.ending in CUT_SHORT:
+        require_end_on_base("test", case, trial)
+
+
 def _judge_old_red(case: GateContext, line: str, trial: TreeRun) -> Finding:
+    _require_fair(case, line, trial)
     if _is_known_red(case, line, trial):
         note = concern(
             f"these fail on the base already: {summarize_tests(case.base_result('test', line).known_red)}"

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from liza.domain.config import Config
 from liza.domain.record import NonEmptyStr, Record, Time
 from liza.system.files import overwrite
+from liza.system.run_control import RunEnding
 
 FOLDER: Final = "baseline"  # in `.liza/`
 MOST_KEPT: Final = 300  # files; the oldest go first
@@ -30,6 +31,7 @@ class CachedResult(Record):
     tree: str
     at: Time
     code: int | None = None
+    ending: RunEnding = RunEnding.DONE
     is_green: bool = False
     is_empty: bool = False  # it is red only because there is no test yet
     failed: tuple[str, ...] | None = None  # the tests that failed; None where some may be unseen
@@ -58,7 +60,7 @@ class ResultCache:
     def __init__(self, folder: Path | None = None, config: Config | None = None) -> None:
         self._folder = folder
         # What decides where a command runs is part of what it came to.
-        around = (config.gates.setup, config.sandbox.to_json()) if config else ()
+        around = (config.gates.setup, config.sandbox.to_json(), config.worktree.to_json()) if config else ()
         self._around = json.dumps(around, sort_keys=True, default=str)
         self._known: dict[str, CachedResult] = {}
 

@@ -11,7 +11,7 @@ from liza.domain.record import Record
 from liza.domain.verdicts import Feedback, Outcome
 from liza.gates.context import GateContext
 from liza.gates.files import SENSITIVE, is_script, suffix_of
-from liza.gates.finding import Finding, blocker, concern, has_blocker, most_important, passed
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, has_blocker, most_important, passed
 from liza.gates.forbidden import forbidden_command_in, removes_directories
 from liza.gates.patterns import matches
 from liza.gates.secrets import secrets_in
@@ -96,13 +96,16 @@ def _secrets_in_metadata(case: GateContext) -> Iterator[Feedback]:
     for change in case.commits:
         for what, text in (("message", change.message), ("author", change.people)):
             for kind in sorted({kind for line in text.splitlines() for kind in secrets_in(line)}):
-                yield blocker(
-                    f"the {what} of the commit {change.commit[:12]} has a secret ({kind}); write it anew"
-                )
-    for entry in (*case.diff, *(past.entry for past in case.history)):
+                where = f"the {what} of the commit {change.commit[:12]}"
+                yield blocker(f"{where} has a secret ({kind}); write it anew", mend=ONE_COMMIT)
+    now = {entry.path for entry in case.diff}
+    gone = [past.entry for past in case.history if past.entry.path not in now]
+    for entries, mend in ((case.diff, ""), (gone, ONE_COMMIT)):
         # The path itself is not repeated: it has the secret.
-        for kind in sorted({kind for part in entry.path.split("/") for kind in secrets_in(part)}):
-            yield blocker(f"the name of a file has a secret ({kind}); rename it, in every commit")
+        parts = {part for entry in entries for part in entry.path.split("/")}
+        for kind in sorted({kind for part in parts for kind in secrets_in(part)}):
+            message = f"the name of a file has a secret ({kind}); rename it, in every commit"
+            yield blocker(message, mend=mend)
 
 
 def _secrets_in_lines(case: GateContext, entries: tuple[DiffEntry, ...], where: str) -> Iterator[Feedback]:
@@ -135,7 +138,7 @@ def _secrets_in_history(case: GateContext) -> Iterator[Feedback]:
         lines = entry.added if not entry.is_binary else _strings(case, entry)
         gone = (line.text for line in lines if (entry.path, line.text) not in now)
         if any(True for line in gone for _ in secrets_in(line)):
-            yield blocker(f"a secret was added here {past.where}", entry.path)
+            yield blocker(f"a secret was added here {past.where}", entry.path, mend=ONE_COMMIT)
 
 
 def _command_findings(case: GateContext) -> Iterator[Feedback]:
@@ -197,7 +200,8 @@ def _path_findings(options: ScanOptions, case: GateContext) -> Iterator[Feedback
     for past in case.history:
         path = past.entry.path
         if path not in touched and _is_sensitive(case, path) and not _is_named_in_scope(case, path):
-            yield note(f"this decides what runs or who may do what, and was added {past.where}", path)
+            message = f"this decides what runs or who may do what, and was added {past.where}"
+            yield note(message, path, mend=ONE_COMMIT)
 
 
 def _is_sensitive(case: GateContext, path: str) -> bool:

@@ -11,7 +11,7 @@ from liza.domain.record import Record
 from liza.domain.verdicts import Feedback
 from liza.gates.context import GateContext
 from liza.gates.files import is_generated
-from liza.gates.finding import Finding, blocker, concern, finding_from
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, finding_from
 from liza.gates.known_runners import is_runner_file
 from liza.gates.languages import folder_for_tests, is_for_tests, is_named_as_test
 from liza.gates.patterns import matches, paths_in_entry
@@ -83,7 +83,7 @@ def _outside_in_history(case: GateContext) -> Iterator[Feedback]:
         path = past.entry.path
         is_in = not limits.inside or limits.includes(path) or is_companion(case, path)
         if path not in now and (limits.excludes(path) or not is_in):
-            yield blocker(f"this is outside of the scope, and was added {past.where}", path)
+            yield blocker(f"this is outside of the scope, and was added {past.where}", path, mend=ONE_COMMIT)
 
 
 def _with_relative_paths(case: GateContext, entry: str) -> str:

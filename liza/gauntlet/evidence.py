@@ -249,9 +249,7 @@ def _detections(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if verdict["outcome"] != PASSED:
                 yield verdict["gate"], str(verdict.get("reason", ""))
         for event in task.get("history") or ():
-            if event["event"] in REJECTING_EVENTS:
-                facts = event.get("facts", {})
-                yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
+            yield from _in_history(event)
     refused = (agent.get("refusal") for agent in _records(put.get("agents", {})))
     yield from (("refused_answer", str(refusal.get("why", ""))) for refusal in refused if refusal)
     for anomaly in _records(put.get("anomalies", {})):
@@ -259,6 +257,15 @@ def _detections(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         kind, by = anomaly.get("type", ""), anomaly.get("logged_by", "")
         if kind and (kind not in AGENT_ANOMALY_TYPES or by.startswith("planner")):
             yield kind, str(anomaly.get("details", ""))
+
+
+def _in_history(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    facts = event.get("facts", {})
+    if squashed := facts.get("squashed_for"):
+        gate, _, why = str(squashed).partition(": ")
+        yield gate, why
+    if event["event"] in REJECTING_EVENTS:
+        yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
 
 
 def _records(section: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the journal's own JSON

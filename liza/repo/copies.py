@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from liza.errors import UnfitRepository, UsageError
 from liza.system.no_follow import write_file
@@ -13,6 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from liza.repo.repository import Repository
+
+
+_OBSTACLES: Final = {
+    "tracked": "is tracked by git, so every worktree has it; take it out of the list",
+    "loose": "is not ignored by git, so an agent would commit it; add it to .gitignore",
+}
+
+
+class Standing(StrEnum):
+    """How git knows a path of the checkout."""
+
+    TRACKED = "tracked"
+    IGNORED = "ignored"
+    LOOSE = "loose"  # neither
+
+
+def standing_of(repository: Repository, name: str) -> Standing:
+    if repository.ask_checkout("ls-files", "--error-unmatch", "--", name).code == 0:
+        return Standing.TRACKED
+    ignored = repository.ask_checkout("check-ignore", "-q", "--no-index", "--", name).code == 0
+    return Standing.IGNORED if ignored else Standing.LOOSE
 
 
 def copy_obstacle(repository: Repository, name: str) -> str | None:
@@ -24,11 +46,7 @@ def copy_obstacle(repository: Repository, name: str) -> str | None:
         return "leads out of the repository; put the file itself there"
     if not path.exists():
         return "does not exist in your checkout; make it, or take it out of the list"
-    if repository.ask_checkout("ls-files", "--error-unmatch", "--", name).code == 0:
-        return "is tracked by git, so every worktree has it; take it out of the list"
-    if repository.ask_checkout("check-ignore", "-q", "--no-index", "--", name).code != 0:
-        return "is not ignored by git, so an agent would commit it; add it to .gitignore"
-    return None
+    return _OBSTACLES.get(standing_of(repository, name))
 
 
 def require_copies(repository: Repository, names: Iterable[str]) -> None:

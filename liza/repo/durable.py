@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from liza.repo.repository import BRANCHES, HASH, TASK_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from liza.repo.repository import Repository
@@ -68,17 +68,29 @@ def _names_a_commit(path: Path) -> bool:
     return bool(HASH.fullmatch(text)) or text.startswith("ref: refs/")
 
 
-def missing_commits(
-    repository: Repository, commits: Iterable[str], base: str | None = None
-) -> frozenset[str]:
+def present(repository: Repository, commits: Iterable[str]) -> frozenset[str]:
+    """Return those of *commits*, by hash, that are there; git is asked once for all of them."""
+    asked = "".join(f"{commit}\n" for commit in set(commits))
+    if not asked:
+        return frozenset()
+    answer = repository.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=asked.encode())
+    found = (line.split(" ") for line in answer.text.splitlines())
+    return frozenset(name for name, kind in found if kind == "commit")
+
+
+def missing_commits(repository: Repository, bases: Mapping[str, str | None]) -> frozenset[str]:
     """Return those of *commits* that are incomplete: an object since *base* is missing."""
-    return frozenset(commit for commit in commits if not _is_complete(repository, commit, base))
+    if not bases or _are_whole(repository, bases):
+        return frozenset()
+    return frozenset(commit for commit, base in bases.items() if not _are_whole(repository, {commit: base}))
 
 
-def _is_complete(repository: Repository, commit: str, base: str | None) -> bool:
-    since = ("--not", base) if base and repository.commit_at(base) else ()
+def _are_whole(repository: Repository, bases: Mapping[str, str | None]) -> bool:
+    since = present(repository, filter(None, bases.values()))
     # With the sizes of what is listed: an empty file is found as a name, and is no object.
-    answer = repository.ask("rev-list", "--objects", "--no-object-names", commit, *since)
+    answer = repository.ask(
+        "rev-list", "--objects", "--no-object-names", *bases, *(["--not", *since] if since else [])
+    )
     if answer.code != 0:
         return False
     checked = repository.ask("cat-file", "--batch-check", stdin=f"{answer.text}\n".encode())

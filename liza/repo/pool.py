@@ -117,9 +117,12 @@ class Worktrees:
             return True
         return self.repository.contains(into, tip) and self.repository.delete(ref, expected=tip)
 
-    def branches(self) -> list[str]:
-        """Return which tasks have a branch."""
-        found = self.repository.git("for-each-ref", "--format=%(refname)", branch_of("")).splitlines()
+    def branches(self, *, merged_into: str | None = None) -> list[str]:
+        """Return which tasks have a branch: all, or those of which *merged_into* contains the tip."""
+        merged = () if merged_into is None else (f"--merged={merged_into}",)
+        found = self.repository.git(
+            "for-each-ref", "--format=%(refname)", *merged, branch_of("")
+        ).splitlines()
         return [name.removeprefix(branch_of("")) for name in found]
 
     def take(self, path: Path, commit: str) -> Worktree:

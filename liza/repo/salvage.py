@@ -75,7 +75,11 @@ def save_work(
     contents = _salvage_contents(repository, task, worktree, losing)
     if contents is None:
         return None
-    saved = _repeated_salvage(repository, task, contents) or _record_salvage(repository, task, contents, at)
+    known = list_salvages(repository, task)
+    saved = _repeated_salvage(repository, known, contents)
+    if saved is None:
+        number = max((one.number for one in known), default=0)
+        saved = _record_salvage(repository, task, contents, at, after=number)
     if worktree:
         _move_aside(worktree, saved, contents.aside)
     return saved
@@ -222,9 +226,10 @@ def _commits(repository: Repository, hashes: Iterable[str]) -> list[str]:
     return [line.split()[0] for line in lines if line.split()[1] == "commit"]
 
 
-def _repeated_salvage(repository: Repository, task: str, contents: SalvageContents) -> Salvage | None:
+def _repeated_salvage(
+    repository: Repository, known: Iterable[Salvage], contents: SalvageContents
+) -> Salvage | None:
     """Return the latest salvage if it has the same contents: repeating a step after a crash adds nothing."""
-    known = list_salvages(repository, task)
     latest = max(known, key=lambda saved: saved.number, default=None)
     if latest is None:
         return None
@@ -232,9 +237,11 @@ def _repeated_salvage(repository: Repository, task: str, contents: SalvageConten
     return latest if (tree, tuple(parents)) == (contents.tree, contents.parents) else None
 
 
-def _record_salvage(repository: Repository, task: str, contents: SalvageContents, at: datetime) -> Salvage:
+def _record_salvage(
+    repository: Repository, task: str, contents: SalvageContents, at: datetime, *, after: int
+) -> Salvage:
     at = at.replace(microsecond=0)  # as git keeps it
-    number = max((saved.number for saved in list_salvages(repository, task)), default=0)
+    number = after
     while True:
         number += 1
         message = _message(task, number, contents)

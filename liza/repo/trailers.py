@@ -26,6 +26,7 @@ class Trailer(StrEnum):
     COST = "Liza-Cost"
     TAINTS = "Liza-Taints"
     RESOLVED = "Liza-Resolved"
+    SQUASHED = "Liza-Squashed"
     SIGNATURE = "Liza-Signature"
 
 

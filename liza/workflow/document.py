@@ -50,7 +50,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "checkpoint": "`required`: intent, assumptions and validation, said before the work",
         "schema": "what else must be written down, `step_spec`",
         "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
-        "tests": "`required`, `forbidden` or `optional` in the change",
+        "tests": "`required`: where the change touches code, it has tests; another word is refused so far",
         "max_bytes": "how large a file may be",
         "applies": "`true`: the patch must apply to the base",
     },
@@ -62,7 +62,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "tolerance": "how far a change of documentation alone may go beyond, 0.1 for a tenth",
     },
     GateKind.COMMAND: {
-        "command": "which of the project's commands, a key of `gates` in liza.yaml",
+        "command": "which of the project's commands: `setup`, `lint` or `test` of `gates` in liza.yaml",
         "from": "where else the command is said: `checkpoint.validation`, `task.validation` or `done_when`",
         "run": "a command of its own",
         "expect": "what it has to print",

@@ -64,7 +64,13 @@ class TestWhatWasFound:
         survey = json.loads(machine.said("agents", "--json", ANTHROPIC_API_KEY="sk-secret"))
 
         assert survey["found"] == [
-            {"name": "claude", "version": "2.1.197", "path": str(path), "login": "ANTHROPIC_API_KEY"}
+            {
+                "name": "claude",
+                "version": "2.1.197",
+                "path": str(path),
+                "login": "ANTHROPIC_API_KEY",
+                "obstacle": None,
+            }
         ]
         assert survey["keys"] == ["ANTHROPIC_API_KEY"]
         assert {one["step"]: one["agent"]["backend"] for one in survey["steps"]} == dict.fromkeys(
@@ -81,6 +87,35 @@ class TestWhatWasFound:
 
         assert "agent     codex" in out
         assert "with OPENAI_API_KEY" in out
+        assert "claude was passed over: no login is seen" in out
+
+    @pytest.mark.parametrize("key", ["GEMINI_API_KEY", "GOOGLE_CLOUD_PROJECT", None])
+    def test_a_login_that_is_served_no_more_is_none(self, machine: Machine, key: str | None) -> None:
+        """A key, or a company's licence, runs at night; a personal login does not, and why is said."""
+        machine.install("gemini", "exit 1")
+        login = machine.programs.parent / "home/.gemini/oauth_creds.json"
+        login.parent.mkdir()
+        login.write_text("{}")
+
+        machine.environment |= {key: "x"} if key else {}
+
+        out = machine.said("init", "make it")
+
+        assert ("agent     gemini" in out) == bool(key)
+        assert ("~/.gemini/oauth_creds.json is a personal login" in out) != bool(key)
+        assert ("GEMINI_API_KEY" in machine.said("agents")) or key
+
+    def test_a_model_is_preferred_to_a_program_without_a_login(self, machine: Machine) -> None:
+        """The key that it lacks may well do for another."""
+        machine.install("codex", "exit 1")
+
+        out = machine.said("init", "make it", ANTHROPIC_API_KEY="x")
+
+        assert "agent     codex" not in out
+        assert (
+            "codex was passed over: no login is seen (~/.codex/auth.json); log in, or set CODEX_API_KEY"
+            in out
+        )
 
     def test_nothing_is_said_too(self, machine: Machine) -> None:
         assert "no coding program of those that Liza knows" in machine.said("agents")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
 from liza.domain.changes import Change
-from liza.domain.config import Config
+from liza.domain.config import Config, Limits
 from liza.domain.model import BreakerStatus, Sprint, Status
 from liza.domain.record import utc_now
 from liza.domain.rules import with_due_trips
@@ -101,6 +102,18 @@ class TestBaseline:
         assert kept
         assert kept.blocking_gates
 
+    def test_a_gate_that_never_ends_is_told_as_such(self, tmp_path: Path) -> None:
+        """With the limit that it ran into, instead of an exit code that is our signal's."""
+        place = ground(tmp_path, {"test": "sleep 60"})
+        short = place.config.replace(limits=Limits(agent_minutes=0.02))
+
+        found = run_baseline(BaselineContext(place.home, place.repository, short), RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match="test was not through on the base: it took longer") as refused:
+            found.require_usable()
+        assert "`limits.agent_minutes`" in str(refused.value)
+
     def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
         """That there is nothing to test yet is no failure."""
         user = Home(tmp_path / "project")
@@ -119,25 +132,90 @@ class TestCauses:
         [
             (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
             (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
-            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "PYTHONPATH=src"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.core'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.made'", 2, "[src/thing/made.py]"),
+            (True, "pytest", "cannot import name 'made' from 'thing' (/x)", 2, "[src/thing/made.py]"),
+            (True, "pytest", "No module named 'thing.nowhere'", 2, "not in your checkout either"),
+            (True, "pytest", "No module named 'service'", 2, "`PYTHONPATH=back`"),
             (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
             (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, "node a", "Cannot find module './lib/out'\nRequire stack:\n- {top}/a.js", 1, "lib/out"),
+            (False, "./run", "open .env: no such file or directory", 1, "[.env]"),
+            (True, "./run", "No such file or directory: '{root}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory: '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "Error: ENOENT: no such file or directory, open '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory @ rb_sysopen - .env", 1, "[.env]"),
+            (False, "./run", "KeyError: 'DB_URL'", 1, "DB_URL is set in .env"),
+            (False, "./run", "DB_URL is not set", 1, "[.env]"),
+            (False, "cc a.c", "a.c:1: fatal error: loose.h: No such file or directory", 1, "commit it"),
+            (False, "make check", "make: *** No rule to make target 'check'.  Stop.", 2, "`cd back && `"),
+            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "fresh clone"),
+            (False, "npm test", "npm error enoent Could not read package.json", 254, "`cd back/web && `"),
+            (False, "pytest tests", "ERROR: file or directory not found: tests", 4, "`cd back && `"),
+            (False, "python3 manage.py", "python3: can't open file '{top}/manage.py'", 2, "`cd back"),
+            (False, "cd fron && ls", "sh: 1: cd: can't cd to fron", 2, "fresh clone"),
             (False, "make", "what?", 2, "fresh clone"),
         ],
-    )
+    )  # fmt: skip
     def test_a_cause_names_what_helps(
         self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
     ) -> None:
-        """Not in the sandbox, not in the tree, not installed: each has its own way out."""
-        for name in (".venv/bin", "src/thing", "node_modules"):
-            (tmp_path / name).mkdir(parents=True)
-        (tmp_path / ".venv/bin/python").write_text("")
+        """Not in the sandbox, not in git, not installed, not here: each has its own way out."""
+        user = Home(tmp_path / "project")
+        user.commit(
+            {
+                ".gitignore": ".venv\nnode_modules\nmade.py\n.env\n/lib/\n",
+                **dict.fromkeys(("src/thing/__init__.py", "src/thing/core.py", "back/service.py"), "x\n"),
+                **dict.fromkeys(("back/Makefile", "back/web/package.json", "back/tests/test_a.py"), "x\n"),
+                "back/manage.py": "x\n",
+            }
+        )
+        for name in (".venv/bin/python", "node_modules/x", "src/thing/made.py", "lib/out.js", "loose.h"):
+            user.write(name, "x\n")
+        user.write(".env", "DB_URL=x\n")
+        said = said.format(root=user.directory, top=user.repository.area / ".scratch-1")
 
         found = likely_cause(
-            CommandSurroundings(tmp_path, is_caged), line, CommandResult(code, RunEnding.DONE, err=said)
+            CommandSurroundings(user.repository, is_caged),
+            line,
+            CommandResult(code, RunEnding.DONE, err=said),
         )
 
         assert says in found
+
+    @pytest.mark.parametrize(
+        ("ignored", "line", "code"),
+        [
+            ("src/made.py", "PYTHONPATH=src {python} -c 'import made'", "A = 1\n"),
+            ("src/thing/made.py", "{python} -c 'from src.thing import made'", "A = 1\n"),
+            (".env", "{python} -c 'open(\".env\")'", "A=1\n"),
+            ("src/thing/_socket.so", "{python} -c 'from src.thing._socket import socket'", None),
+        ],
+    )
+    def test_what_a_cause_names_does_help(
+        self, tmp_path: Path, ignored: str, line: str, code: str | None
+    ) -> None:
+        """Whoever copies the setting from the sentence can begin."""
+        python = line.format(python=f"{sys.executable} -S")
+        place = ground(
+            tmp_path, {"lint": python}, {".gitignore": "made.py\n.env\n*.so\n", "src/thing/x.py": ""}
+        )
+        path = place.repository.root / ignored
+        if code is None:
+            path.write_bytes(Path(_socket.__file__).read_bytes())
+        else:
+            path.write_text(code)
+        red = run_baseline(place, RunControl())
+        assert red
+        assert f"copy it: `worktree: {{copy: [{ignored}]}}`" in red.tried[0].likely
+
+        config = place.config.replace(worktree=place.config.worktree.replace(copied=(ignored,)))
+        helped = run_baseline(BaselineContext(place.home, place.repository, config), RunControl())
+
+        assert helped
+        helped.require_usable()
+        assert helped.tried[0].result.is_green
 
     def test_the_python_of_lizas_own_environment_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +227,11 @@ class TestCauses:
         monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
         ran = CommandResult(1, RunEnding.DONE, err="/x/python3: No module named pytest")
 
-        found = likely_cause(CommandSurroundings(tmp_path, is_sandboxed=True), "python3 -m pytest -q", ran)
+        found = likely_cause(
+            CommandSurroundings(Home(tmp_path / "project").repository, is_sandboxed=True),
+            "python3 -m pytest -q",
+            ran,
+        )
 
         assert "`deactivate`" in found
 

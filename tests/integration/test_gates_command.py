@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from liza.domain.verdicts import Outcome
+from liza.errors import BrokenGate
 from liza.gates.context import PersonAnswer, Statements
 from liza.gates.finding import TAIL_LINES
 from liza.gates.registry import run_gate
@@ -57,6 +58,33 @@ class TestOwnCommands:
         assert verdict.evidence
         assert len(verdict.evidence.tail.splitlines()) == TAIL_LINES
         assert ("src/b.py", 1, "wrong") in [(one.file, one.line, one.message) for one in verdict.feedback]
+
+    @pytest.mark.parametrize(
+        ("gates", "gate"),
+        [({"test": "sleep 60"}, "test"), ({"setup": "sleep 60", "test": "true"}, "setup")],
+    )
+    def test_a_command_that_hangs_without_the_work_as_well_is_no_coders_mistake(
+        self, desk: Desk, gates: dict[str, str], gate: str
+    ) -> None:
+        """It waits for something that is not there, or it needs more time than it has."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.longest = 1.0
+
+        with pytest.raises(BrokenGate, match=f"{gate} cannot judge any work: was not through"):
+            desk.judged("command", TEST, gates=gates)
+
+    def test_a_command_that_hangs_only_with_the_work_goes_back(self, desk: Desk) -> None:
+        """Without the work it is through in time."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.longest = 5.0
+
+        verdict = desk.judged("command", TEST, gates={"test": RED_WITH_WORK.format("sleep 60")})
+
+        assert (verdict.outcome, verdict.reason) == (
+            Outcome.REVISE,
+            "test was not through: it took longer than it may in all",
+        )
+        assert [name for name, _ in desk.ran] == ["test", "test-base"]
 
     def test_an_absent_command_is_said_to_be_absent(self, desk: Desk) -> None:
         """It passes, and never silently."""

@@ -47,6 +47,21 @@ class TestTold:
             assert "\n24\n" in text
             assert "\n10\n" not in text
 
+    def test_a_reviewer_is_shown_what_the_gates_printed(self, tmp_path: Path) -> None:
+        """Inside of a fence, and with what may be a secret masked: also in what passed."""
+        rest = "a1B2" * 9
+        office = Office(tmp_path, gates={"test": f"printf 'token: ghp'; echo _{rest}; echo 7 tests passed"})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        prompts = [path.read_text() for path in (office.home / "runs").glob("*/prompt.md")]
+        (text,) = [one for one in prompts if "step: review" in one]
+        assert "exit code 0" in text
+        for line in ("    token: [masked]", "    7 tests passed"):
+            assert line in text
+            assert not fence_breaks(text, line)
+
     def is_shown_to_people(self, office: Office, run: str) -> None:
         assert (office.home / "runs" / run / "stdout").read_text().startswith("1\n2\n")
         shown = status.status_text(office.state, {})

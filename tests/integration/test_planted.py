@@ -16,6 +16,7 @@ from liza.agents.clis.private_home import PrivateHome as ProgramHome
 from liza.agents.clis.spec import PermissionFlags
 from liza.agents.clis.table import CLIS
 from liza.cli.main import anchor
+from liza.daemon.recover import recover
 from liza.domain.model import Status
 from liza.errors import GitFailed
 from liza.repo import salvage
@@ -179,6 +180,28 @@ class TestAnotherRepository:
         aside = office.user.directory / ".worktrees" / ".salvage"
         assert not list(aside.rglob(".git")), "nor is it armed where it was moved to"
         assert list(aside.rglob("dot-git"))
+
+    def test_it_is_gone_also_where_its_worker_was_killed(self, tmp_path: Path) -> None:
+        """Nobody was left to mend it at the end of the run; whoever gives the task back does."""
+        office = Office(tmp_path)
+        act = {
+            "run": f"{self.FSMONITOR}; echo $PPID > {office.yard}/note",
+            "until": str(office.yard / "never"),
+        }
+        office.script({"implement": act})
+        office.task()
+        with office.process("coder-1") as worker:
+            office.noted()
+            worker.kill()
+            worker.wait()
+        path = office.user.directory / ".worktrees" / "t1"
+        assert (path / ".git").is_dir()
+
+        recover(office.home, dry_run=False)
+
+        assert office.status() is Status.IDLE
+        assert (path / ".git").read_text().startswith("gitdir: ")
+        assert Hand(path).git("config", "--get", "--default", "", "core.fsmonitor") == ""
 
     def test_an_agent_cannot_pass_its_records_off_as_those_of_another_task(self, home: Home) -> None:
         mine, _ = home.task("t1")

@@ -92,14 +92,22 @@ class TestEnding:
         assert here.board.read().task("t1").status is Status.IDLE
         assert here.is_quiet()
 
+    def test_abort_reaches_also_who_looks_at_no_switch(self, here: Yard) -> None:
+        """By a signal, and at once: a grace is for saving work, not for hearing of it."""
+        here.behave(planner="engrossed")
+        run = here.start(grace=600.0)
+        here.eventually(lambda: "engrossed" in here.said("planner-1"))
+        (here.home / "ABORT").touch()
+        assert here.ended(run) == 4
+        assert here.is_quiet()
+
     def test_a_second_signal_means_now(self, here: Yard) -> None:
         here.behave(planner="deaf")
-        run = here.start()
+        run = here.start(grace=600.0)  # what the first signal alone would take, and longer than any load
         here.eventually(lambda: "deaf" in here.said("planner-1"))
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(int(run.pid or 0), number)
-        run.join(4.0)
-        assert run.exitcode == 4
+        assert here.ended(run) == 4
         assert here.is_quiet()
 
     def test_abort_is_seen_during_pause(self, here: Yard) -> None:

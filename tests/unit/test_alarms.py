@@ -90,6 +90,18 @@ class TestLimits:
         state = board(rounds(count), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
         assert [key.split()[0] for key in keys(state) if not key.startswith("waits")] == told
 
+    @pytest.mark.parametrize(
+        ("rejections", "cycles", "count", "most"),
+        [(5, 9, 3, "3 of 5"), (9, 5, 4, "4 of 5"), (4, 5, 3, "3 of 4"), (5, 5, 5, None), (3, 5, 3, None)],
+    )
+    def test_rejections_are_counted_against_the_limit_that_blocks(
+        self, rejections: int, cycles: int, count: int, most: str | None
+    ) -> None:
+        """The lower of the two; at the limit itself the task is BLOCKED, which is told as that."""
+        limits = Limits(max_rejections=rejections, max_review_cycles=cycles)
+        told = [one for one in says(board(rounds(count), config=Config(limits=limits))) if "rejected" in one]
+        assert told == ([f"t1: the work of coder-1 was rejected {most} times"] if most else [])
+
     def test_a_workflow_that_does_not_ask_for_the_warning_gives_none(self) -> None:
         state = board(rounds(8), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
         assert any(alarm.key.startswith("rounds") for alarm in alarms(state, NOW, {"warn_iterations"}))

@@ -138,7 +138,7 @@ class TestBoard:
         told = dict(line[:2] for line in cells("anomalies"))
 
         assert told["`trade_off`"] == "`what`, `why`; optional: `debt`"
-        assert len(told) == 20
+        assert len(told) == 19
 
     def test_what_people_may_edit_is_told(self) -> None:
         told = dict(line[:2] for line in cells("editable"))

@@ -117,6 +117,7 @@ class Cli:
     keys: Words = ()  # variables that log it in
     passing: Words = ()  # further variables of the user's that it may see
     credentials: Words = ()  # files in the user's home that log it in where no key is set
+    licences: Words = ()  # variables, without one of which those files are a login that nobody serves
     advice: str = ""  # what its prompt needs beside ours
     report: str | None = None  # a file that it writes in its home
     is_cumulative: bool = False  # a resumed session reports the usage of all of it

@@ -186,6 +186,7 @@ _GEMINI: Final = Cli(
         *("GOOGLE_CLOUD_LOCATION", "GEMINI_MODEL"),
     ),
     credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+    licences=("GOOGLE_CLOUD_PROJECT",),  # personal logins ended in June 2026
     writable=(".gemini",),
     endpoints=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
 )

@@ -11,6 +11,7 @@ from liza.agents.detect import (
     available_agents,
     installed_programs,
     known_provider,
+    passed_over,
     program_version,
 )
 from liza.agents.select import select_agent
@@ -30,10 +31,7 @@ def agent_survey(agents: Agents, environment: Mapping[str, str] | None = None) -
     with ThreadPoolExecutor() as pool:  # each takes its time to say its version
         versions = list(pool.map(lambda program: program_version(program.name, program.path), found))
     return {
-        "found": [
-            {"name": one.name, "version": said, "path": one.path, "login": one.login}
-            for one, said in zip(found, versions, strict=True)
-        ],
+        "found": [{**one._asdict(), "version": said} for one, said in zip(found, versions, strict=True)],
         "keys": [key for key in DEFAULT_MODELS if user.get(key)],
         "steps": step_survey(agents, user),
     }
@@ -60,7 +58,8 @@ def survey_text(survey: Mapping[str, Any]) -> str:
     """Return a survey for people to read."""
     lines = ["Found:"]
     lines += [
-        f"  {one['name']:<9} {one['version']:<12} {one['path']}  (login: {one['login'] or 'none seen'})"
+        f"  {one['name']:<9} {one['version']:<12} {one['path']}  "
+        f"({one['obstacle'] or 'login: ' + str(one['login'])})"
         for one in survey["found"]
     ]
     lines += [] if survey["found"] else ["  no coding program of those that Liza knows is on the PATH"]
@@ -83,6 +82,8 @@ def announcements(agents: Agents) -> list[str]:
         (str(one["agent"].get("backend")), one["why"]) for one in steps if "nothing is set up" in one["why"]
     }
     lines = [f"Agent: {backend}, because {why}." for backend, why in sorted(chosen) if backend != "None"]
+    if any("nothing is set up" in one["why"] for one in steps):
+        lines += [f"Mind: {sentence}." for sentence in passed_over()]
     return lines + [
         f"Mind: {warning}." for warning in dict.fromkeys(one["warning"] for one in steps) if warning
     ]

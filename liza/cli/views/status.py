@@ -153,7 +153,9 @@ def opinions(task: Task) -> Iterator[str]:
     """Yield what the agents of reviewers said about the work that *task* carries."""
     for verdict in task.verdicts:
         if who := verdict.judging_worker:
-            yield f"{who} said {verdict.outcome} ({verdict.gate}): {verdict.reason or 'no reason given'}"
+            sure = "" if verdict.confidence is None else f", {verdict.confidence} of 10 sure"
+            why = verdict.reason or "no reason given"
+            yield f"{who} said {verdict.outcome} ({verdict.gate}{sure}): {why}"
 
 
 def _breaker_lines(state: State) -> Iterator[str]:

@@ -145,7 +145,14 @@ def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: dat
         reason = f"approved, although points are open: {left[0].message}"
     seen = Evidence(run=run)
     return Verdict(
-        gate=gate, outcome=outcome, at=at, tree=tree, reason=reason, feedback=feedback, evidence=seen
+        gate=gate,
+        outcome=outcome,
+        at=at,
+        tree=tree,
+        reason=reason,
+        feedback=feedback,
+        confidence=review.confidence,
+        evidence=seen,
     )
 
 
