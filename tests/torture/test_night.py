@@ -34,8 +34,11 @@ SEED: Final = int(os.environ.get("LIZA_NIGHT_SEED") or 1)
 TEAM: Final = {"planner": 1, "coder": 8, "reviewer": 4}
 PAUSE: Final = (2.0, 6.0)  # seconds between two kills
 GATE: Final = "sh check.sh"
-# Green where every file says its own name.
-CHECK: Final = 'for file in t*.txt; do test "$(cat "$file")" = "${file%.txt}" || exit 1; done\n'
+# Green where every file says its own name and the code is whole: a gate that does not see the code is refused.
+CHECK: Final = (
+    'test "$(cat src/b.py)" = "B = 1" || exit 1\n'
+    'for file in t*.txt; do read -r text <"$file"; test "$text" = "${file%.txt}" || exit 1; done\n'
+)
 
 
 def test_a_night_ends_complete_and_accuses_nobody(
