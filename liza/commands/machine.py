@@ -66,18 +66,24 @@ def _doctor(args: Namespace) -> int | None:
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
          argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
+         argument("--no-sandbox", action="store_true",
+                  help="let agents run with all your rights; what only a sandbox contains is left out"),
          argument("--config", type=Path, metavar="FILE",
                   help="settings for all of them, of the shape of liza.yaml"))  # fmt: skip
 def _gauntlet(args: Namespace) -> int | None:
     from liza.zoo import gauntlet
+    from liza.zoo.found import is_sandboxed
 
-    cases, keep = gauntlet.chosen(args.names), args.keep and args.directory / args.keep
     more = gauntlet.settings_in(args.config and args.directory / args.config)
+    if args.no_sandbox:
+        more |= gauntlet.WITHOUT_SANDBOX
+    selection = gauntlet.select(args.names, is_sandboxed=is_sandboxed(more))
     if args.list:
-        print(gauntlet.listed(cases, as_json=args.json))
+        print(gauntlet.listed(selection, as_json=args.json))
         return None
+    keep = args.keep and args.directory / args.keep
     say = None if args.json else lambda result: print(gauntlet.told(result), flush=True)
     print("" if args.json else f"{gauntlet.HEADER}\n", end="", flush=True)
-    results = gauntlet.run_all(cases, more=more, jobs=args.jobs, keep=keep, say=say)
-    print(gauntlet.summed_up(results, as_json=args.json))
+    results = gauntlet.run_all(selection.cases, more=more, jobs=args.jobs, keep=keep, say=say)
+    print(gauntlet.summed_up(results, selection, as_json=args.json))
     return 0 if all(result.is_contained for result in results) else 1

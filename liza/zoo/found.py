@@ -59,7 +59,7 @@ def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base:
         was_ended=run.was_ended,
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
-        is_sandboxed=can_sandbox() and not _runs_free(yard, base),
+        is_sandboxed=is_sandboxed(_settings_at(yard, base)),
         red=_red(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
         moved=differences(before, dear(yard)),
@@ -99,10 +99,15 @@ def can_sandbox() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def _runs_free(yard: Yard, base: str) -> bool:
-    """Tell whether the settings that the case began with let agents run without a sandbox."""
-    sandbox = parse(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data.get("sandbox")
-    return isinstance(sandbox, dict) and sandbox.get("mode") == SandboxMode.OFF
+def is_sandboxed(settings: Mapping[str, Any]) -> bool:
+    """Return whether agents run in a sandbox on this machine under *settings*."""
+    sandbox = settings.get("sandbox")
+    mode = sandbox.get("mode") if isinstance(sandbox, dict) else None
+    return mode not in (SandboxMode.OFF, False) and can_sandbox()  # the settings take false for off
+
+
+def _settings_at(yard: Yard, base: str) -> Mapping[str, Any]:
+    return parse(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data
 
 
 def tree_of(yard: Yard, name: str) -> dict[str, str] | None:

@@ -34,7 +34,7 @@ SEED: Final = int(os.environ.get("LIZA_NIGHT_SEED") or 1)
 TEAM: Final = {"planner": 1, "coder": 8, "reviewer": 4}
 PAUSE: Final = (2.0, 6.0)  # seconds between two kills
 GATE: Final = "sh check.sh"
-# Green where every file says its own name and the code is whole: a gate that does not see the code is refused.
+# Green where every file says its own name and the code is whole: a gate that is blind to code is refused.
 CHECK: Final = (
     'test "$(cat src/b.py)" = "B = 1" || exit 1\n'
     'for file in t*.txt; do read -r text <"$file"; test "$text" = "${file%.txt}" || exit 1; done\n'

@@ -16,7 +16,7 @@ from liza.replies import Step
 from liza.zoo import gauntlet
 from liza.zoo.agents.acting import DEEDS, HONEST, Act, block
 from liza.zoo.cases import CASES, MEANING, PREVENTED, Case, End
-from liza.zoo.found import seen
+from liza.zoo.found import is_sandboxed, seen
 from liza.zoo.goods import TASK, WORK
 from liza.zoo.judge import Board, Facts, escapes, fence_breaks, judged
 from liza.zoo.play import enter
@@ -85,7 +85,34 @@ class TestTable:
 
     def test_a_name_that_is_nearly_one_is_told(self) -> None:
         with pytest.raises(UsageError, match="did you mean empty_commit"):
-            gauntlet.chosen(["empty_comit"])
+            gauntlet.select(["empty_comit"], is_sandboxed=True)
+
+    def test_without_a_sandbox_those_are_left_out_that_only_one_contains_and_it_is_said_why(self) -> None:
+        selection = gauntlet.select([], is_sandboxed=False)
+        needy = {case.name for case in CASES.values() if case.needs_sandbox}
+        assert needy <= selection.left_out.keys()
+        assert {case.name for case in selection.cases} == CASES.keys() - selection.left_out.keys()
+        said = gauntlet.summed_up([], selection, as_json=False)
+        assert gauntlet.NO_SANDBOX in said
+        for name in needy:
+            assert f"{name:<34} without a sandbox {CASES[name].needs_sandbox}" in said
+
+    def test_in_a_sandbox_nobody_is_left_out_but_for_a_program_that_is_not_there(self) -> None:
+        selection = gauntlet.select([], is_sandboxed=True)
+        assert all(why.startswith("there is no ") for why in selection.left_out.values())
+        assert gauntlet.NO_SANDBOX not in gauntlet.summed_up([], selection, as_json=False)
+
+    def test_what_is_missing_is_named(self) -> None:
+        case = CASES["honest"]._replace(needs=("sys", "no_such_program"))
+        assert gauntlet.hindrance(case, is_sandboxed=True) == "there is no no_such_program"
+
+    def test_who_asks_for_a_case_that_shows_nothing_here_is_told_why(self) -> None:
+        with pytest.raises(UsageError, match="writes_at_home cannot be tried here: without a sandbox files"):
+            gauntlet.select(["writes_at_home"], is_sandboxed=False)
+
+    @pytest.mark.parametrize("mode", ["off", False])
+    def test_settings_without_a_sandbox_leave_the_same_out_as_the_option(self, mode: object) -> None:
+        assert not is_sandboxed({"sandbox": {"mode": mode}})
 
 
 _STEPS: Final = {
