@@ -11,7 +11,7 @@ import json
 import os
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from liza.repo.worktree import write
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from liza.repo.pool import Worktrees
     from liza.repo.worktree import Worktree
-
-REST: Final = "rest"  # beside what else is kept of a worktree: what it was when its task was let go
 
 
 def links_of(worktrees: Worktrees) -> dict[str, str]:
@@ -38,12 +36,12 @@ def links_of(worktrees: Worktrees) -> dict[str, str]:
 
 def leave_at_rest(worktree: Worktree) -> None:
     """Remember what *worktree* is, for whoever takes its task again."""
-    write(worktree.kept / REST, json.dumps(dict(_folders(worktree.path))))
+    write(worktree.at_rest, json.dumps(dict(_folders(worktree.path))))
 
 
 def touched_at_rest(worktree: Worktree) -> str | None:
     """Return the first directory in which anything changed since the worktree was left, and forget that."""
-    path = worktree.kept / REST
+    path = worktree.at_rest
     try:
         before = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -18,8 +18,10 @@ import pytest
 
 from liza.agents.kernel import adopt_orphans
 from liza.agents.sweep import reap
+from liza.board.rejected import ALERTS
 from liza.model import GoalStatus
 from liza.supervision.supervisor import EXIT_CODES, Ending
+from liza.work.lookout import DRIFTED
 from tests.daemon import Daemon
 from tests.storm import Storm
 
@@ -33,6 +35,7 @@ TASKS: Final = int(os.environ.get("LIZA_NIGHT_TASKS") or 300)
 SEED: Final = int(os.environ.get("LIZA_NIGHT_SEED") or 1)
 TEAM: Final = {"planner": 1, "coder": 8, "reviewer": 4}
 PAUSE: Final = (2.0, 6.0)  # seconds between two kills
+ACCUSING: Final = ("was touched", DRIFTED)  # how people are told that somebody was where nobody should be
 GATE: Final = "sh check.sh"
 # Green where every file says its own name and the code is whole: a gate that is blind to code is refused.
 CHECK: Final = (
@@ -68,6 +71,8 @@ def test_a_night_ends_complete_and_accuses_nobody(
     state = night.state
     accused = [one for one in state.anomalies.values() if one.type == "checkout_drift"]
     assert accused == []
+    alerts = (night.home / ALERTS).read_text().splitlines()
+    assert [line for line in alerts if any(words in line for words in ACCUSING)] == []
     assert code == EXIT_CODES[Ending.COMPLETE], night.told()[-4000:]
     assert state.goal.status is GoalStatus.COMPLETE
     files = night.user.git("ls-tree", "--name-only", night.ref).split()
