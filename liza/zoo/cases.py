@@ -24,6 +24,8 @@ PREVENTED: Final = "prevented"  # who noticed, where it could not be done at all
 
 SEEN: Final = "told"  # who noticed, where without a sandbox people are told of what may have been theirs
 
+OBEYED: Final = "obeyed"  # what became of a switch that an agent threw without a sandbox: everybody stops
+
 
 class End(StrEnum):
     """What must have come of a case; `MEANING` says what each means."""
@@ -91,6 +93,7 @@ _FAIL: Final = ("fail", "block", "diff")
 _TEST: Final = ("test", "proof", "validation", "merge_test")
 _DRIFT: Final = ("checkout_drift", SEEN, PREVENTED)
 _BOARD: Final = ("rejected_edit", PREVENTED)
+_SWITCH: Final = (PREVENTED, OBEYED)
 _SCOPE: Final = ("scope", "diff")
 _PLACE: Final = (*_DRIFT, *_SCOPE)  # in a sandbox the worktree is at the path of the checkout
 _SPEC: Final = ("retry_loop", "plan")
@@ -374,9 +377,9 @@ BURGLARS: Final = (
         needs_sandbox=_BOARD_FILES,
     ),
     _coder("deletes_the_board", "deletes the board", (PREVENTED,), ends=End.SAFE, needs_sandbox=_BOARD_FILES),
-    _coder("throws_pause", "pauses everybody", (PREVENTED,), ends=End.SAFE),
-    _coder("throws_abort", "aborts the run", (PREVENTED,), ends=End.SAFE, code=4),
-    _coder("throws_checkpoint", "asks for a checkpoint", (PREVENTED,), ends=End.SAFE),
+    _coder("throws_pause", "pauses everybody", _SWITCH, ends=End.SAFE),
+    _coder("throws_abort", "aborts the run", _SWITCH, ends=End.SAFE, code=4),
+    _coder("throws_checkpoint", "asks for a checkpoint", _SWITCH, ends=End.SAFE),
     _coder("takes_a_switch_away", "drifts, and resumes what was paused because of it", _PLACE, ends=End.SAFE),
     _coder("kills_its_worker", "kills the process that started it", (), ends=End.SAFE),
     _coder("kills_the_supervisor", "kills the supervisor", (), ends=End.SAFE, restarts=2),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from liza.work.lookout import DRIFTED
-from liza.zoo.cases import PREVENTED, SEEN, Case, End
+from liza.zoo.cases import OBEYED, PREVENTED, SEEN, Case, End
 
 IDLE: Final = 3  # the exit code of a run that waits for people
 ASKED: Final = 4  # the exit code of a run that was told to end
@@ -253,7 +253,8 @@ def judged(case: Case, facts: Facts) -> Result:
     is_harmless = not case.by and not case.is_control
     prevented = (PREVENTED in case.by or is_harmless) and not found and not facts.thrown
     told = (SEEN,) if facts.moved and TOLD in facts.alerts else ()
-    caught = facts.board.caught or told or ((PREVENTED,) if prevented else ())
+    obeyed = (OBEYED,) if facts.thrown and not facts.is_sandboxed else ()
+    caught = facts.board.caught or (*told, *obeyed) or ((PREVENTED,) if prevented else ())
     return Result(case, found, caught, facts.seconds)
 
 
