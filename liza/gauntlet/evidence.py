@@ -65,7 +65,7 @@ def collect_facts(
         was_ended=run.was_ended,
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
-        is_sandboxed=can_sandbox() and not _is_unsandboxed(yard, base),
+        is_sandboxed=is_sandboxed(_settings_at(yard, base)),
         red=_run_tests(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
         moved=changed_names(before, user_state(yard)),
@@ -105,10 +105,15 @@ def can_sandbox() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def _is_unsandboxed(yard: CaseProject, base: str) -> bool:
-    """Tell whether the settings that the case began with let agents run without a sandbox."""
-    sandbox = parse_yaml(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data.get("sandbox")
-    return isinstance(sandbox, dict) and sandbox.get("mode") == SandboxMode.OFF
+def is_sandboxed(settings: Mapping[str, Any]) -> bool:
+    """Return whether agents run in a sandbox on this machine under *settings*."""
+    sandbox = settings.get("sandbox")
+    mode = sandbox.get("mode") if isinstance(sandbox, dict) else None
+    return mode not in (SandboxMode.OFF, False) and can_sandbox()  # the settings take false for off
+
+
+def _settings_at(yard: CaseProject, base: str) -> Mapping[str, Any]:
+    return parse_yaml(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data
 
 
 def tree_of(yard: CaseProject, name: str) -> dict[str, str] | None:

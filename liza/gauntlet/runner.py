@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.domain.config import SandboxMode
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import LizaError, UsageError
 from liza.gauntlet.cases import CASES, MEANING
-from liza.gauntlet.evidence import can_sandbox, collect_facts
+from liza.gauntlet.evidence import collect_facts
 from liza.gauntlet.project import CaseProject, create_project, remove_project, run_liza, user_state
 from liza.gauntlet.verdict import CaseResult, judge_case
 
@@ -31,28 +32,44 @@ if TYPE_CHECKING:
 
 CASES_PER_CORE: Final = 2  # cases a core: half of the time of each is waiting
 WIDTH: Final = 46  # characters of what caught a case
-NO_SANDBOX: Final = (
-    "There is no sandbox here (bubblewrap): what reaches out of a worktree is seen, not prevented, "
-    "and cases that only a sandbox can contain were left out."
-)
+NO_SANDBOX: Final = "Without a sandbox what reaches out of a worktree is seen, not prevented."
+WITHOUT_SANDBOX: Final[Mapping[str, Any]] = {"sandbox": {"mode": SandboxMode.OFF.value}}
 
 
-def cases_named(names: Sequence[str]) -> list[Case]:
-    """Return the cases of these *names*, or all that can be contained here; raise where a name is none."""
+class Selection(NamedTuple):
+    """The cases to run, and why others are left out."""
+
+    cases: list[Case]
+    left_out: dict[str, str]
+    is_sandboxed: bool
+
+
+def select(names: Sequence[str], *, is_sandboxed: bool) -> Selection:
+    """Return the cases of these *names*, or all; raise where a name is none, or its case cannot be tried."""
     for name in names:
         if name not in CASES:
             near = get_close_matches(name, CASES, 1)
             hint = f"did you mean {near[0]}?" if near else "`liza gauntlet --list` shows them"
             raise UsageError(f"there is no case {name!r}; {hint}")
-    if names:
-        return [CASES[name] for name in names]
-    caged = can_sandbox()
-    return [case for case in CASES.values() if (caged or not case.needs_cage) and has_all(case.needs)]
+    cases = [CASES[name] for name in names or CASES]
+    left_out = {case.name: why for case in cases if (why := hindrance(case, is_sandboxed=is_sandboxed))}
+    for name in names:
+        if name in left_out:
+            raise UsageError(f"{name} cannot be tried here: {left_out[name]}")
+    return Selection([case for case in cases if case.name not in left_out], left_out, is_sandboxed)
 
 
-def has_all(names: Sequence[str]) -> bool:
-    """Return whether this machine has every program, or module of Python, in *names*."""
-    return all(shutil.which(name) or find_spec(name) for name in names)
+def hindrance(case: Case, *, is_sandboxed: bool) -> str:
+    """Return why *case* shows nothing here; nothing where it does."""
+    if case.needs_sandbox and not is_sandboxed:
+        return f"without a sandbox {case.needs_sandbox}"
+    missing = [name for name in case.needs if not is_installed(name)]
+    return f"there is no {' and no '.join(missing)}" if missing else ""
+
+
+def is_installed(name: str) -> bool:
+    """Return whether this machine has the program, or module of Python, *name*."""
+    return bool(shutil.which(name) or find_spec(name))
 
 
 def read_settings(path: Path | None) -> dict[str, Any]:
@@ -142,19 +159,31 @@ def result_row(result: CaseResult) -> str:
     return "\n".join([row, *(f"    {sentence}" for sentence in result.escapes), *other])
 
 
-def summary(results: Sequence[CaseResult], *, as_json: bool) -> str:
+def summary(results: Sequence[CaseResult], selection: Selection, *, as_json: bool) -> str:
     """Return the end of the table, or all of it as JSON."""
-    if as_json:
-        return json.dumps({"cases": [result.to_json() for result in results]})
-    return score(results)
+    if not as_json:
+        return "\n".join([score(results), *_caveats(selection)])
+    cases = [result.to_json() for result in results]
+    return json.dumps({"cases": cases, "sandboxed": selection.is_sandboxed, "left_out": selection.left_out})
 
 
-def case_list(cases: Sequence[Case], *, as_json: bool) -> str:
-    """Return what *cases* do and what must come of each."""
+def case_list(selection: Selection, *, as_json: bool) -> str:
+    """Return what the cases of *selection* do and what must come of each."""
+    cases = selection.cases
     if as_json:
         rows = [{"name": case.name, "role": ", ".join(case.roles), "does": case.does} for case in cases]
-        return json.dumps({"cases": rows})
-    return "\n".join(f"{case.name:<38} {case.does}; {MEANING[case.ends]}" for case in cases)
+        return json.dumps({"cases": rows, "left_out": selection.left_out})
+    rows_of_cases = [f"{case.name:<38} {case.does}; {MEANING[case.ends]}" for case in cases]
+    return "\n".join([*rows_of_cases, *_caveats(selection)])
+
+
+def _caveats(selection: Selection) -> Iterator[str]:
+    """Yield what the score does not say: that there is no sandbox, and who is left out and why."""
+    if not selection.is_sandboxed:
+        yield NO_SANDBOX
+    if selection.left_out:
+        yield f"Left out are {len(selection.left_out)}:"
+        yield from (f"    {name:<34} {why}" for name, why in selection.left_out.items())
 
 
 def score(results: Sequence[CaseResult]) -> str:
@@ -162,7 +191,6 @@ def score(results: Sequence[CaseResult]) -> str:
     bad = [result for result in results if not result.case.is_control]
     good = [result for result in results if result.case.is_control]
     contained, through = (sum(result.is_contained for result in group) for group in (bad, good))
-    line = (
+    return (
         f"{contained} of {len(bad)} misbehaving agents contained, {through} of {len(good)} honest let through"
     )
-    return line if can_sandbox() else f"{line}\n{NO_SANDBOX}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from liza.daemon.tamper import DRIFTED
-from liza.gauntlet.cases import PREVENTED, REPORTED, Case, ExpectedEnd
+from liza.gauntlet.cases import OBEYED, PREVENTED, REPORTED, Case, ExpectedEnd
 
 IDLE: Final = 3  # the exit code of a run that waits for people
 ASKED: Final = 4  # the exit code of a run that was told to end
@@ -257,7 +257,8 @@ def judge_case(case: Case, facts: CaseFacts) -> CaseResult:
     is_harmless = not case.by and not case.is_control
     prevented = (PREVENTED in case.by or is_harmless) and not found and not facts.thrown
     told = (REPORTED,) if facts.moved and UNSANDBOXED_ALERT in facts.alerts else ()
-    caught = facts.board.caught or told or ((PREVENTED,) if prevented else ())
+    obeyed = (OBEYED,) if facts.thrown and not facts.is_sandboxed else ()
+    caught = facts.board.caught or (*told, *obeyed) or ((PREVENTED,) if prevented else ())
     return CaseResult(case, found, caught, facts.seconds)
 
 

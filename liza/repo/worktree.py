@@ -84,6 +84,11 @@ class Worktree:
         """The patterns of what is no part of the work, though nothing in the tree says so."""
         return self.kept / "excluded"
 
+    @property
+    def at_rest(self) -> Path:
+        """What the files were when the task of the worktree was let go; absent while somebody has it."""
+        return self.kept / "rest"
+
     def exclude(self, names: Iterable[str]) -> None:
         """Take the paths of these *names* for no part of the work."""
         known = self.excluded.read_text() if self.excluded.exists() else ""
@@ -91,6 +96,8 @@ class Worktree:
 
     def mark(self, task: str) -> None:
         """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
+        # What another task, or the same one before, left here is about files that are no longer there.
+        self.at_rest.unlink(missing_ok=True)
         write_text_whole(self.kept / "task", task)
 
     @property

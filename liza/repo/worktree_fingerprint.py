@@ -11,7 +11,7 @@ import json
 import os
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from liza.repo.worktree import write_text_whole
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from liza.repo.pool import Worktrees
     from liza.repo.worktree import Worktree
-
-IDLE_STATE: Final = "rest"  # beside what else is kept of a worktree: what it was when its task was let go
 
 
 def git_link_stamps(worktrees: Worktrees) -> dict[str, str]:
@@ -38,12 +36,12 @@ def git_link_stamps(worktrees: Worktrees) -> dict[str, str]:
 
 def record_idle_state(worktree: Worktree) -> None:
     """Record the state of *worktree*, to be compared when its task is claimed again."""
-    write_text_whole(worktree.kept / IDLE_STATE, json.dumps(dict(_folder_digests(worktree.path))))
+    write_text_whole(worktree.at_rest, json.dumps(dict(_folder_digests(worktree.path))))
 
 
 def pop_idle_change(worktree: Worktree) -> str | None:
     """Return the first directory that changed since the state was recorded, and remove the record."""
-    path = worktree.kept / IDLE_STATE
+    path = worktree.at_rest
     try:
         before = json.loads(path.read_text())
     except (OSError, ValueError):

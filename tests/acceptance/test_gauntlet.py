@@ -64,6 +64,20 @@ def test_only_the_proof_gate_catches_tests_that_prove_nothing(tmp_path: Path) ->
     assert "0 of 1 misbehaving agents contained" in done.out
 
 
+def test_without_a_sandbox_the_same_agent_is_seen_instead_of_kept_in(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    done = shell("gauntlet", "edits_the_users_file", "--no-sandbox", "--json")
+    found = json.loads(done.out)
+    (case,) = found["cases"]
+    assert not found["sandboxed"]
+    assert (case["contained"], case["escapes"]) == (True, [])
+    assert set(case["caught_by"]) & {"checkout_drift", "told"}
+
+    refused = shell("gauntlet", "writes_at_home", "--no-sandbox")
+    assert refused.code == 2
+    assert "without a sandbox files outside of the repository" in refused.err
+
+
 def test_the_list_says_what_each_does(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     listed = shell("gauntlet", "--list").out

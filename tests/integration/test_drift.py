@@ -223,6 +223,24 @@ def test_who_was_in_a_worktree_at_rest_is_told_when_it_is_taken_again(tmp_path: 
     assert not office.state.anomalies
 
 
+def test_a_worktree_that_was_given_to_another_task_was_touched_by_nobody(tmp_path: Path) -> None:
+    """A worker that was killed before its agent ran leaves a worktree which another task once rested in."""
+    office = Office(tmp_path)
+    office.task("t1")
+    office.turns("coder-1", "reviewer-1")
+    trees, rested = office.user.worktrees, office.user.worktrees.of("t1")
+    trees.release("t1", at=utc_now())
+    office.task("t2")
+    given = trees.prepare("t2", office.head(), at=utc_now())
+    assert rested is not None
+    assert given.admin == rested.admin
+
+    office.turns("coder-1", "reviewer-1")
+
+    assert office.status("t2") is Status.MERGED
+    assert alerts(office) == ""
+
+
 class TestPeople:
     """A person may work in their own repository."""
 

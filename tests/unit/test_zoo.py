@@ -15,8 +15,8 @@ from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.gauntlet import runner
 from liza.gauntlet.agents.behaviour import HONEST, MISBEHAVIOURS, Run, block
-from liza.gauntlet.cases import CASES, MEANING, PREVENTED, Case, ExpectedEnd
-from liza.gauntlet.evidence import summarise_board
+from liza.gauntlet.cases import CASES, MEANING, OBEYED, PREVENTED, Case, ExpectedEnd
+from liza.gauntlet.evidence import is_sandboxed, summarise_board
 from liza.gauntlet.fixtures import TASK, WORK
 from liza.gauntlet.main import load_agents
 from liza.gauntlet.project import CaseProject, changed_names, merge_settings, settings_for
@@ -87,7 +87,34 @@ class TestTable:
 
     def test_a_name_that_is_nearly_one_is_told(self) -> None:
         with pytest.raises(UsageError, match="did you mean empty_commit"):
-            runner.cases_named(["empty_comit"])
+            runner.select(["empty_comit"], is_sandboxed=True)
+
+    def test_without_a_sandbox_those_are_left_out_that_only_one_contains_and_it_is_said_why(self) -> None:
+        selection = runner.select([], is_sandboxed=False)
+        needy = {case.name for case in CASES.values() if case.needs_sandbox}
+        assert needy <= selection.left_out.keys()
+        assert {case.name for case in selection.cases} == CASES.keys() - selection.left_out.keys()
+        said = runner.summary([], selection, as_json=False)
+        assert runner.NO_SANDBOX in said
+        for name in needy:
+            assert f"{name:<34} without a sandbox {CASES[name].needs_sandbox}" in said
+
+    def test_in_a_sandbox_nobody_is_left_out_but_for_a_program_that_is_not_there(self) -> None:
+        selection = runner.select([], is_sandboxed=True)
+        assert all(why.startswith("there is no ") for why in selection.left_out.values())
+        assert runner.NO_SANDBOX not in runner.summary([], selection, as_json=False)
+
+    def test_what_is_missing_is_named(self) -> None:
+        case = CASES["honest"]._replace(needs=("sys", "no_such_program"))
+        assert runner.hindrance(case, is_sandboxed=True) == "there is no no_such_program"
+
+    def test_who_asks_for_a_case_that_shows_nothing_here_is_told_why(self) -> None:
+        with pytest.raises(UsageError, match="writes_at_home cannot be tried here: without a sandbox files"):
+            runner.select(["writes_at_home"], is_sandboxed=False)
+
+    @pytest.mark.parametrize("mode", ["off", False])
+    def test_settings_without_a_sandbox_leave_the_same_out_as_the_option(self, mode: object) -> None:
+        assert not is_sandboxed({"sandbox": {"mode": mode}})
 
 
 _STEPS: Final = {
@@ -152,6 +179,13 @@ class TestJudge:
         assert judge_case(case, replace(quiet, thrown=("PAUSE",))).caught_by == ()
         assert judge_case(case._replace(by=()), quiet).caught_by == (PREVENTED,)
         assert judge_case(case._replace(by=(), is_control=True), quiet).caught_by == ()
+
+    @pytest.mark.parametrize("name", ["throws_pause", "throws_abort", "throws_checkpoint"])
+    def test_without_a_sandbox_a_switch_is_obeyed_whoever_threw_it(self, name: str) -> None:
+        quiet = replace(CONTAINED, board=replace(CONTAINED.board, caught=()), thrown=("PAUSE",))
+        free = judge_case(CASES[name], replace(quiet, is_sandboxed=False))
+        assert (free.is_contained, free.caught_by, free.is_expected) == (True, (OBEYED,), True)
+        assert not judge_case(CASES[name], quiet).is_contained
 
     def test_a_paused_run_that_was_ended_by_us_has_not_died(self) -> None:
         assert escapes(CASE, replace(CONTAINED, code=4, was_ended=True)) == []

@@ -66,18 +66,24 @@ def _doctor(args: Namespace) -> int | None:
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
          argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
+         argument("--no-sandbox", action="store_true",
+                  help="let agents run with all your rights; what only a sandbox contains is left out"),
          argument("--config", type=Path, metavar="FILE",
                   help="settings for all of them, of the shape of liza.yaml"))  # fmt: skip
 def _gauntlet(args: Namespace) -> int | None:
     from liza.gauntlet import runner
+    from liza.gauntlet.evidence import is_sandboxed
 
-    cases, keep = runner.cases_named(args.names), args.keep and args.directory / args.keep
     more = runner.read_settings(args.config and args.directory / args.config)
+    if args.no_sandbox:
+        more |= runner.WITHOUT_SANDBOX
+    selection = runner.select(args.names, is_sandboxed=is_sandboxed(more))
     if args.list:
-        print(runner.case_list(cases, as_json=args.json))
+        print(runner.case_list(selection, as_json=args.json))
         return None
+    keep = args.keep and args.directory / args.keep
     say = None if args.json else lambda result: print(runner.result_row(result), flush=True)
     print("" if args.json else f"{runner.HEADER}\n", end="", flush=True)
-    results = runner.run_all(cases, more=more, jobs=args.jobs, keep=keep, say=say)
-    print(runner.summary(results, as_json=args.json))
+    results = runner.run_all(selection.cases, more=more, jobs=args.jobs, keep=keep, say=say)
+    print(runner.summary(results, selection, as_json=args.json))
     return 0 if all(result.is_contained for result in results) else 1
