@@ -6,7 +6,7 @@ the end of another's piece. So each piece begins with its share of what is long.
 
 from __future__ import annotations
 
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from typing import Final
 
 import pytest
@@ -50,7 +50,10 @@ def _rank(item: pytest.Item) -> int:
 
 def _blocks(items: list[pytest.Item]) -> list[list[pytest.Item]]:
     """Cut *items* into what one process has to run: one test, or all that share what was made for them."""
-    return [list(block) for _, block in groupby(items, _shared)]
+    blocks: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        blocks.setdefault(_shared(item), []).append(item)
+    return list(blocks.values())
 
 
 def _shared(item: pytest.Item) -> str:

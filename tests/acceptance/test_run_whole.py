@@ -240,14 +240,6 @@ class TestWhole:
         told = "".join(path.read_text() for path in (project.shell.home / "workers").glob("coder-*.log"))
         assert all(f"INFO {name}: claimed, iteration 1" in told for name in six.NEEDS)
 
-    def test_a_supervisor_that_is_killed_is_only_started_again(self, project: Project) -> None:
-        first = project.start()
-        project.until(Status.WORKING)
-        first.kill()
-        first.wait()
-        assert project.ended(project.start()) == 0, project.log.read_text()
-        is_done(project)
-
 
 ENDLESS: Final = """cat > /dev/null
 case $LIZA_STEP in
@@ -342,12 +334,19 @@ LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 def test_deaths_change_nothing_but_the_time_it_takes(
     tmp_path: Path, seed: int, most: int, pace: str, count: Callable[[str, int], None]
 ) -> None:
-    """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds."""
+    """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds.
+
+    The first is for the supervisor while somebody works: it is only started again.
+    """
     project = begun(tmp_path, TEAM, *six.words(tmp_path / "yard", pace))
     chance = random.Random(seed)
     storm = Storm(project.shell.home, chance)
     run = project.start()
     try:
+        project.until(Status.WORKING)
+        run.kill()
+        assert run.wait() == -signal.SIGKILL
+        run = project.start()
         while run.poll() != 0:
             with suppress(subprocess.TimeoutExpired):
                 run.wait(chance.uniform(0.2, 0.6) if storm.kills.total() < most else PATIENCE)
