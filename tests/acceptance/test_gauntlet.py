@@ -43,7 +43,7 @@ def without(tmp_path: Path, *gates: str) -> Path:
 
 
 def test_the_command_says_what_came_of_each_case(tmp_path: Path) -> None:
-    done = Shell(tmp_path)("gauntlet", *FAST, "--json")
+    done = Shell(tmp_path)("gauntlet", *FAST, "--jobs", "2", "--json")
     found = {case["name"]: case for case in json.loads(done.out)["cases"]}
     assert {name: found[name]["escapes"] for name in FAST} == {name: [] for name in FAST}
     assert all(case["contained"] for case in found.values())

@@ -31,7 +31,7 @@ from tests.storm import Storm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE: Final = 120.0  # seconds for a whole run on a busy machine
+PATIENCE: Final = 300.0  # seconds for a whole run on a busy machine
 INTEGRATION: Final = "liza/integration"
 TEAM: Final = "{planner: 1, coder: 3, reviewer: 2}"
 OWN: Final = frozenset({".git", ".liza", ".worktrees"})
@@ -46,6 +46,9 @@ USERS: Final = (
     "refs/heads/main",
     "logs/refs/heads/main",
 )
+
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 
 class Project:
@@ -250,7 +253,7 @@ esac
 printf '```liza\\n%s\\n```\\n' "$answer"
 """
 AGENTS: Final = 8
-SOON: Final = 2.0  # seconds: one, and as much again for a machine on which other tests run
+SOON: Final = 1.0  # seconds
 
 
 def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
@@ -275,7 +278,7 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         project.shell.ok("abort")
         took = project.eventually(lambda: not any(is_running(pid) for pid in pids))
         assert project.ended(run) == 4
-        assert took < SOON
+        assert took < SOON * crowd()
         saved = json.loads(project.shell.ok("salvage", "list", "--json"))
         held = {one["task"]: project.git("show", f"{one['ref']}:half.txt") for one in saved}
         assert held == {name: f"{name}\n" for name in names}
@@ -318,6 +321,14 @@ def test_a_merged_tasks_worktree_goes_while_others_work_and_its_branch_stays(tmp
         project.close()
 
 
+def crowd() -> float:
+    """Return how many processes want each core: what takes a second alone takes as many then.
+
+    Two at least: on a machine that was idle until now, other tests of ours run.
+    """
+    return max(2.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def is_running(pid: int) -> bool:
     process = seen(pid)
     return process is not None and process.state not in "ZX"
@@ -326,7 +337,6 @@ def is_running(pid: int) -> bool:
 LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "most", "pace"),
     [(7, 8, "0"), *(pytest.param(n, 60, "1", marks=pytest.mark.torture) for n in range(3))],
