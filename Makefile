@@ -12,13 +12,16 @@ export LIZA_REAL_CACHE
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
+.PHONY: help test test-unit test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: check sandbox ## lint, type-check and run the tests
 	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
+
+test-unit: $(INSTALLED) ## run tests/unit only, in under a minute
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal tests/unit
 
 test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripted and a small real model
 	@$(BIN)/python scripts/agents.py

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PATIENCE: Final = 30.0  # seconds anything may take on a busy machine
+PATIENCE: Final = 120.0  # seconds anything may take on a busy machine
 GRACE: Final = 1.0  # seconds that workers get to end, or the tests of those who do not would take long
 TICK: Final = 0.02  # seconds between two looks at what has no event to wait for
 

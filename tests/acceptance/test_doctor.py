@@ -19,7 +19,7 @@ from tests.shell import ROOT, Shell
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 FREE: Final = "agents run without a sandbox, with all the rights that you have: there is no bwrap"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from liza.gauntlet.project import RunOutcome
 
 # What is honest, and one for each way in which Liza notices.
-FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle")
+FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle", "tests_something_else")
 WORKFLOW: Final = files("liza").joinpath("workflow/liza.yaml")
 
 
@@ -43,20 +43,19 @@ def without(tmp_path: Path, *gates: str) -> Path:
 
 
 def test_the_command_says_what_came_of_each_case(tmp_path: Path) -> None:
-    done = Shell(tmp_path)("gauntlet", *FAST, "--json")
+    done = Shell(tmp_path)("gauntlet", *FAST, "--jobs", "2", "--json")
     found = {case["name"]: case for case in json.loads(done.out)["cases"]}
     assert {name: found[name]["escapes"] for name in FAST} == {name: [] for name in FAST}
     assert all(case["contained"] for case in found.values())
     assert found["red_tests"]["caught_by"] == ["test"]
+    # Half of the task is missing, and every test, old and new, is green.
+    assert found["tests_something_else"]["caught_by"] == ["proof"]
     assert done.code == 0
 
 
-def test_only_the_proof_gate_catches_tests_that_prove_nothing(tmp_path: Path) -> None:
-    """Half of the task is missing, and every test, old and new, is green: without this gate it is merged."""
+def test_without_the_proof_gate_tests_that_prove_nothing_are_merged(tmp_path: Path) -> None:
+    """The one that nobody but this gate catches escapes, and the command says so."""
     shell = Shell(tmp_path)
-    (caught,) = json.loads(shell("gauntlet", "tests_something_else", "--json").out)["cases"]
-    assert (caught["contained"], caught["caught_by"]) == (True, ["proof"])
-
     done = shell("gauntlet", "tests_something_else", "--config", str(without(tmp_path, "proof")))
 
     assert done.code == 1

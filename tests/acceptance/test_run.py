@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0  # seconds that anything may take on a busy machine
 # With Ctrl-C ignored, as nohup, some CI and the `&` of a script start programs.
 IN_THE_BACKGROUND: Final = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 TASK: Final = ("task", "add", "--id", "t1", "--description", "Say hello", "--done-when", "it prints hello")

@@ -18,7 +18,7 @@ from tests import player
 from tests.repos import NOW, Home
 from tests.shell import ROOT
 
-PATIENCE: Final = 100.0
+PATIENCE: Final = 250.0
 VALUE: Final = 'pa"ss wörd/hunter2+hunter2'  # in JSON and in an address it is written in other ways
 PASSWORD: Final = "correct-horse-battery"  # noqa: S105 - planted, to be looked for
 TOKEN: Final = "sk-" + "abcdefghij" * 3

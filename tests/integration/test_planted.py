@@ -32,7 +32,7 @@ from tests.repos import INTEGRATION, NOW, Hand, Home
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE: Final = 30.0  # seconds that anything may take on a busy machine
+PATIENCE: Final = 120.0  # seconds that anything may take on a busy machine
 NOTE: Final = "note.ipynb"
 
 

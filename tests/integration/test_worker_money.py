@@ -310,7 +310,6 @@ class TestProviders:
         assert (office.status("t1"), office.status("t2")) == (Status.MERGED, Status.IDLE)
 
 
-@pytest.mark.timeout(90)
 def test_a_whole_run_stops_at_its_budget_and_says_so(tmp_path: Path) -> None:
     """`liza run --until-idle` ends with 3 at the cap, and with 0 once there is enough."""
     office = Office(tmp_path, dear(), budget={"run_usd": 1})

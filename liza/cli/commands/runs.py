@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from argparse import Namespace
@@ -32,6 +33,7 @@ def _run(args: Namespace) -> int | None:
     from liza.daemon.background import LOG, detach
     from liza.daemon.supervisor import supervise
 
+    _settle()
     home, view, idle = home_of(args), DetachedView(sys.stdout), args.until_idle
     if args.accept_settings:
         _accept_settings(home)
@@ -46,6 +48,14 @@ def _run(args: Namespace) -> int | None:
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _settle() -> None:
+    """Prepare a process that stays: build all checks, and keep what is loaded out of garbage collections."""
+    from liza.domain.record import build_validators
+
+    build_validators()
+    gc.freeze()
 
 
 def _accept_settings(home: Path) -> None:
@@ -120,6 +130,7 @@ def _worker(args: Namespace) -> int | None:
     from liza.daemon.worker import main as work
     from liza.domain.model import Role
 
+    _settle()
     return work(home_of(args), Role(args.role), args.name)
 
 
