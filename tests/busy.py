@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.domain.changes import apply
 from liza.domain.events import Claim, Confirm, FindNothing, TakeReview
 from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
 from liza.domain.record import utc_now
 from liza.system.proc_table import RUN_MARK
+from liza.workflow.transition import apply
 from tests.stories import BASE
 from tests.workers import starts
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.board.archive import SLACK
 from liza.board.file import FileBoard
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, apply
+from liza.domain.changes import HUMAN
 from liza.domain.config import Config, Limits
 from liza.domain.model import State, Status
 from liza.errors import EditRejected, JournalDamaged, Refused
+from liza.workflow.transition import apply
 from tests.boards import is_whole, messages, new_board, noted, was_not_disturbed
 from tests.mortal import Calls, Death, Mortal
 from tests.stories import NOW, new_task, task_in

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.file import FileBoard
 from liza.domain import events as e
-from liza.domain.changes import Change, apply
+from liza.domain.changes import Change
 from liza.domain.record import utc_now
 from liza.errors import Refused
+from liza.workflow.transition import apply
 from tests.boards import noted
 from tests.stories import BASE, lease_of, worker
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 from liza.domain.config import Limits
+from liza.domain.position import Position
 from liza.domain.verdicts import Evidence, Outcome, Verdict
 from liza.workflow import engine
 from liza.workflow.catalogue import EventKind, RuleEvent
@@ -22,7 +23,6 @@ from liza.workflow.position import (
     GateJob,
     JobResult,
     Move,
-    Position,
     Proceeded,
     ProceedJob,
     WaitJob,

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.file import FileBoard
+from liza.daemon.flows import adopt_workflow
 from liza.daemon.stop_requests import StopRequests
 from liza.daemon.turn import AfterTurn, Worker
 from liza.daemon.worker import TURNS, with_worker_started
-from liza.domain.changes import HUMAN, Change, add_note, add_task
+from liza.domain.changes import HUMAN, Change, add_note
 from liza.domain.config import Config
 from liza.domain.invariants import violations
 from liza.domain.model import Goal, Role, State, Status, Task
 from liza.domain.record import utc_now
 from liza.repo.snapshot import snapshot
+from liza.workflow.transition import add_task
 from tests import player
 from tests.repos import Home
 
@@ -69,6 +71,8 @@ class Office:
 
     def task(self, name: str = "t1", **fields: Any) -> None:  # noqa: ANN401 - whatever a task may be told
         now = utc_now()
+        if not self.board.read().workflow.text:
+            self.adopt()
         task = Task.model_validate(
             {
                 "id": name,
@@ -81,6 +85,10 @@ class Office:
             }
         )
         self.board.update(add_task(task, by=HUMAN, at=now))
+
+    def adopt(self) -> None:
+        """Let the board follow the workflow that its settings name, as a worker does before each turn."""
+        adopt_workflow(self.board, self.user.directory, by="human")
 
     def note(self, text: str, about: str | None = None) -> None:
         self.board.update(add_note(text, about=about, by=HUMAN, at=utc_now()))
@@ -96,6 +104,7 @@ class Office:
 
     def turn(self, name: str) -> AfterTurn:
         place = self.place(name)
+        self.adopt()
         return TURNS[place.role](place)
 
     def turns(self, *names: str) -> None:

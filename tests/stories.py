@@ -6,14 +6,39 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, with_first_entry
-from liza.domain.lifecycle import advance
-from liza.domain.model import Actor, Checkpoint, Goal, IntegrationFailure, Lease, Role, State, Status, Task
+from liza.domain.changes import HUMAN, SUPERVISOR
+from liza.domain.model import (
+    Actor,
+    Adopted,
+    Checkpoint,
+    Goal,
+    IntegrationFailure,
+    Lease,
+    Role,
+    State,
+    Status,
+    Task,
+)
 from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback
+from liza.workflow import transition
+from liza.workflow.load import parse_workflow
+from liza.workflow.transition import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# A coder works, a reviewer judges, it is merged: the shape of every workflow here, and nothing more of it.
+DOCUMENT: Final = """
+name: plain
+says: a coder works, a reviewer decides, it is merged
+start: CODE
+phases:
+  CODE: {worker: coder, max_iterations: max_coder_iterations, next: REVIEW}
+  REVIEW: {gates: [{id: review, kind: agent, role: reviewer}], edges: {revise: CODE}, next: INTEGRATE}
+  INTEGRATE: {gates: [{id: merge, kind: effect, effect: merge}], edges: {revise: CODE}, next: DONE}
+"""
+PLAIN: Final = parse_workflow(DOCUMENT, "plain.yaml")
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
@@ -97,7 +122,12 @@ def new_task(name: str = "t1", **fields: Any) -> Task:  # noqa: ANN401 - whateve
             **fields,
         }
     )
-    return with_first_entry(task, by=PLANNER, at=NOW)
+    return started(PLAIN, task, by=PLANNER, at=NOW)
+
+
+def advance(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:
+    """Return *task* after *event*, in the plain workflow."""
+    return transition.advance(PLAIN, task, event, by=by, at=at)
 
 
 def walked(task: Task, *deeds: Deed, at: datetime = NOW) -> Task:
@@ -183,7 +213,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.FailIntegration: lambda _: FAIL_INTEGRATION[0],
     e.RetryMerge: lambda _: e.RetryMerge(reason="resolved on the branch"),
     e.Complete: lambda _: e.Complete(summary="nothing to merge here"),
-    e.Proceed: lambda _: e.Proceed(phase="docs"),
+    e.Proceed: lambda _: e.Proceed(phase="CODE"),
     e.Block: lambda _: block()[0],
     e.Defer: lambda _: e.Defer(questions=("Which blue?",)),
     e.Unblock: lambda _: e.Unblock(guidance="blue"),
@@ -197,4 +227,5 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
 def board(*tasks: Task, **sections: Any) -> State:  # noqa: ANN401 - whatever a board may hold
     """Return a board with *tasks* and *sections*."""
     goal = Goal(description="say hello", created=NOW)
-    return State(revision=1, goal=goal, tasks=records_by_id(tasks)).replace(**sections)
+    plain = Adopted(name="plain.yaml", text=DOCUMENT)
+    return State(revision=1, goal=goal, tasks=records_by_id(tasks), workflow=plain).replace(**sections)

@@ -108,7 +108,10 @@ class PricingAgent:
         self._guesses = guesses
 
     def run(self, brief: Brief, stop: RunControl) -> Reply:
-        reply = self._agent.run(brief, stop)
+        return self.price(self._agent.run(brief, stop), brief, stop)
+
+    def price(self, reply: Reply, brief: Brief, stop: RunControl) -> Reply:
+        """Return *reply* with what the run cost, and that a cap ended it where one did."""
         if stop.capped and reply.ending is RunEnding.STOPPED:
             reply = reply.replace(ending=RunEnding.CAPPED, why=stop.capped)
         if did_nothing(reply):

@@ -30,7 +30,7 @@ from liza.system.masking import environment_mask
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from liza.agents.protocol import Agent
     from liza.system.run_control import RunControl
@@ -84,15 +84,23 @@ def _write_whole(path: Path, text: str) -> Path:
 class RecordingAgent:
     """An agent that writes down what another agent does."""
 
-    def __init__(self, agent: Agent, tree: TreeTracker) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        tree: TreeTracker,
+        price: Callable[[Reply, Brief, RunControl], Reply] | None = None,
+    ) -> None:
         self._agent = agent
         self._tree = tree
+        self._price = price
 
     def run(self, brief: Brief, stop: RunControl) -> Reply:
         write_brief(brief)
         mark = self._tree.mark(brief.cwd)
         # Here, since whatever becomes of an answer (the board, a log, a commit) is made of this.
         reply = self._agent.run(brief, stop)
+        if self._price:
+            reply = self._price(reply, brief, stop)
         reply = reply.replace(
             text=environment_mask().text(reply.text), why=environment_mask().text(reply.why)
         )

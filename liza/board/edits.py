@@ -17,12 +17,13 @@ from pydantic import ValidationError
 from liza.board.render import OPTIONAL_SECTIONS, SECTIONS
 from liza.board.yaml_split import YamlBlock, split_blocks, unclosed_lines
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, apply, with_first_entry
+from liza.domain.changes import HUMAN
 from liza.domain.config import Config
 from liza.domain.lifecycle import TERMINAL, TRANSITIONS
 from liza.domain.model import (
     KEYED_SECTIONS,
     VERSION,
+    Adopted,
     CircuitBreaker,
     Goal,
     Integration,
@@ -55,6 +56,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "circuit_breaker": CircuitBreaker,
     "spend": Spend,
     "integration": Integration,
+    "workflow": Adopted,
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
@@ -415,7 +417,7 @@ class _Merge:
         for name in sorted(Task.model_fields.keys() - _NEW_TASK_FIELDS):
             if getattr(wanted, name) != Task.model_fields[name].default:
                 self.draft.refuse(f"{path}.{name}", "a new task has no past", "remove it")
-        self._try(path, lambda: self.state.with_task(with_first_entry(wanted, by=HUMAN, at=self.at)))
+        self._try(path, lambda: _with_new(self.state, wanted, self.at))
 
     def _move(self, base: Task, wanted: Task) -> None:
         changed = [name for name in Task.model_fields if getattr(base, name) != getattr(wanted, name)]
@@ -476,6 +478,8 @@ class _Merge:
         self._try(path, lambda: self._apply_by_hand(_BY_HAND[event](wanted), wanted.id))
 
     def _apply_by_hand(self, event: e.Event, to: str) -> State:
+        from liza.workflow.transition import apply  # noqa: PLC0415 - who only reads a board needs no engine
+
         return apply(event, to=to, by=HUMAN, at=self.at)(self.state)
 
     def _try(self, path: str, make: Callable[[], State]) -> None:
@@ -562,6 +566,13 @@ class _Merge:
                 self.later_value = f"{section}.{name}"
             else:
                 self.draft.refuse(f"{section}.{name}", "it was changed", _PUT_BACK)
+
+
+def _with_new(state: State, wanted: Task, at: datetime) -> State:
+    from liza.workflow.load import workflow_on  # noqa: PLC0415 - who only reads a board needs no workflow
+    from liza.workflow.transition import started  # noqa: PLC0415 - as above
+
+    return state.with_task(started(workflow_on(state), wanted, by=HUMAN, at=at))
 
 
 def _has_same_request(one: Task, other: Task) -> bool:

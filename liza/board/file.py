@@ -17,6 +17,7 @@ from liza.board.archive import retire_finished, write_archive
 from liza.board.disk import Disk
 from liza.board.journal import NAME as JOURNAL
 from liza.board.journal import Journal, JournalPosition
+from liza.board.location import require_version
 from liza.board.lock import QUEUE, BoardLock
 from liza.board.protocol import JournalEntry
 from liza.board.quarantine import quarantine_edit, quarantine_wreck
@@ -87,6 +88,7 @@ class FileBoard:
     def __init__(
         self, home: Path, *, disk: Disk | None = None, clock: Callable[[], datetime] = utc_now
     ) -> None:
+        require_version(home)
         self.home = home
         self._disk = disk or Disk()
         self._clock = clock

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.board.location import JOURNAL
 from liza.board.protocol import JournalEntry
+from liza.domain.version import VERSION
 from liza.errors import READ_ONLY, DiskTrouble, JournalDamaged
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from liza.board.disk import Disk
 
-NAME: Final = "journal.jsonl"
+NAME: Final = JOURNAL
 _DIGEST: Final = 8  # bytes: enough to tell damage from luck
 _TAIL: Final = len(b',"sum":""}\n') + 2 * _DIGEST
 _CHUNK: Final = 1 << 20  # bytes read at once
@@ -43,6 +45,8 @@ def encode_entry(entry: JournalEntry, before: JournalPosition) -> tuple[bytes, J
     """Return the line of *entry* and the place behind it."""
     fields = {
         "revision": entry.revision,
+        # The first line says by which rules the whole journal is to be read; `location` looks for it there.
+        **({"version": VERSION} if entry.revision == 1 else {}),
         "at": entry.at.isoformat().replace("+00:00", "Z"),
         "by": entry.by,
         "what": entry.what,

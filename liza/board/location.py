@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.switches import SWITCH_FILES
+from liza.domain.version import VERSION
 from liza.errors import DiskTrouble, InvalidBoard, UsageError
 from liza.system.files import overwrite, write_new
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from liza.domain.switches import Switch
 
 HOME: Final = ".liza"
+JOURNAL: Final = "journal.jsonl"
+LONGEST_HEAD: Final = 64  # bytes of the journal that say which version it is of
+_VERSION: Final = re.compile(rb'\{"revision":1,(?:"version":(\d+),)?"at":')
 
 
 def home_from(start: Path) -> Path:
@@ -23,8 +28,27 @@ def home_from(start: Path) -> Path:
         if home.is_symlink():
             raise InvalidBoard(f"{home} is a link to {home.readlink()}; put the directory itself there")
         if home.is_dir():
+            require_version(home)
             return home
     raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
+
+
+def require_version(home: Path) -> None:
+    """Raise where another Liza wrote the board in *home*: what it says would be misread, or spoilt."""
+    try:
+        with (home / JOURNAL).open("rb") as file:
+            first = file.read(LONGEST_HEAD)
+    except OSError:
+        return  # whoever reads the board says what is wrong with it
+    found = _VERSION.match(first)
+    if found is None:
+        return
+    version = int(found[1] or 1)  # the first said nothing of it
+    if version != VERSION:
+        raise InvalidBoard(
+            f"the board in {home} is of version {version}, and this Liza reads version {VERSION}; finish it "
+            'with the Liza that wrote it, or move it away and begin anew (`liza init "what to build"`)'
+        )
 
 
 def switches_of(home: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ HEADER: Final = (
     "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
 )
 OPTIONAL_SECTIONS: Final = frozenset(
-    {"integration"}
+    {"integration", "workflow"}
 )  # what stands in the file only where there is something to say
 SECTIONS: Final = (
     "goal",
@@ -35,6 +35,7 @@ SECTIONS: Final = (
     "spend",
     "accounts",
     "integration",
+    "workflow",
     "config",
     "archived",
 )

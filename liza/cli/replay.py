@@ -28,7 +28,7 @@ from liza.daemon.policy.progress import human_waits
 from liza.daemon.project import HOME, IGNORED, effective_config
 from liza.daemon.supervisor import EXIT_CODES
 from liza.daemon.turn import RUNS
-from liza.domain.changes import HUMAN, add_task
+from liza.domain.changes import HUMAN
 from liza.domain.config import AgentChoice, Agents, Config, Notify
 from liza.domain.model import Goal, GoalStatus, State, Status, Task
 from liza.domain.problems import violations_from
@@ -38,6 +38,8 @@ from liza.repo.clone import clone_repository
 from liza.repo.command import exclude
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import RunEnding
+from liza.workflow.load import workflow_text
+from liza.workflow.transition import add_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -293,6 +295,7 @@ def _with_base(
 def _create_board(clone: Repository, before: State, config: Config) -> Path:
     exclude(clone.root, IGNORED)
     state, tasks = initial_board(before, config)
+    state = state.replace(workflow=workflow_text(config, clone.root))
     with closing(FileBoard.create(clone.root / HOME, state)) as board:
         for task in tasks:
             board.update(add_task(task, by=HUMAN, at=utc_now()))

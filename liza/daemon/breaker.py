@@ -19,7 +19,7 @@ from liza.daemon.project_sandbox import is_sandboxed
 from liza.daemon.reports.trips import trip_report
 from liza.daemon.tamper import DRIFTED, TamperMonitor
 from liza.daemon.vetting import vet
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, apply
+from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.events import Retry
 from liza.domain.model import Remedy, Status
 from liza.domain.rules import (
@@ -38,6 +38,7 @@ from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.errors import Refused, UsageError
 from liza.repo.repository import Repository
 from liza.workflow.catalogue import CATALOGUE
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

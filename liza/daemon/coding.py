@@ -18,7 +18,7 @@ from liza.domain import events as e
 from liza.domain.answer_parsing import says_blocked
 from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
-from liza.domain.changes import Change, apply, with_discovery
+from liza.domain.changes import Change, with_discovery
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Feedback
@@ -38,6 +38,7 @@ from liza.repo.submission import inspect_submission
 from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
 from liza.system.run_control import RunEnding
 from liza.workflow.position import Worked
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +259,7 @@ def _pass_checkpoint(turn: Turn, asked: AgentAnswer) -> bool:
     base = str(task.base_commit)
     try:
         with course.gate_context(turn, task, base, base, course.agent_output(asked)) as case:
-            found = course.run_gates(turn, flow, course.coding_position(flow, task), case)
+            found = course.run_gates(turn, flow, task.position, case)
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
@@ -307,7 +308,10 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
     event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
+    if isinstance(event, e.Submit | e.FindNothing):
+        event = event.replace(verdicts=turn.verdicts)
     if isinstance(event, e.Submit):
+        event = event.replace(tree=turn.place.repository.tree_of(event.commit))
         try:
             event = _judge_submission(turn, task, event.commit, asked, answer)
         except BrokenGate as error:
@@ -328,13 +332,13 @@ def _record_at_rest(turn: Turn, worktree: Worktree) -> None:
 def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: Implement) -> Event:
     """Run the gates on *head* and return the event that follows: submit, revise, or a question."""
     try:
-        found = _asked_machines(turn, task, head, asked)
+        found = _run_machine_gates(turn, task, head, asked)
         if found.outcome is GateOutcome.PASS or not blames_history(found.feedback):
             return coder.event_for_gates(found.outcome, head, found)
         many = Squashing(str(task.base_commit), head, coder.commit_message(task, answer))
         one = squash(turn.place.repository, many, at=turn.place.clock())
         why = f"{found.against}: {found.reason}"
-        found = _asked_machines(turn, task, one, asked, before=found.verdicts)
+        found = _run_machine_gates(turn, task, one, asked, before=found.verdicts)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
     move_squashed(turn.place.repository, task.id, one, instead_of=head)
@@ -342,16 +346,16 @@ def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, ans
     return event.replace(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
 
 
-def _asked_machines(
+def _run_machine_gates(
     turn: Turn, task: Task, head: str, asked: AgentAnswer, before: Sequence[Verdict] = ()
 ) -> course.GatesResult:
     flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
     work = Worked(turn.place.clock(), tree=tree, run=asked.run)
-    position = course.position_after_work(flow, course.coding_position(flow, task), work)
+    known = tuple(one for one in before if one.outcome is GateOutcome.PASS) or turn.verdicts
     with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
-        found = course.run_gates(turn, flow, position, case, before)
+        found = course.run_gates(turn, flow, task.position, case, work=work, before=known)
     log.info("%s: the gates say %s", task.id, found.outcome)
-    return found._replace(verdicts=(*turn.verdicts, *found.verdicts))
+    return found._replace(verdicts=(*known, *found.verdicts))
 
 
 def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: AgentAnswer) -> Event:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.flows import gate_options, merging_phase
-from liza.daemon.turn import LEASE_SLACK, RESTART_DELAYS, RUNS, GateTampered
-from liza.domain.record import utc_now
+from liza.daemon.flows import gate_options
+from liza.daemon.policy.retries import AFTER_A_KILL
+from liza.daemon.turn import LEASE_SLACK, RUNS, GateTampered
+from liza.domain.position import Position
 from liza.domain.verdicts import Feedback, Outcome, Verdict
+from liza.errors import Refused
 from liza.gates import registry, runner
 from liza.gates.causes import CommandSurroundings, likely_cause
 from liza.gates.checkout import SETUP, installs
@@ -23,7 +25,7 @@ from liza.system.run_control import RunEnding, RunLimits, StopLevel, sleep_unles
 from liza.system.sandbox.bubblewrap import RunPurpose, Tenant
 from liza.workflow import engine
 from liza.workflow.document import GateKind, Predicate
-from liza.workflow.position import GateJob, Move, Position, Proceeded, ProceedJob, Worked
+from liza.workflow.position import GateJob, Move, Worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,6 +68,14 @@ class GatesResult(NamedTuple):
         return self.moved.decision.phase if self.moved.decision else None
 
     @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(self.facts))
+
+    @property
+    def tree(self) -> str | None:
+        return self.moved.position.tree
+
+    @property
     def taints(self) -> tuple[str, ...]:
         """What a pass here is marked with, as that an adviser was overruled."""
         return self.moved.position.taints
@@ -88,35 +98,6 @@ class GatesResult(NamedTuple):
 
     def _last_refusal(self) -> Verdict | None:
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
-
-
-def coding_position(workflow: Workflow, task: Task) -> Position:
-    """Return the position of *task* while it is coded."""
-    return engine.begin(workflow).replace(iterations={workflow.start: max(1, task.iteration)})
-
-
-def position_after_work(workflow: Workflow, position: Position, work: Worked) -> Position:
-    """Return *position* after the work was done."""
-    return position.replace(
-        worked=True,
-        nothing=work.nothing_to_do,
-        tree=work.tree,
-        made_in=workflow.start,
-        runs=(work.run,) if work.run else (),
-    )
-
-
-def submitted_position(workflow: Workflow, task: Task, tree: str) -> Position:
-    """Return the position of a submitted task before any gate has judged it."""
-    work = Worked(utc_now(), tree=tree, run=task.submitted_run, nothing_to_do=task.nothing_to_do is not None)
-    return position_after_work(workflow, coding_position(workflow, task), work)
-
-
-def approved_position(workflow: Workflow, task: Task, tree: str) -> Position:
-    """Return where an approved task is before it is merged."""
-    phase = str(merging_phase(workflow))
-    rounds = {workflow.start: max(1, task.iteration), phase: 1}
-    return Position(phase=phase, iterations=rounds, tree=tree, made_in=workflow.start)
 
 
 def agent_output(asked: AgentAnswer) -> Statements:
@@ -223,7 +204,7 @@ def gate_runner(
     def run_unkilled(line: str, cwd: Path, name: str) -> CommandResult:
         """Run, and run again what somebody killed: that says nothing about the work."""
         ran = run(line, cwd, name)
-        for pause in RESTART_DELAYS:
+        for pause in AFTER_A_KILL:
             if ran.ending is not RunEnding.KILLED or not sleep_unless_stopped(stop, pause):
                 break
             ran = run(line, cwd, name)
@@ -259,29 +240,33 @@ def run_own_checks(workflow: Workflow, case: GateContext) -> tuple[Verdict, ...]
 
 
 def run_gates(
-    turn: Turn, workflow: Workflow, position: Position, case: GateContext, before: Iterable[Verdict] = ()
+    turn: Turn,
+    workflow: Workflow,
+    position: Position | None,
+    case: GateContext,
+    *,
+    work: Worked | None = None,
+    before: Iterable[Verdict] = (),
 ) -> GatesResult:
     """Run every machine gate that is next, until a phase rejects the work or an agent or a person is next.
 
     Verdicts in *before* are used again where they are about this tree.
     """
-    position = position.replace(tree=case.tree)
-    held = {one.gate: one for one in before if one.tree == case.tree and one.outcome is Outcome.PASS}
+    if position is None:
+        raise Refused("a task without a position in the workflow cannot be judged")
     facts = frozenset(Predicate(name) for name in case.facts & _PREDICATES)
-    moved, said = Move(position), []
-    while True:
+    here, at, said = position.replace(tree=case.tree), turn.place.clock(), list[Verdict]()
+    moved = engine.report(workflow, here, at, work=work, verdicts=before, facts=facts)
+    while moved.decision is None or moved.decision.outcome is Outcome.PASS:
         match engine.next_job(workflow, moved.position, facts):
             case GateJob(gate) if gate.is_mechanical and gate.kind is not GateKind.EFFECT:
-                verdict = held.get(gate.id) or registry.run_gate(
-                    gate.id, gate.kind, gate_options(gate.options), case
-                )
+                verdict = registry.run_gate(gate.id, gate.kind, gate_options(gate.options), case)
                 if turn.stop.level is not StopLevel.GO:
                     raise Halted
-                moved = engine.after(workflow, moved.position, verdict, facts)
                 said.append(verdict)
-            case ProceedJob():
-                moved = engine.after(workflow, moved.position, Proceeded(turn.place.clock()), facts)
+                moved = engine.report(
+                    workflow, moved.position, turn.place.clock(), verdicts=[verdict], facts=facts
+                )
             case _:
-                return GatesResult(moved, tuple(said), facts)
-        if moved.decision and moved.decision.outcome is not Outcome.PASS:
-            return GatesResult(moved, tuple(said), facts)
+                break
+    return GatesResult(moved, tuple(said), facts)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from liza.domain.changes import Change
+from liza.domain.position import FINAL
 from liza.errors import UsageError, Violation
 from liza.gates import registry
 from liza.workflow.document import Effect, GateKind
-from liza.workflow.load import SUFFIX, load_workflow
+from liza.workflow.load import is_file, load_workflow, workflow_text
 from liza.workflow.supported import unsupported_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from liza.board.protocol import Board
     from liza.domain.config import Config, Limits
+    from liza.domain.model import State
     from liza.workflow.document import Workflow
 
 CODER: Final = "coder"
@@ -25,7 +29,7 @@ _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
 def workflow_of(config: Config, root: Path) -> Workflow:
     """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
     name = config.workflow
-    if "/" not in name and not name.endswith(SUFFIX):
+    if not is_file(name):
         return _load_runnable(name, config.limits, 0)
     path = root / name
     # A person may edit the file while a run goes on.
@@ -44,6 +48,22 @@ def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
                     gate_options(gate.options),
                 )
     return flow
+
+
+def adopt_workflow(board: Board, root: Path, by: str) -> None:
+    """Let the tasks of *board* follow the workflow that its settings name, as its file is now."""
+    if workflow_text(board.read().config, root) == board.read().workflow:
+        return
+
+    def make(state: State) -> State:
+        flow, new = workflow_of(state.config, root), workflow_text(state.config, root)
+        for task in state.tasks.values():
+            if task.position and task.position.end not in FINAL and task.position.phase not in flow.phases:
+                where = f"{task.id} is in the phase {task.position.phase}"
+                raise UsageError(f"{where}, which the workflow {flow.name} does not have; put the phase back")
+        return state if new == state.workflow else state.replace(workflow=new)
+
+    board.update(Change(by, "adopt the workflow", make))
 
 
 def _shape_violations(flow: Workflow) -> list[Violation]:

@@ -119,10 +119,10 @@ def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
 
 def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     """Ask the machines about exactly the tree that would be merged; record what stands in the way."""
-    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(sealed)
+    flow = turn.place.workflow(turn.state)
     try:
         with course.gate_context(turn, task, head, sealed) as case:
-            found = course.run_gates(turn, flow, course.approved_position(flow, task, tree), case)
+            found = course.run_gates(turn, flow, task.position, case)
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
         return False
@@ -133,7 +133,9 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
         return True
     shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
     failure = IntegrationFailure(reason=f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE])
-    turn.record(e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase))
+    turn.record(
+        e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase, known=found.known)
+    )
     return False
 
 

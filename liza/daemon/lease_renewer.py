@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liza.daemon.stop_requests import forward_switch
-from liza.domain.changes import apply
 from liza.domain.events import Renew
 from liza.errors import LizaError, Refused
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,12 +11,13 @@ from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
 from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
-from liza.domain.changes import Change, apply, with_anomaly
+from liza.domain.changes import Change, with_anomaly
 from liza.domain.record import printable
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
 from liza.repo.scratch import scratch_tree
 from liza.system import locks
 from liza.system.run_control import RunEnding
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from pathlib import Path

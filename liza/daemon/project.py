@@ -14,7 +14,7 @@ from liza.board.location import HOME as HOME  # noqa: PLC0414 - it is part of a 
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
 from liza.board.location import switches_of as switches_of  # noqa: PLC0414 - as above
 from liza.domain.config import Config
-from liza.domain.model import Goal, State, Status
+from liza.domain.model import Adopted, Goal, State, Status
 from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
 from liza.errors import UsageError
@@ -103,15 +103,28 @@ def create_board(
     Repository.around(root).require_room(config.integration_branch)
     fit(config, root)
     now = utc_now()
-    state = State(revision=1, goal=Goal(description=goal, spec_ref=config.spec, created=now), config=config)
+    first = Goal(description=goal, spec_ref=config.spec, created=now)
+    state = State(revision=1, goal=first, config=config, workflow=_workflow_text(config, root))
     board = FileBoard.create(root / HOME, state)
     record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
     return board, [Choice("goal", goal.strip(), ""), *choices]
 
 
+def _workflow_text(config: Config, root: Path) -> Adopted:
+    if not _is_file(config.workflow):
+        return Adopted()
+    from liza.workflow.load import workflow_text  # noqa: PLC0415 - who names no file of their own need not wait
+
+    return workflow_text(config, root)
+
+
+def _is_file(workflow: str) -> bool:
+    return "/" in workflow or workflow.endswith(".yaml")
+
+
 def _require_runnable(root: Path, config: Config) -> None:
-    if "/" in config.workflow or config.workflow.endswith(".yaml"):
+    if _is_file(config.workflow):
         from liza.workflow.load import load_workflow  # noqa: PLC0415 - who names no file of their own need not wait
 
         load_workflow(str(root / config.workflow), config.limits)

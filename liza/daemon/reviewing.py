@@ -16,7 +16,7 @@ from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
-from liza.domain.changes import Change, apply
+from liza.domain.changes import Change
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Verdict
@@ -30,6 +30,7 @@ from liza.system.run_control import RunEnding
 from liza.workflow import engine
 from liza.workflow.document import GateKind
 from liza.workflow.position import GateJob, WaitJob
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from liza.daemon.turn import AgentAnswer, Turn, Worker
@@ -183,7 +184,8 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                 question = f"{task.id}: {_question(gate)}"
                 taints = _taints_of_approval(turn, found, gate)
                 said_now = reviewer.new_verdicts(task, found.verdicts)
-                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints)
+                known = found.known
+                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints, known=known)
                 _conclude(turn, ask, said)
                 return AfterTurn.WORK
             case _:
@@ -235,9 +237,10 @@ def _with_verdict(
 def _rerun_gates(turn: Turn, task: Task) -> GatesResult:
     """Run the gates whose verdicts are not about the submitted tree."""
     flow, commit = turn.place.workflow(turn.state), str(task.review_commit)
-    position = course.submitted_position(flow, task, turn.place.repository.tree_of(commit))
     with course.gate_context(turn, task, str(task.base_commit), commit) as case:
-        return course.run_gates(turn, flow, position, case, task.verdicts)
+        held = tuple(one for one in task.verdicts if one.tree == case.tree and one.outcome is Outcome.PASS)
+        found = course.run_gates(turn, flow, task.position, case, before=held)
+    return found._replace(verdicts=(*held, *found.verdicts))
 
 
 def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAnswer:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.coder import UNCLEAR_SPEC
 from liza.domain import events as e
-from liza.domain.changes import SUPERVISOR, apply
+from liza.domain.changes import SUPERVISOR
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Status
 from liza.errors import Refused
 from liza.workflow.catalogue import RuleAction
 from liza.workflow.rules import broken_task_rules
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable

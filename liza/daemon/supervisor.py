@@ -26,7 +26,7 @@ from liza.daemon.baseline import BaselineContext, run_baseline
 from liza.daemon.breaker import Breaker, rule_names
 from liza.daemon.course import Halted
 from liza.daemon.files import write_report
-from liza.daemon.flows import workflow_of
+from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.notify import Notifier, SentAlarms
 from liza.daemon.planning import LOCK as PLANNING
 from liza.daemon.policy import planner, progress, recovery, staffing
@@ -134,8 +134,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         _lock_repository(repository, stack)
         board.absorb()
         applied = apply_team_file(board, home.parent, fit=workflow_of)
+        workflow_of(board.read().config, home.parent)
+        adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
-        workflow_of(state.config, home.parent)
         scene = Recovery(board, repository)
         mended = scene.repair_refs(state)
         repository.ensure_branch(state.config.integration_branch)

@@ -30,10 +30,10 @@ from liza.agents.select import (
 from liza.board.quarantine import append_alert
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
-from liza.daemon.flows import workflow_of
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
 from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
 from liza.daemon.policy.planner import with_notes_read
+from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
 from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
 from liza.daemon.ruling import apply_rules
 from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
@@ -54,11 +54,11 @@ from liza.domain.budget import (
     raise_budget_command,
     with_warning_given,
 )
-from liza.domain.changes import Change, apply, with_anomaly
+from liza.domain.changes import Change, with_anomaly
 from liza.domain.config import AgentChoice
 from liza.domain.events import Block
 from liza.domain.lifecycle import event_name
-from liza.domain.model import Actor, Lease, Refusal, Role, State, Task
+from liza.domain.model import Actor, Lease, Refusal, Role, State, Status, Task
 from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER_PREFIX
@@ -68,6 +68,8 @@ from liza.repo.repository import BRANCHES, Repository
 from liza.repo.snapshot import WorktreeTracker
 from liza.system.masking import environment_mask
 from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
+from liza.workflow.load import workflow_on
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,12 +96,9 @@ LEASE_SLACK: Final = (
 PROVIDER_WAIT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-RESTART_DELAYS: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
 ANSWER_ONLY: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
-# How a session ends that cannot be gone on with.
-BROKEN_SESSION: Final = frozenset({RunEnding.CRASHED, RunEnding.EMPTY, RunEnding.NOT_STARTED})
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -138,7 +137,7 @@ class Worker:
         return WorktreeTracker(self.worktrees)
 
     def workflow(self, state: State) -> Workflow:
-        return workflow_of(state.config, self.repository.root)
+        return workflow_on(state)
 
     def why_unvetted(self, state: State) -> str | None:
         """Return why nobody follows the workflow; asked anew only where its file is another."""
@@ -172,8 +171,8 @@ class Worker:
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
         # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
-        paid = agent if backend == REPLAY else PricingAgent(agent, choice.model, guesses=backend != COMMAND)
-        return RecordingAgent(paid, self.trees)
+        paid = PricingAgent(agent, choice.model, guesses=backend != COMMAND)
+        return RecordingAgent(agent, self.trees, None if backend == REPLAY else paid.price)
 
     def project_sandbox(self, state: State) -> ProjectSandbox:
         """Return who cages what this worker runs."""
@@ -439,7 +438,9 @@ class Turn:
 
         def make(state: State) -> State:
             for event in events:
-                state = apply(event, to=name, by=by, at=at)(state)
+                # The rounds may be used up by the event before it, which blocks the task as well.
+                if not (isinstance(event, Block) and state.task(name).status is Status.BLOCKED):
+                    state = apply(event, to=name, by=by, at=at)(state)
             self.admitted = run if run and not denial_of(state, run, at) else None
             state = admit(state, run, at) if run and self.admitted else state
             state = more(state) if more else state
@@ -480,12 +481,60 @@ class Turn:
         facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.render_prompt(step, facts, nonce=secrets.token_hex(8))
         self.place.trees.begin(begins)
-        question = Question(step, prompt, cwd, check, shown=prompt)
-        asked = self._settled(question, self._ask_with_restarts(question))
-        if asked.value is not None or asked.moved or asked.reply.ending not in again:
-            return asked
-        log.info("%s: asked once more, because %s", self.task or step, asked.why)
-        return self._settled(question, self._ask_again(question, asked))
+        return self._run_until_answered(Question(step, prompt, cwd, check, shown=prompt), again)
+
+    def _run_until_answered(self, first: Question, again: frozenset[RunEnding]) -> AgentAnswer:
+        """Run agents as the table of retries says, until there is an answer or none to be had."""
+        question = start = first  # *start* is what a killed agent is started with again
+        tried, failed = Tried(), None
+        while True:
+            asked = self._run(question)
+            match self._retry_after(asked, question, tried, again):
+                case RetryKind.NOTHING:
+                    return self._settled(first, asked)
+                case RetryKind.SAME:
+                    log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
+                    tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
+                case RetryKind.STAND_IN:
+                    log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
+                    tried, question = tried._replace(has_stand_in=True), self._taken_over(start)
+                case second:
+                    failed = failed or self._settled(first, asked)
+                    if failed.value is not None:
+                        return failed
+                    log.info("%s: asked once more, because %s", self._about(first), asked.why)
+                    question = start = _second(first, failed, second)
+                    is_unread = failed.reply.ending is RunEnding.DONE and failed.is_unread
+                    tried = Tried(second=second, was_unread=is_unread)
+
+    def _about(self, question: Question) -> str:
+        return self.task or question.step
+
+    def _retry_after(
+        self, asked: AgentAnswer, question: Question, tried: Tried, again: frozenset[RunEnding]
+    ) -> RetryKind:
+        """Return what follows *asked*; where that is to start a killed agent again, after a pause."""
+        if asked.value is not None or asked.moved:
+            return RetryKind.NOTHING
+        other = self._stand_in() if not question.session and may_fall_back(asked.reply) else None
+        ended = FailedRun(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
+        retry = retry_after(ended, tried, again)
+        if retry is RetryKind.SAME:
+            return retry if sleep_unless_stopped(self.stop, AFTER_A_KILL[tried.kills]) else RetryKind.NOTHING
+        if ended.ending is RunEnding.KILLED:
+            times = f"the agent was killed {tried.kills + 1} times in a row"
+            self.place.tell([f"{self._about(question)}: {times}; {asked.why}"])
+        return retry
+
+    def _stand_in(self) -> AgentChoice | None:
+        """Return who stands in for the agent that ran last, where that is another."""
+        instead = fallback_of(self.state.config.agents, self.last) if self.last else None
+        return None if instead == self.last else instead
+
+    def _taken_over(self, question: Question) -> Question:
+        is_work = question.step is Step.IMPLEMENT and not question.only_answer
+        told = prompting.takeover_prompt(question.prompt) if is_work else question.prompt
+        return question._replace(prompt=told, instead=self._stand_in())
 
     def _settled(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
         """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
@@ -495,27 +544,6 @@ class Turn:
             self._record_refusal(question, asked)
         value = self.proof(asked) if self.proof and asked.is_unread else None
         return asked if value is None else asked._replace(value=value)
-
-    def _ask_again(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
-        """Ask for a better answer: in the same session where there is one, and for no more than is missing.
-
-        What was done is not done again for want of a block. Only whoever said nothing, or thought wrongly and
-        cannot be spoken to again, begins anew.
-        """
-        nonce, reply = secrets.token_hex(8), asked.reply
-        more = question._replace(is_again=True, instead=asked.instead)
-        if reply.ending is RunEnding.DONE and reply.session:
-            short = prompting.correction_prompt(asked.why, only_answer=asked.is_unread, nonce=nonce)
-            resumed = more._replace(prompt=short, session=reply.session, only_answer=asked.is_unread)
-            better = self._ask_with_restarts(resumed)
-            if better.moved or better.reply.ending not in BROKEN_SESSION:
-                return better
-            log.warning("%s: its session is broken (%s)", self.task or question.step, better.why)
-        if reply.ending is RunEnding.DONE and asked.is_unread:
-            short = prompting.answer_prompt(question.step, reply.text, asked.why, nonce=nonce)
-            return self._ask_with_restarts(more._replace(prompt=short, only_answer=True))
-        whole = prompting.repeat_prompt(question.shown, asked.why, nonce=nonce)
-        return self._ask_with_restarts(more._replace(prompt=whole))
 
     def _record_refusal(self, question: Question, asked: AgentAnswer) -> None:
         """Write down that an answer was refused, so that people see what is paid for and comes to nothing."""
@@ -545,38 +573,8 @@ class Turn:
             Reply(ending=RunEnding.NOT_STARTED, why=why, began=self.place.clock()), "", None, why
         )
 
-    def _ask_with_restarts(self, question: Question) -> AgentAnswer:
-        """Ask, and ask again where somebody killed the agent: that says nothing about it or its task."""
-        asked = self._started(question)
-        for pause in RESTART_DELAYS:
-            if (
-                asked.reply.ending is not RunEnding.KILLED
-                or asked.moved
-                or not sleep_unless_stopped(self.stop, pause)
-            ):
-                return asked
-            log.warning("%s: the agent is started again, because %s", self.task or question.step, asked.why)
-            asked = self._started(question)
-        if asked.reply.ending is RunEnding.KILLED and not asked.moved:
-            times = len(RESTART_DELAYS) + 1
-            self.place.tell(
-                [f"{self.task or question.step}: the agent was killed {times} times in a row; {asked.why}"]
-            )
-        return asked
-
-    def _started(self, question: Question) -> AgentAnswer:
-        """Ask the agent, and once its stand-in where it cannot work."""
-        asked = self._once(question)
-        own = self.last
-        instead = fallback_of(self.state.config.agents, own) if own else None
-        if instead in {None, own} or asked.moved or question.session or not may_fall_back(asked.reply):
-            return asked
-        log.warning("%s: another agent stands in, because %s", self.task or question.step, asked.why)
-        is_work = question.step is Step.IMPLEMENT and not question.only_answer
-        told = prompting.takeover_prompt(question.prompt) if is_work else question.prompt
-        return self._once(question._replace(prompt=told, instead=instead))
-
-    def _once(self, question: Question) -> AgentAnswer:
+    def _run(self, question: Question) -> AgentAnswer:
+        """Run the agent once; one that destroyed what it was to work in has crashed, whatever it says."""
         brief = self._brief(question)
         self.last = None
         run = self._admit(question)
@@ -586,12 +584,18 @@ class Turn:
             )
         self.runs.append(brief.run)
         self.begin_run()
+        began = self.place.clock()
         worktree = self.place.worktrees.worktree_at(question.cwd)  # before a run can spoil what says so
         try:
             with self.lease_renewer.require_liveness(
                 (brief.limits.silence or brief.limits.total) + LEASE_SLACK
             ):
-                reply = self._run(brief, run)
+                self.last = run.choice or self.place.choice(self.state, brief.step)
+                reply = self.place.agent(self.state, self.last).run(brief, self.stop)
+        except DiskTrouble:
+            raise
+        except LizaError as error:
+            reply = Reply(ending=RunEnding.CRASHED, why=printable(str(error)), began=began)
         finally:
             self._secure(worktree)
         # Thinking about a task is not held back by what the task may cost, yet is what it cost.
@@ -634,17 +638,6 @@ class Turn:
             and highest_cost(self.state, end.run.want.kind) is None
         ):
             self.settle()
-
-    def _run(self, brief: Brief, run: AdmissionRequest) -> Reply:
-        """Run the agent; one that destroyed what it was to work in has crashed, whatever it says."""
-        began = self.place.clock()
-        try:
-            self.last = run.choice or self.place.choice(self.state, brief.step)
-            return self.place.agent(self.state, self.last).run(brief, self.stop)
-        except DiskTrouble:
-            raise
-        except LizaError as error:
-            return Reply(ending=RunEnding.CRASHED, why=printable(str(error)), began=began)
 
     def _brief(self, question: Question) -> Brief:
         name = self.task or self.about
@@ -690,6 +683,19 @@ class Turn:
         reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
         block = Block(reason=reason, questions=(question,), only_people=True)
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
+
+
+def _second(first: Question, failed: AgentAnswer, retry: RetryKind) -> Question:
+    """Return how a second answer is asked for: for no more than is missing, and by whoever ran last."""
+    nonce, more = secrets.token_hex(8), first._replace(is_again=True, instead=failed.instead)
+    match retry:
+        case RetryKind.IN_SESSION:
+            short = prompting.correction_prompt(failed.why, only_answer=failed.is_unread, nonce=nonce)
+            return more._replace(prompt=short, session=failed.reply.session, only_answer=failed.is_unread)
+        case RetryKind.ANSWER_ONLY:
+            short = prompting.answer_prompt(first.step, failed.reply.text, failed.why, nonce=nonce)
+            return more._replace(prompt=short, only_answer=True)
+    return more._replace(prompt=prompting.repeat_prompt(first.shown, failed.why, nonce=nonce))
 
 
 def _parse_reply(reply: Reply, run: str, question: Question) -> AgentAnswer:

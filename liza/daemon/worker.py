@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
 from liza.daemon import coding, planning, reviewing
+from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.policy.admission import settle_reservations_of
 from liza.daemon.policy.preconditions import RunContext, first_unmet
 from liza.daemon.policy.staffing import PARENT_VARIABLE, RESTART_CODE
 from liza.daemon.project_sandbox import require_sandbox
 from liza.daemon.stop_requests import StopRequests
 from liza.daemon.turn import RUNS, AfterTurn, Worker
-from liza.domain.changes import Change, apply
+from liza.domain.changes import Change
 from liza.domain.events import Release, Renew
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
 from liza.domain.record import with_record
@@ -33,6 +34,7 @@ from liza.system.disk_space import disk_shortage
 from liza.system.linux import adopt_orphans, die_with
 from liza.system.masking import environment_mask
 from liza.system.proc_table import RUN_MARK, STOPPED, process_of, send_signal
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,14 +145,16 @@ def _take_turn(place: Worker) -> int | None:
 
 
 def _why_unfit(place: Worker, state: State) -> str | None:
-    """Return why nothing can be run: a person may have edited the workflow, or the sandbox does not work."""
+    """Let the board follow the workflow as it is now; return why nothing can be run."""
     try:
-        place.workflow(state)
+        workflow_of(state.config, place.repository.root)
         require_sandbox(state.config.sandbox)
+        if why := place.why_unvetted(state):
+            return f"{why}, then `liza resume` follows it"
+        adopt_workflow(place.board, place.repository.root, by=place.name)
     except (UsageError, NoCage) as error:
         return f"{error}; mend it, then `liza resume`"
-    why = place.why_unvetted(state)
-    return f"{why}, then `liza resume` follows it" if why else None
+    return None
 
 
 def worker_run_context(place: Worker, state: State) -> RunContext:

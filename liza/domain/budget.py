@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from liza.domain.changes import Change
     from liza.domain.config import AgentChoice
     from liza.domain.events import Block
-    from liza.domain.model import Actor, State
+    from liza.domain.model import State
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
 PLAN_NAMES: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
@@ -345,26 +344,15 @@ def parse_amount(text: str) -> float | None:
     return float(match[1]) if match and float(match[1]) <= LARGEST_AMOUNT else None
 
 
-def answer_question(who: str, text: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change that answers what *who*, a task or the budget, asks."""
-    from liza.domain.changes import Change, answer_plan, answer_task  # noqa: PLC0415 - as above
-
-    def make(state: State) -> State:
-        if who == BUDGET and state.status_of(who) is None:
-            return _with_run_cap(state, text)
-        if who in PLAN_NAMES and state.status_of(who) is None:
-            return answer_plan(text, by=by, at=at)(state)
-        if not is_cap_question_open(state, who):
-            return answer_task(who, text, by=by, at=at)(state)
-        cap = _parse_cap(who, text, spent_on(state, who).usd)
-        account = state.accounts[who].replace(cap=cap, asked=None)
-        state = state.replace(accounts=with_record(state.accounts, account))
-        return answer_task(who, text, by=by, at=at)(state)
-
-    return Change(by.id, f"answer {who}", make)
+def allow(state: State, task: str, text: str) -> State:
+    """Return the board on which *task* may cost what *text* says."""
+    cap = _parse_cap(task, text, spent_on(state, task).usd)
+    account = state.accounts[task].replace(cap=cap, asked=None)
+    return state.replace(accounts=with_record(state.accounts, account))
 
 
-def _with_run_cap(state: State, text: str) -> State:
+def raise_budget(state: State, text: str) -> State:
+    """Return the board on which the whole run may cost what *text* says."""
     cap = _parse_cap(BUDGET, text, state.spend.total.usd)
     budget = state.config.budget.replace(run_usd=cap)
     return state.replace(config=state.config.replace(budget=budget), spend=state.spend.replace(asked=None))

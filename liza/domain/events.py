@@ -71,6 +71,20 @@ class Event(Record):
         return self.to_json()
 
 
+class Report(Event):
+    """Tell the workflow what came of a job; where that leads, its engine says."""
+
+    verdicts: tuple[Verdict, ...] = ()  # in the order of the gates
+    known: tuple[
+        NonEmptyStr, ...
+    ] = ()  # predicates that hold for this work, which conditions of gates ask for
+    tree: Commit | None = None  # that was made, or that the verdicts are about
+
+    def facts(self) -> dict[str, Any]:
+        told = {key: value for key, value in self.to_json().items() if key not in Report.model_fields}
+        return told | _gate_outcomes(self.verdicts)
+
+
 class Ready(Event):
     verb = "release to coders"
 
@@ -120,12 +134,11 @@ class WriteCheckpoint(Event):
         return self.checkpoint.to_json()
 
 
-class Submit(Event):
+class Submit(Report):
     """Hand in what every gate of the coder's side has passed."""
 
     verb = "submit"
     commit: Commit
-    verdicts: tuple[Verdict, ...] = ()
     phase: NonEmptyStr | None = None  # the phase that this decides, where the workflow counts it
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
     squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
@@ -148,13 +161,12 @@ class Submit(Event):
         return {"commit": self.commit, **squashed, **_gate_outcomes(self.verdicts)}
 
 
-class Revise(Event):
+class Revise(Report):
     """A gate of the coder's side sends the work back before anybody reviews it."""
 
     verb = "send back"
     reason: NonEmptyStr
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    verdicts: tuple[Verdict, ...] = ()
     phase: NonEmptyStr | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
@@ -174,7 +186,7 @@ class Revise(Event):
         return {"reason": self.reason, **_gate_outcomes(self.verdicts)}
 
 
-class FindNothing(Event):
+class FindNothing(Report):
     """The coder says that nothing needs doing; a reviewer has to confirm it."""
 
     verb = "find nothing to do in"
@@ -187,6 +199,9 @@ class FindNothing(Event):
             "submitted_run": by.run,
             "lease": None,
         }
+
+    def facts(self) -> dict[str, Any]:
+        return {"summary": self.summary}
 
 
 class Renew(Event):
@@ -262,10 +277,9 @@ class TakeReview(Event):
         return {}
 
 
-class Approve(Event):
+class Approve(Report):
     verb = "approve"
     commit: Commit
-    verdicts: tuple[Verdict, ...] = ()  # of the reviewer's side, beside what was submitted with it
     phase: NonEmptyStr | None = None
     taints: tuple[NonEmptyStr, ...] = ()  # what the pass is marked with, until a person accepts it
 
@@ -288,11 +302,10 @@ class Approve(Event):
         return {"commit": self.commit, **_gate_outcomes(self.verdicts), **marks}
 
 
-class Reject(Event):
+class Reject(Report):
     verb = "reject"
     reason: NonEmptyStr
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    verdicts: tuple[Verdict, ...] = ()
     phase: NonEmptyStr | None = None
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -317,7 +330,7 @@ class Reject(Event):
         return {"reason": self.reason, "feedback": points, **_gate_outcomes(self.verdicts)}
 
 
-class Confirm(Event):
+class Confirm(Report):
     """The reviewer agrees that nothing needs doing."""
 
     verb = "confirm nothing to do in"
@@ -330,12 +343,11 @@ class Confirm(Event):
         return {**NO_HOLDER, "approved_by": by.id}
 
 
-class AskHuman(Event):
+class AskHuman(Report):
     """Let a person decide, who is shown what the reviewers' side said so far."""
 
     verb = "ask a person about"
     question: NonEmptyStr
-    verdicts: tuple[Verdict, ...] = ()
     taints: tuple[NonEmptyStr, ...] = ()
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -382,7 +394,7 @@ class AcceptTaint(Event):
         }
 
 
-class StartMerge(Event):
+class StartMerge(Report):
     """Record which merge is about to happen, so that a crash after the ref moved can be told."""
 
     verb = "start merging"
@@ -396,7 +408,7 @@ class StartMerge(Event):
         return {"merging": MergeIntent(onto=self.onto, commit=self.commit)}
 
 
-class Merge(Event):
+class Merge(Report):
     verb = "merge"
     commit: Commit
 
@@ -411,10 +423,9 @@ class Merge(Event):
         return {**NO_HOLDER, "merge_commit": self.commit}
 
 
-class FailIntegration(Event):
+class FailIntegration(Report):
     verb = "fail the integration of"
     failure: IntegrationFailure
-    verdicts: tuple[Verdict, ...] = ()
     phase: NonEmptyStr | None = None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
@@ -448,7 +459,7 @@ class RetryMerge(Event):
         return {**NO_BLOCK, **NO_FAILURES, "integration_failure": None}
 
 
-class Complete(Event):
+class Complete(Report):
     verb = "complete"
     summary: NonEmptyStr
 

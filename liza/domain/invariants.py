@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.domain.labels import label_of
 from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, is_allowed_entry
 from liza.domain.model import BreakerStatus, GoalStatus, State, Status, Task
 from liza.domain.requirements import unmet_requirements
@@ -107,12 +108,24 @@ def _history_tells_the_status(task: Task) -> Violations:
         )
 
 
+def _position_has_its_label(task: Task) -> Violations:
+    """The status of a task is the label of its position in the workflow."""
+    if task.position is None:
+        yield Violation(f"tasks.{task.id}.position", "there is none", "positions are Liza's own: put it back")
+    elif (label := label_of(task.position, task.lease)) is not task.status:
+        problem = f"it says {task.status}, but its position in the workflow is that of a task that is {label}"
+        yield Violation(
+            f"tasks.{task.id}.status", problem, "put the status back, or use `liza task` to move it"
+        )
+
+
 TASK_CHECKS: Final[tuple[Callable[[Task], Violations], ...]] = (
     _keeps_promises,
     _judged_by_another,
     _depends_sensibly,
     _counts_add_up,
     _history_tells_the_status,
+    _position_has_its_label,
 )
 
 

@@ -12,12 +12,13 @@ from pydantic import AfterValidator, Field, PlainSerializer
 
 from liza.domain.anomalies import Anomaly
 from liza.domain.config import Config
+from liza.domain.position import Position
 from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
 from liza.domain.spending import Provider, Spend, TaskAccount
 from liza.domain.verdicts import Decision, Evidence, Feedback, Verdict
+from liza.domain.version import VERSION as VERSION  # noqa: PLC0414 - it is of the state
 from liza.errors import NotThere
 
-VERSION: Final = 1
 ANSWER_PLAN: Final = 'liza answer plan "…"'  # how the questions of a goal are answered
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
 
@@ -216,6 +217,7 @@ class Task(Record):
     rescope_reason: NonEmptyStr | None = None
     closing_reason: NonEmptyStr | None = None
 
+    position: Position | None = None  # in its workflow, where the engine moves it; the status is its label
     history_earlier: Count = 0
     history: tuple[HistoryEntry, ...] = ()
 
@@ -461,6 +463,13 @@ class Integration(Record):
     yours: tuple[PersonCommit, ...] = ()
 
 
+class Adopted(Record):
+    """The workflow that the tasks of this board follow: a person may edit its file while they do."""
+
+    name: NonEmptyStr | None = None  # where it is another than the settings name, and of a file
+    text: str = ""  # of the file, as it was when it was read
+
+
 def _check_positive(revision: int) -> int:
     if revision < 1:
         message = "revision counts from 1"
@@ -475,7 +484,7 @@ def _empty_mapping() -> Mapping[str, Any]:
 class State(Record):
     """The whole board at one revision."""
 
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     revision: Annotated[int, AfterValidator(_check_positive)]
     goal: Goal
     tasks: Keyed[Task] = Field(default_factory=_empty_mapping)
@@ -490,6 +499,7 @@ class State(Record):
     spend: Spend = default_record(Spend)
     accounts: Keyed[TaskAccount] = Field(default_factory=_empty_mapping)
     integration: Integration = default_record(Integration)
+    workflow: Adopted = default_record(Adopted)
     config: Config = default_record(Config)
     archived: Annotated[
         Mapping[Id, Status],
@@ -528,4 +538,6 @@ KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "providers": Provider,
     "accounts": TaskAccount,
 }
-PLAIN_SECTIONS: Final = ("goal", "sprint", "circuit_breaker", "spend", "integration", "config", "archived")
+PLAIN_SECTIONS: Final = (
+    *("goal", "sprint", "circuit_breaker", "spend", "integration", "workflow", "config", "archived"),
+)

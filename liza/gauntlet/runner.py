@@ -36,7 +36,7 @@ NO_SANDBOX: Final = "Without a sandbox what reaches out of a worktree is seen, n
 WITHOUT_SANDBOX: Final[Mapping[str, Any]] = {"sandbox": {"mode": SandboxMode.OFF.value}}
 
 
-class Selection(NamedTuple):
+class CaseSelection(NamedTuple):
     """The cases to run, and why others are left out."""
 
     cases: list[Case]
@@ -44,7 +44,7 @@ class Selection(NamedTuple):
     is_sandboxed: bool
 
 
-def select(names: Sequence[str], *, is_sandboxed: bool) -> Selection:
+def select(names: Sequence[str], *, is_sandboxed: bool) -> CaseSelection:
     """Return the cases of these *names*, or all; raise where a name is none, or its case cannot be tried."""
     for name in names:
         if name not in CASES:
@@ -56,7 +56,7 @@ def select(names: Sequence[str], *, is_sandboxed: bool) -> Selection:
     for name in names:
         if name in left_out:
             raise UsageError(f"{name} cannot be tried here: {left_out[name]}")
-    return Selection([case for case in cases if case.name not in left_out], left_out, is_sandboxed)
+    return CaseSelection([case for case in cases if case.name not in left_out], left_out, is_sandboxed)
 
 
 def hindrance(case: Case, *, is_sandboxed: bool) -> str:
@@ -159,7 +159,7 @@ def result_row(result: CaseResult) -> str:
     return "\n".join([row, *(f"    {sentence}" for sentence in result.escapes), *other])
 
 
-def summary(results: Sequence[CaseResult], selection: Selection, *, as_json: bool) -> str:
+def summary(results: Sequence[CaseResult], selection: CaseSelection, *, as_json: bool) -> str:
     """Return the end of the table, or all of it as JSON."""
     if not as_json:
         return "\n".join([score(results), *_caveats(selection)])
@@ -167,7 +167,7 @@ def summary(results: Sequence[CaseResult], selection: Selection, *, as_json: boo
     return json.dumps({"cases": cases, "sandboxed": selection.is_sandboxed, "left_out": selection.left_out})
 
 
-def case_list(selection: Selection, *, as_json: bool) -> str:
+def case_list(selection: CaseSelection, *, as_json: bool) -> str:
     """Return what the cases of *selection* do and what must come of each."""
     cases = selection.cases
     if as_json:
@@ -177,7 +177,7 @@ def case_list(selection: Selection, *, as_json: bool) -> str:
     return "\n".join([*rows_of_cases, *_caveats(selection)])
 
 
-def _caveats(selection: Selection) -> Iterator[str]:
+def _caveats(selection: CaseSelection) -> Iterator[str]:
     """Yield what the score does not say: that there is no sandbox, and who is left out and why."""
     if not selection.is_sandboxed:
         yield NO_SANDBOX

@@ -35,7 +35,7 @@ class Merged(NamedTuple):
     resolved: tuple[str, ...] = ()
 
 
-class Stage(NamedTuple):
+class ConflictStage(NamedTuple):
     """One version of a path in conflict."""
 
     mode: str
@@ -50,7 +50,7 @@ class Conflict(NamedTuple):
     paths: tuple[str, ...]
     kinds: tuple[str, ...]
     tree: str
-    stages: tuple[Stage, ...]
+    stages: tuple[ConflictStage, ...]
 
     def __str__(self) -> str:
         return f"{', '.join(self.kinds)} in {', '.join(self.paths)}"
@@ -100,13 +100,13 @@ def _parse_conflict(output: str) -> Conflict:
     return Conflict(tuple(paths), tuple(dict.fromkeys(messages)), tree, stages)
 
 
-def _stages(fields: Iterator[str]) -> Iterator[Stage]:
+def _stages(fields: Iterator[str]) -> Iterator[ConflictStage]:
     for field in fields:
         if not field:
             return
         facts, path = field.split("\t", 1)
         mode, blob, side = facts.split(" ")
-        yield Stage(mode, blob, int(side), path)
+        yield ConflictStage(mode, blob, int(side), path)
 
 
 def _kinds(fields: Iterator[str]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def resolve_conflict(repository: Repository, conflict: Conflict) -> Merged | Non
     """Return the tree with every conflict resolved, or None where one of them takes thought."""
     if not set(conflict.kinds) <= _ABOUT_LINES:
         return None
-    solved: list[Stage] = []
+    solved: list[ConflictStage] = []
     for path in conflict.paths:
         stage = _resolve_path(repository, [stage for stage in conflict.stages if stage.path == path])
         if stage is None:
@@ -133,7 +133,7 @@ def resolve_conflict(repository: Repository, conflict: Conflict) -> Merged | Non
     return Merged(_with_blobs(repository, conflict.tree, solved), conflict.paths)
 
 
-def _resolve_path(repository: Repository, stages: list[Stage]) -> Stage | None:
+def _resolve_path(repository: Repository, stages: list[ConflictStage]) -> ConflictStage | None:
     ours = next((stage for stage in stages if stage.side == _OURS), None)
     modes = {stage.mode for stage in stages}
     if ours is None or len(modes) != 1 or not modes <= _FILES:
@@ -160,7 +160,7 @@ def _blob_text(repository: Repository, blob: str) -> str | None:
         return None
 
 
-def _with_blobs(repository: Repository, tree: str, stages: Iterable[Stage]) -> str:
+def _with_blobs(repository: Repository, tree: str, stages: Iterable[ConflictStage]) -> str:
     """Return *tree* with the blobs of *stages* in it."""
     with TemporaryDirectory(prefix="liza-") as directory:
         index = {"GIT_INDEX_FILE": str(Path(directory) / "index")}

@@ -10,25 +10,13 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
+from liza.domain.position import Stage
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.verdicts import Outcome
 from liza.workflow.catalogue import CATALOGUE, GROUPS, RuleAction, WorkflowRule
 
 ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
 AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
-
-
-class WorkflowEnd(StrEnum):
-    """Where work can end; `FINAL` are those that nothing leads out of."""
-
-    DONE = "DONE"
-    NOTHING_TO_DO = "NOTHING_TO_DO"
-    STOPPED = "STOPPED"
-    BLOCKED = "BLOCKED"
-    PAUSED = "PAUSED"
-
-
-FINAL: Final = frozenset({WorkflowEnd.DONE, WorkflowEnd.NOTHING_TO_DO, WorkflowEnd.STOPPED})
 
 
 class GateKind(StrEnum):
@@ -271,6 +259,12 @@ class Phase(Record):
         default_factory=lambda: {ANY_PATH: SessionMode.FRESH}
     )
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict)
+
+    @property
+    def stage(self) -> Stage:
+        if self.worker is not None:
+            return Stage.WORK
+        return Stage.EFFECT if any(gate.kind is GateKind.EFFECT for gate in self.gates) else Stage.JUDGE
 
     def gate(self, name: str) -> Gate | None:
         return next((gate for gate in self.gates if gate.id == name), None)

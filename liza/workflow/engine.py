@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from liza.domain.position import FINAL, TAINT, WORK, Position, Stage
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow.catalogue import ACTION_ORDER, RuleAction
 from liza.workflow.document import (
     AFTER_WORK,
-    FINAL,
     Edge,
     ErrorOutcome,
     Gate,
@@ -25,15 +25,12 @@ from liza.workflow.document import (
 )
 from liza.workflow.phase_decision import Facts, decide_phase, remaining_steps, with_derived_facts
 from liza.workflow.position import (
-    TAINT,
-    WORK,
     Accepted,
     Answered,
     Crashed,
     GateJob,
     JobResult,
     Move,
-    Position,
     Proceeded,
     ProceedJob,
     WaitJob,
@@ -68,6 +65,16 @@ def resume(workflow: Workflow, position: Position, phase: str | None = None) -> 
         )
     back = position.replace(end=None, iterations={})
     return enter_phase(workflow, back, Edge(to=phase or position.phase), Outcome.PASS)
+
+
+def redo(workflow: Workflow, position: Position, *, fresh: bool) -> Position:
+    """Return *position* where the work is to be done again; *fresh*: with all of its rounds."""
+    is_there = position.stage is Stage.WORK and position.phase in workflow.phases
+    phase = position.phase if is_there else position.made_in or workflow.start
+    back = position.replace(end=None, iterations={} if fresh else position.iterations)
+    return enter_phase(workflow, back, Edge(to=phase), Outcome.PASS if fresh else Outcome.REVISE).replace(
+        back_from=None
+    )
 
 
 def with_tree(workflow: Workflow, position: Position, tree: str | None) -> Position:
@@ -141,6 +148,45 @@ def _after_answer(workflow: Workflow, position: Position, result: Answered, fact
     return decide_phase(workflow, heard, result.at, facts)
 
 
+def report(
+    workflow: Workflow,
+    position: Position,
+    at: datetime,
+    *,
+    work: Worked | None = None,
+    verdicts: Iterable[Verdict] = (),
+    facts: Facts = frozenset(),
+) -> Move:
+    """Return where *work* and *verdicts* lead: each job is answered with what there is for it.
+
+    It stops at the first job that none of them answers, and where a phase is decided against the work.
+    """
+    left = {verdict.gate: verdict for verdict in verdicts}
+    moved = Move(position)
+    while moved.decision is None or moved.decision.outcome is Outcome.PASS:
+        result = _answer(next_job(workflow, moved.position, facts), work, left, at)
+        if result is None:
+            return moved
+        work = None if result is work else work
+        moved = after(workflow, moved.position, result, facts)
+    return moved
+
+
+def _answer(
+    job: WorkflowJob | None, work: Worked | None, left: dict[str, Verdict], at: datetime
+) -> JobResult | None:
+    match job:
+        case WorkJob():
+            return work
+        case GateJob(gate):
+            return left.pop(gate.id, None)
+        case WaitJob(on, Gate() as gate) if on != TAINT:
+            return left.pop(gate.id, None)
+        case ProceedJob():
+            return Proceeded(at)
+    return None
+
+
 def enforce_rules(workflow: Workflow, moved: Move, fired: Iterable[FiredRule]) -> Move:
     """Return *moved* after the strongest of the *fired* rules."""
     strongest = max(fired, key=lambda one: ACTION_ORDER.index(one.action), default=None)
@@ -177,9 +223,10 @@ def _after_verdict(workflow: Workflow, position: Position, verdict: Verdict, fac
         if verdict.outcome is Outcome.ASK and (not phase.collect or gate.at is GateTiming.BEFORE):
             return Move(position.replace(waiting=gate.id, attempt=0))
     let_pass = gate.decides and verdict.outcome is Outcome.PASS
+    kept = _kept(verdict)
     said = position.replace(
-        verdicts=(*position.verdicts, verdict),
-        approvals=(*position.approvals, verdict) if let_pass else position.approvals,
+        verdicts=(*position.verdicts, kept),
+        approvals=(*position.approvals, kept) if let_pass else position.approvals,
         path=verdict.label if gate.sets_path and verdict.label else position.path,
         waiting=None,
         attempt=0,
@@ -187,9 +234,16 @@ def _after_verdict(workflow: Workflow, position: Position, verdict: Verdict, fac
     return decide_phase(workflow, said, verdict.at, facts)
 
 
+def _kept(verdict: Verdict) -> Verdict:
+    """Return what a position remembers of *verdict*: the task has what it saw, and whole."""
+    return verdict.replace(feedback=(), evidence=None)
+
+
 def _is_stale(gate: Gate, position: Position, verdict: Verdict) -> bool:
     """Return whether *verdict* is about another tree; who lets work pass has to say which."""
-    if gate.judges_another_tree or position.tree is None or (verdict.tree is None and not gate.decides):
+    if gate.judges_another_tree or gate.at is GateTiming.BEFORE or position.tree is None:
+        return False  # what comes before the work is about the tree that it begins with
+    if verdict.tree is None and not gate.decides:
         return False
     return verdict.tree != position.tree
 
@@ -227,7 +281,7 @@ def _after_work(workflow: Workflow, position: Position, result: Worked, facts: F
 
 
 def _after_crash(workflow: Workflow, position: Position, result: Crashed, _: Facts) -> Move:
-    again = position.replace(attempt=position.attempt + 1)
+    again = position.replace(attempt=position.attempt + 1, back_from=None)
     if not workflow.crash_consumes_iteration:
         return Move(again)
     # A crash says nothing about the work: no edge is taken, and there is nothing to force through.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.document import (
@@ -23,12 +24,11 @@ from liza.workflow.document import (
     Phase,
     Predicate,
     Workflow,
-    WorkflowEnd,
     edges_of,
     gates_in_order,
 )
 
-SUCCESS: Final = frozenset({WorkflowEnd.DONE, WorkflowEnd.NOTHING_TO_DO})
+SUCCESS: Final = frozenset({End.DONE, End.NOTHING_TO_DO})
 PUBLISHING_EFFECTS: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from liza.domain.position import Position
 from liza.domain.verdicts import Verdict
 from liza.workflow.catalogue import EventKind, RuleEvent
 from liza.workflow.document import GateKind, Workflow
-from liza.workflow.position import Crashed, JobResult, Move, Position, Proceeded, Worked
+from liza.workflow.position import Crashed, JobResult, Move, Proceeded, Worked
 
 
 def rule_events(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from liza.domain.answers import lines_by_path
-from liza.domain.config import Limits
+from liza.domain.config import Config, Limits
+from liza.domain.model import Adopted, State
 from liza.domain.problems import did_you_mean, line_of, violations_from
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import UsageError, Violation
@@ -36,7 +38,7 @@ def load_workflow(name: str, limits: Limits | None = None, check: Check | None =
 
     *check* is what else a document has to be, for whoever asks for more than that it hangs together.
     """
-    if "/" not in name and not name.endswith(SUFFIX):
+    if not is_file(name):
         if name not in packaged_names():
             known = did_you_mean(name, packaged_names())
             hint = f"{known} A file of your own is named by its path, like flows/mine.yaml"
@@ -50,6 +52,35 @@ def load_workflow(name: str, limits: Limits | None = None, check: Check | None =
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
     return parse_workflow(text, name, limits, check)
+
+
+def workflow_on(state: State) -> Workflow:
+    """Return the workflow that the tasks of *state* follow; raise UsageError where none was read yet."""
+    name = state.workflow.name or state.config.workflow
+    if not state.workflow.text and is_file(name):
+        raise UsageError(f"the workflow {name} was not read yet; `liza run` reads it")
+    return _on_board(name, state.workflow.text, state.config.limits)
+
+
+@lru_cache(maxsize=8)
+def _on_board(name: str, text: str, limits: Limits) -> Workflow:
+    return parse_workflow(text, name, limits) if text else load_workflow(name, limits)
+
+
+def is_file(name: str) -> bool:
+    """Return whether *name* is the path of a workflow, and not one that comes with Liza."""
+    return "/" in name or name.endswith(SUFFIX)
+
+
+def workflow_text(config: Config, root: Path) -> Adopted:
+    """Return what a board has to know of the workflow that *config* names; nothing of one of Liza's own."""
+    if not is_file(config.workflow):
+        return Adopted()
+    try:
+        return Adopted(name=config.workflow, text=(root / config.workflow).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"cannot read the workflow {config.workflow}; name a file that is there"
+        raise UsageError(message) from error
 
 
 def parse_workflow(

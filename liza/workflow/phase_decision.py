@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from liza.domain.position import Position
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.workflow.document import (
     DERIVED,
@@ -16,7 +17,7 @@ from liza.workflow.document import (
     Workflow,
     gates_in_order,
 )
-from liza.workflow.position import Move, Position
+from liza.workflow.position import Move
 from liza.workflow.routes import follow_edge
 
 Facts: TypeAlias = frozenset[Predicate]

@@ -1,53 +1,13 @@
-"""The words between the engine and who drives it: a position, the job that is next, its result, the move."""
+"""The words between the engine and who drives it: the job that is next, its result, the move."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from pydantic import Field
-
-from liza.domain.record import Commit, NonEmptyStr, Record
+from liza.domain.position import TAINT, End, Position
 from liza.domain.verdicts import Decision, Outcome, Verdict
-from liza.workflow.document import Effect, Gate, SessionMode, WorkflowEnd
-
-WORK: Final = ":work"  # what a position waits on when the worker asked; no gate can have that id
-TAINT: Final = ":taint"  # … and when a person has to accept the taint first
-
-
-class Position(Record):
-    """Where a piece of work is; all that the engine has to know of its past."""
-
-    phase: NonEmptyStr
-    end: WorkflowEnd | None = None
-    worked: bool = False
-    asked: bool = False
-    nothing: bool = False  # the worker says that there is nothing to do
-    forced: bool = False  # this visit passes, whatever its gates said
-    verdicts: tuple[Verdict, ...] = ()  # of this visit, one a gate
-    approvals: tuple[Verdict, ...] = ()  # what agents and people let pass since the work
-    iterations: Mapping[str, int] = Field(default_factory=dict)
-    attempt: int = 0
-    loop: int = 0
-    path: NonEmptyStr | None = None
-    taints: tuple[NonEmptyStr, ...] = ()
-    accepted: tuple[NonEmptyStr, ...] = ()
-    waiting: NonEmptyStr | None = None
-    tree: Commit | None = None
-    made_in: NonEmptyStr | None = None
-    runs: tuple[NonEmptyStr, ...] = ()  # that made the work, none of which may judge it
-
-    @property
-    def is_tainted(self) -> bool:
-        return not set(self.taints) <= set(self.accepted)
-
-    def with_taints(self, *marks: str) -> Position:
-        """Return it with *marks*; one that was accepted before has to be accepted again."""
-        return self.replace(
-            taints=tuple(dict.fromkeys((*self.taints, *marks))),
-            accepted=tuple(mark for mark in self.accepted if mark not in marks),
-        )
+from liza.workflow.document import Effect, Gate, SessionMode
 
 
 class WorkJob(NamedTuple):
@@ -126,7 +86,7 @@ class Move(NamedTuple):
     label: str | None = None
 
     @property
-    def end(self) -> WorkflowEnd | None:
+    def end(self) -> End | None:
         return self.position.end
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from liza.domain.position import FINAL, TAINT, End, Position
 from liza.domain.verdicts import Decision, Outcome
 from liza.workflow.document import (
     CLEAN_ONLY,
-    FINAL,
     IF_TAINTED,
     Edge,
     Effect,
@@ -16,19 +16,11 @@ from liza.workflow.document import (
     OnExhausted,
     Phase,
     Workflow,
-    WorkflowEnd,
 )
-from liza.workflow.position import TAINT, Move, Position
+from liza.workflow.position import Move
 
-DEFAULT_ENDS: Final[Mapping[Outcome, WorkflowEnd]] = {
-    Outcome.BLOCK: WorkflowEnd.BLOCKED,
-    Outcome.STOP: WorkflowEnd.STOPPED,
-}
-END_BY_ACTION: Final[Mapping[str, WorkflowEnd]] = {
-    "block": WorkflowEnd.BLOCKED,
-    "pause": WorkflowEnd.PAUSED,
-    "stop": WorkflowEnd.STOPPED,
-}
+DEFAULT_ENDS: Final[Mapping[Outcome, End]] = {Outcome.BLOCK: End.BLOCKED, Outcome.STOP: End.STOPPED}
+END_BY_ACTION: Final[Mapping[str, End]] = {"block": End.BLOCKED, "pause": End.PAUSED, "stop": End.STOPPED}
 
 
 def enter_phase(workflow: Workflow, position: Position, edge: Edge, outcome: Outcome) -> Position:
@@ -36,6 +28,8 @@ def enter_phase(workflow: Workflow, position: Position, edge: Edge, outcome: Out
     used = 0 if outcome is Outcome.PASS or edge.reset else position.iterations.get(edge.to, 0)
     return position.replace(
         phase=edge.to,
+        stage=workflow.phases[edge.to].stage,
+        back_from=None if outcome is Outcome.PASS else position.stage,
         worked=False,
         asked=False,
         forced=False,
@@ -47,7 +41,7 @@ def enter_phase(workflow: Workflow, position: Position, edge: Edge, outcome: Out
     )
 
 
-def end_work(workflow: Workflow, position: Position, end: WorkflowEnd, decision: Decision | None) -> Move:
+def end_work(workflow: Workflow, position: Position, end: End, decision: Decision | None) -> Move:
     effects = resolve_effects(position, workflow.at_end) if end in FINAL else ()
     return Move(position.replace(end=end, waiting=None), decision, effects=effects, decided=position)
 
@@ -65,8 +59,8 @@ def follow_edge(workflow: Workflow, position: Position, decision: Decision, labe
     edge = _edge_for(phase, position, decision.outcome, label)
     if decision.outcome is not Outcome.PASS and (most := exhausted_limit(workflow, position, edge)):
         return after_exhaustion(workflow, position, decision, edge, most)
-    if edge.to in WorkflowEnd.__members__:
-        moved = end_work(workflow, position, WorkflowEnd(edge.to), decision)
+    if edge.to in End.__members__:
+        moved = end_work(workflow, position, End(edge.to), decision)
     else:
         moved = Move(enter_phase(workflow, position, edge, decision.outcome), decision, decided=position)
     return moved._replace(effects=(*resolve_effects(position, wanted), *moved.effects))
@@ -91,7 +85,7 @@ def force_pass(workflow: Workflow, position: Position, decision: Decision, *, ma
     undone = any(gate.kind is GateKind.EFFECT and gate.id not in passed for gate in gates)
     # What was not done, merged or made cannot be waved through: it would be called done.
     if undone or position.nothing or not _has_work(workflow, position):
-        return end_work(workflow, position, WorkflowEnd.BLOCKED, decision)
+        return end_work(workflow, position, End.BLOCKED, decision)
     marked = position.with_taints(f"forced:{position.phase}") if mark else position
     moved = follow_edge(
         workflow, marked.replace(forced=True), decision.replace(outcome=Outcome.PASS, reason=None)
@@ -108,8 +102,8 @@ def _edge_for(phase: Phase, position: Position, outcome: Outcome, label: str | N
     if not position.nothing or outcome is not Outcome.PASS:
         return edge
     if position.approvals:
-        return Edge(to=WorkflowEnd.NOTHING_TO_DO)
-    return Edge(to=WorkflowEnd.BLOCKED) if edge.to == WorkflowEnd.DONE else edge
+        return Edge(to=End.NOTHING_TO_DO)
+    return Edge(to=End.BLOCKED) if edge.to == End.DONE else edge
 
 
 def exhausted_limit(workflow: Workflow, position: Position, edge: Edge) -> int | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from liza.domain.position import End
 from liza.domain.problems import did_you_mean
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
-from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, WorkflowEnd, edges_of
+from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, edges_of
 
 
 def structure_violations(workflow: Workflow) -> list[Violation]:
@@ -22,18 +23,18 @@ def _start(workflow: Workflow) -> Iterator[Violation]:
         yield Violation(
             "start", f"there is no phase {workflow.start!r}", did_you_mean(workflow.start, [*workflow.phases])
         )
-    for name in sorted(workflow.phases.keys() & WorkflowEnd.__members__.keys()):
+    for name in sorted(workflow.phases.keys() & End.__members__.keys()):
         yield Violation(f"phases.{name}", f"{name} is an end, not a phase", "give the phase another name")
 
 
 def _edges(workflow: Workflow) -> Iterator[Violation]:
-    known = [*workflow.phases, *WorkflowEnd]
+    known = [*workflow.phases, *(end for end in End if end is not End.SUPERSEDED)]
     for name, phase in workflow.phases.items():
         at = f"phases.{name}"
         if phase.next is None and Outcome.PASS not in phase.edges:
             yield Violation(at, "it does not say where a pass leads", "add `next: PHASE`, or `next: DONE`")
         targets = {f"{at}.edges.{key}": edge.to for key, edge in phase.edges.items()}
-        for path, to in {**targets, f"{at}.next": phase.next or WorkflowEnd.DONE}.items():
+        for path, to in {**targets, f"{at}.next": phase.next or End.DONE}.items():
             if to not in known:
                 yield Violation(path, f"there is no phase {to!r}", did_you_mean(to, known))
         yield from _outcomes(f"{at}.edges", phase.edges, [])
@@ -101,7 +102,7 @@ def _unreachable(workflow: Workflow) -> Iterator[Violation]:
             left += [edge.to for _, _, edge in edges_of(workflow.phases[name])]
     for name in workflow.phases.keys() - reached:
         yield Violation(f"phases.{name}", "nothing leads to it", "add an edge to it, or remove it")
-    if WorkflowEnd.DONE not in reached:
+    if End.DONE not in reached:
         yield Violation("phases", "no way leads to DONE", "let the last phase say `next: DONE`")
 
 

@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from liza.domain.changes import HUMAN, with_first_entry
+from liza.domain.changes import HUMAN
+from liza.domain.config import Config
 from liza.domain.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
-from liza.domain.lifecycle import advance
 from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, State, Status, Task, TaskScope, Validation
 from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback, Severity
+from liza.workflow.load import load_workflow
+from liza.workflow.transition import advance, started
 
+FLOW: Final = load_workflow(Config().workflow)
 REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
 KINDS: Final = 16  # tasks that walk the lifecycle; a larger board repeats them under other ids
 BEGIN: Final = datetime(2025, 1, 6, 9, tzinfo=UTC)
@@ -67,10 +70,10 @@ def _new(number: int) -> Task:
 
 def _walked(number: int, events: int) -> Task:
     at = BEGIN
-    task = with_first_entry(_new(number), by=PLANNER, at=at)
+    task = started(FLOW, _new(number), by=PLANNER, at=at)
     for event, by in _walk(number, events - 1):
         at += PACE
-        task = advance(task, event, by=by, at=at)
+        task = advance(FLOW, task, event, by=by, at=at)
     return task
 
 

@@ -14,11 +14,12 @@ from typing import Final
 
 from liza.board.file import FileBoard
 from liza.daemon.project import HOME, IGNORED
-from liza.domain.changes import HUMAN, add_task
+from liza.domain.changes import HUMAN
 from liza.domain.config import Config, Workers
 from liza.domain.model import Goal, State, Status, Task
 from liza.domain.record import utc_now
 from liza.repo.command import exclude
+from liza.workflow.transition import add_task
 from scripts.benchmark.race import quantile
 
 GRACE: Final = 20.0  # seconds that a run gets to end after SIGTERM, when it is in the way

@@ -23,10 +23,11 @@ from typing import IO, Any, Final, NamedTuple, Protocol
 import yaml
 
 from liza.board.file import FileBoard
-from liza.domain.changes import HUMAN, Change, apply
+from liza.domain.changes import HUMAN, Change
 from liza.domain.events import Amend
 from liza.domain.model import State
 from liza.domain.record import utc_now
+from liza.workflow.transition import apply
 
 STRIDE: Final = 7919  # a prime: update after update meets another task, and every task in its turn
 SIZE: Final = "size"  # a file beside the YAML, for the editor that cannot count tasks in passing

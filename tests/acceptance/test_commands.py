@@ -263,7 +263,7 @@ BAD_EDITS = {
     "changed history": ("event: added", "event: amend", "history is append-only"),
     "lowered revision": ("revision: 2", "revision: 1", "was written as revision 2, and now says 1"),
     "raised revision": ("revision: 2", "revision: 9", "was written as revision 2, and now says 9"),
-    "another version": ("version: 1", "version: 7", "version 7, and this Liza reads version 1"),
+    "another version": ("version: 2", "version: 7", "version 7, and this Liza reads version 2"),
     "cycle": ("  done_when:", "  depends_on: [t1]\n  done_when:", "it waits for itself"),
     "missing dependency": ("  done_when:", "  depends_on: [t0]\n  done_when:", "there is no task 't0'"),
     "removed task": ("- id: t1", "- id: t5", "tasks.t1: the task was removed"),

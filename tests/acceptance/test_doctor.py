@@ -91,7 +91,7 @@ class TestDoctor:
 
     def test_a_broken_board_is_a_failure(self, shell: Shell) -> None:
         """What would stop a run makes the exit code 1."""
-        shell.edit("version: 1", "version: x")
+        shell.edit("version: 2", "version: x")
 
         done = shell("doctor")
 

@@ -17,11 +17,12 @@ import pytest
 import liza.daemon.background
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
-from liza.domain.changes import HUMAN, apply
+from liza.domain.changes import HUMAN
 from liza.domain.events import Abandon, Block, Claim, Defer
 from liza.domain.model import Actor, Lease, Role
 from liza.domain.record import utc_now
 from liza.system import locks
+from liza.workflow.transition import apply
 from tests.shell import ROOT, Shell
 from tests.stories import BASE
 

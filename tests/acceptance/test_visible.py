@@ -11,10 +11,11 @@ import pytest
 from liza.board.file import FileBoard
 from liza.board.quarantine import append_alert
 from liza.cli.views.screen import LiveView
-from liza.domain.changes import HUMAN, add_note, apply
+from liza.domain.changes import HUMAN, add_note
 from liza.domain.events import Block
 from liza.domain.record import utc_now
 from liza.domain.visible_text import escape_unsafe
+from liza.workflow.transition import apply
 from tests.repos import Home
 from tests.shell import Shell
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, apply
+from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.invariants import violations
 from liza.domain.model import Handoff, Status
 from liza.domain.record import utc_now, with_record
 from liza.errors import Forbidden, InvalidBoard, LizaError, Refused
+from liza.workflow.transition import apply
 from tests.boards import PATIENCE, PROCESSES, ended_well, messages, noted
 from tests.engines import ENGINES, Store, claim_what_is_left, die_inside, note_when_told, submit_late
 from tests.stories import BASE, NOW, PLANNER, lease_of, new_task, worker

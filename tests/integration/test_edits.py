@@ -11,9 +11,9 @@ import yaml
 
 from liza.board.file import FileBoard
 from liza.domain import events as e
-from liza.domain.changes import apply
 from liza.domain.model import Role, State, Status
 from liza.errors import EditRejected
+from liza.workflow.transition import apply
 from tests.boards import is_whole, messages, noted, was_not_disturbed
 from tests.editors import by_rename, long_ago
 from tests.stories import NOW, PLANNER, lease_of, new_task, task_in, worker
@@ -226,8 +226,8 @@ BAD: Final[dict[str, Bad]] = {
         replacing("revision: 3", "revision: three"), "'three' is not a revision", line("^revision")
     ),
     "another version": Bad(
-        replacing("version: 1", "version: 2"),
-        "the file is of version 2, and this Liza reads version 1",
+        replacing("version: 2", "version: 3"),
+        "the file is of version 3, and this Liza reads version 2",
         line("^version"),
     ),
     "a file cut between sections": Bad(

@@ -15,7 +15,7 @@ from liza.daemon.recover import Recovery
 from liza.daemon.supervisor import Supervisor
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
-from liza.domain.changes import HUMAN, Change, apply, with_anomaly
+from liza.domain.changes import HUMAN, Change, with_anomaly
 from liza.domain.config import Notify, SprintLength
 from liza.domain.events import Block, Defer
 from liza.domain.model import Actor, BreakerStatus, Role, Sprint
@@ -23,6 +23,7 @@ from liza.domain.record import utc_now
 from liza.domain.rules import resolve_trip, with_due_trips
 from liza.repo.repository import Repository
 from liza.system.wakeup import Wakeup
+from liza.workflow.transition import apply
 from tests.supervised import Yard, yard
 
 if TYPE_CHECKING:

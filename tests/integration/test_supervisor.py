@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.daemon.background import ensure_ended
-from liza.domain.changes import HUMAN, Change, apply
+from liza.domain.changes import HUMAN, Change
 from liza.domain.config import Workers
 from liza.domain.events import Block, Defer
 from liza.domain.model import Actor, GoalStatus, Role, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.system import locks
+from liza.workflow.transition import apply
 from tests.supervised import Yard, is_alive, yard
 
 if TYPE_CHECKING:

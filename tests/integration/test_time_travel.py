@@ -12,11 +12,12 @@ from liza.board import snapshot
 from liza.board.archive import SLACK
 from liza.board.file import FileBoard
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_task, apply
+from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.config import Config, Limits
 from liza.domain.model import Role, State, Status, Task, WorkerRecord
 from liza.domain.record import with_record
 from liza.errors import JournalDamaged, NotThere, Refused
+from liza.workflow.transition import add_task, apply
 from tests.boards import is_whole, messages, noted, was_not_disturbed
 from tests.editors import by_rename, with_note
 from tests.stories import BASE, NOW, PLANNER, REVIEWER, WAYS, commit, lease_of, new_task, walked, worker

@@ -11,13 +11,14 @@ import pytest
 from liza.board.file import FileBoard
 from liza.daemon.turn import AfterTurn
 from liza.domain.anomalies import CheckoutDrift, MergeConflict, Workaround
-from liza.domain.changes import SUPERVISOR, Change, apply
+from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.config import Gates
 from liza.domain.events import Reclaim, StartMerge
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.domain.spending import ProviderState
 from liza.repo import salvage
+from liza.workflow.transition import apply
 from tests.boards import PATIENCE, PROCESSES, ended_well
 from tests.children import claim_in_rounds
 from tests.office import Office

@@ -19,6 +19,7 @@ from liza.domain.changes import HUMAN, Change
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
+from liza.workflow.transition import reply
 from tests.office import PATIENCE, ROOT, STEPS, Office, dear
 from tests.player import __file__ as player_file
 from tests.player import by_default
@@ -90,7 +91,7 @@ class TestTheBudget:
         assert office.status() is Status.BLOCKED
         assert "`liza answer t1 2`" in office.state.task("t1").blocked_questions[0]
         assert runs(office) == 2
-        office.board.update(budget.answer_question("t1", "3", by=HUMAN, at=utc_now()))
+        office.board.update(reply("t1", "3", by=HUMAN, at=utc_now()))
         office.turns("planner-1", "coder-1", "reviewer-1")
         assert office.status() is Status.MERGED
         assert office.state.config.budget.task_usd == 1

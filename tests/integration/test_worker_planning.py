@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liza.daemon.turn import AfterTurn
-from liza.domain.changes import SUPERVISOR, apply
+from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Block
 from liza.domain.model import GoalStatus, Status
 from liza.domain.record import utc_now
+from liza.workflow.transition import apply
 from tests.office import Office
 
 if TYPE_CHECKING:

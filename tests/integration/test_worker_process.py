@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.board.quarantine import ALERTS
-from liza.domain.changes import SUPERVISOR, apply
+from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Reclaim
 from liza.domain.model import GoalStatus, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.repo import salvage
 from liza.system.proc_table import process_of
+from liza.workflow.transition import apply
 from tests.office import PATIENCE, ROOT, Office
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ def test_a_workflow_that_was_broken_in_mid_run_pauses_everybody(tmp_path: Path) 
     packaged = files("liza.workflow").joinpath("liza.yaml").read_text()
     flow = office.user.directory / "flow.yaml"
     flow.write_text(packaged.replace("name: liza", "name: flow"))
+    office.adopt()
     with office.process("coder-1") as worker:
         flow.write_text(packaged.replace("start: CODE", "start: NOWHERE"))
         office.task()

@@ -4,26 +4,19 @@ import pytest
 
 from liza.board.replay import diff_states
 from liza.domain import events as e
-from liza.domain.changes import (
-    HUMAN,
-    SUPERVISOR,
-    add_note,
-    add_task,
-    answer_task,
-    apply,
-    waits_for,
-    with_first_entry,
-)
+from liza.domain.changes import HUMAN, SUPERVISOR, add_note, waits_for
 from liza.domain.invariants import diff_violations, violations
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
+from liza.workflow.transition import add_task, answer, apply, started
 from tests.stories import (
     CODER,
     HOUR,
     NOW,
     OTHER_CODER,
     OTHER_REVIEWER,
+    PLAIN,
     PLANNER,
     REVIEWER,
     SECOND,
@@ -259,7 +252,7 @@ class TestAdding:
     @pytest.mark.parametrize("status", [s for s in Status if s not in {"DRAFT", "IDLE"}])
     def test_it_has_no_past(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"a new task starts as DRAFT or IDLE, not as {status}"):
-            with_first_entry(self.a_new(status=Status.IDLE).replace(status=status), by=HUMAN, at=NOW)
+            started(PLAIN, self.a_new(status=Status.IDLE).replace(status=status), by=HUMAN, at=NOW)
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER])
     def test_workers_add_none(self, by: Actor) -> None:
@@ -324,7 +317,7 @@ class TestAnswers:
     BLOCKED = walked(new_task("t1"), claim(), block())
 
     def test_an_answer_is_kept_and_the_task_goes_on(self) -> None:
-        state = answer_task("t1", "blue", by=HUMAN, at=LATER)(board(self.BLOCKED))
+        state = answer("t1", "blue", by=HUMAN, at=LATER)(board(self.BLOCKED))
 
         task, (note,) = state.tasks["t1"], state.human_notes.values()
         assert (task.status, task.guidance, task.blocked_reason) == (Status.IDLE, "blue", None)
@@ -335,20 +328,20 @@ class TestAnswers:
     def test_earlier_notes_stay_as_they_are(self) -> None:
         before = add_note("hello", about="t1", by=HUMAN, at=NOW)(board(self.BLOCKED))
 
-        state = answer_task("t1", "blue", by=HUMAN, at=LATER)(before)
+        state = answer("t1", "blue", by=HUMAN, at=LATER)(before)
 
         assert [note.processed for note in state.human_notes.values()] == [None, LATER]
 
     @pytest.mark.parametrize("status", [s for s in Status if s is not Status.BLOCKED])
     def test_what_asks_nothing_gets_no_answer(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"t1: it asks nothing, because it is {status}; `liza note"):
-            answer_task("t1", "blue", by=HUMAN, at=LATER)(board(task_in(status)))
+            answer("t1", "blue", by=HUMAN, at=LATER)(board(task_in(status)))
 
     def test_a_task_that_is_not_there_is_named(self) -> None:
         with pytest.raises(NotThere, match="'t9'"):
-            answer_task("t9", "blue", by=HUMAN, at=LATER)(board())
+            answer("t9", "blue", by=HUMAN, at=LATER)(board())
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER, PLANNER, SUPERVISOR])
     def test_only_people_answer(self, by: Actor) -> None:
         with pytest.raises(Refused):
-            answer_task("t1", "blue", by=by, at=LATER)(board(self.BLOCKED))
+            answer("t1", "blue", by=by, at=LATER)(board(self.BLOCKED))

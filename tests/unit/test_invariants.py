@@ -39,6 +39,7 @@ from liza.domain.model import (
     Task,
     Trip,
 )
+from liza.domain.position import Position, Stage
 from liza.domain.record import records_by_id
 from liza.domain.requirements import REQUIRES, Requirement, unmet_requirements
 from liza.errors import Violation
@@ -255,6 +256,13 @@ TASK_CASES = [
         with_task("t4", status=Status.DRAFT),
         "tasks.t4.status",
         "it says DRAFT, but its history ends in IDLE",
+    ),
+    Case("_position_has_its_label", with_task("t4", position=None), "tasks.t4.position", "there is none"),
+    Case(
+        "_position_has_its_label",
+        with_task("t4", position=Position(phase="REVIEW", stage=Stage.JUDGE)),
+        "tasks.t4.status",
+        "it says IDLE, but its position in the workflow is that of a task that is READY_FOR_REVIEW",
     ),
 ]
 

@@ -15,6 +15,7 @@ from liza.domain.model import (
     KEYED_SECTIONS,
     PLAIN_SECTIONS,
     SHOWN_EVENTS,
+    Adopted,
     Goal,
     Lease,
     Note,
@@ -307,15 +308,10 @@ class TestRoundTrip:
 
     def test_what_is_at_its_default_is_not_written(self) -> None:
         """The file shows what somebody said, not forty empty fields a task."""
-        assert set(new_task().to_json()) == {
-            "id",
-            "description",
-            "status",
-            "created",
-            "created_by",
-            "history",
-        }
-        assert set(board().to_json()) == {"revision", "goal"}
+        said = {"id", "description", "status", "position", "created", "created_by", "history"}
+        assert set(new_task().to_json()) == said
+        assert new_task().to_json()["position"] == {"phase": "CODE", "iterations": {"CODE": 1}}
+        assert set(board(workflow=Adopted()).to_json()) == {"revision", "goal"}
 
     def test_the_words_of_the_file_are_those_of_the_contract(self) -> None:
         assert TaskScope(include=("src",), exclude=("docs",)).to_json() == {"in": ["src"], "out": ["docs"]}

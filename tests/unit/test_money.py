@@ -18,6 +18,7 @@ from liza.domain.config import Budget, Config
 from liza.domain.model import State, Status
 from liza.domain.spending import Provenance, Usage
 from liza.errors import LizaError, Refused, UsageError
+from liza.workflow.transition import reply
 from tests.stories import NOW, board, new_task, task_in
 
 KIND: Final = budget.cost_kind("implement", "big")
@@ -209,7 +210,7 @@ class TestAnswers:
         state = budget.with_budget_question(paid(purse(run=1, task=5000), spent))
         *_, text = budget.raise_budget_command(state).split()
 
-        state = budget.answer_question("budget", text, by=HUMAN, at=NOW)(state)
+        state = reply("budget", text, by=HUMAN, at=NOW)(state)
 
         assert budget.cap_exceeded_by(state, want()) is None
 
@@ -217,7 +218,7 @@ class TestAnswers:
         """`liza answer budget 30`."""
         state = budget.with_budget_question(paid(purse(run=1), 0.9))
 
-        state = budget.answer_question("budget", "$30", by=HUMAN, at=NOW)(state)
+        state = reply("budget", "$30", by=HUMAN, at=NOW)(state)
 
         assert (state.config.budget.run_usd, state.spend.asked) == (30, None)
         assert not budget.is_budget_question_open(state)
@@ -233,13 +234,13 @@ class TestAnswers:
     def test_what_does_not_help_is_refused(self, text: str, error: type[LizaError], said: str) -> None:
         """The sentence says what would."""
         with pytest.raises(error, match=said):
-            budget.answer_question("budget", text, by=HUMAN, at=NOW)(paid(purse(run=1), 0.9))
+            reply("budget", text, by=HUMAN, at=NOW)(paid(purse(run=1), 0.9))
 
     def test_a_task_that_is_named_budget_is_a_task(self) -> None:
         """Its questions are answered as any task's are."""
         state = board(task_in(Status.BLOCKED, name="budget"))
 
-        state = budget.answer_question("budget", "30", by=HUMAN, at=NOW)(state)
+        state = reply("budget", "30", by=HUMAN, at=NOW)(state)
 
         assert state.task("budget").status is Status.IDLE
         assert state.config == Config()

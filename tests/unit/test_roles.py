@@ -213,6 +213,8 @@ class Weighed(NamedTuple):
     verdicts: tuple[verdicts.Verdict, ...]
     phase: str
     taints: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    tree: str | None = None
 
 
 def weighed(review: Review) -> Weighed:

@@ -13,12 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from liza.board.replay import diff_states
 from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, add_task, answer_task, apply, waits_for
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, waits_for
 from liza.domain.invariants import diff_violations, violations
 from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
 from liza.domain.lifecycle import LEASED_ROLES as FENCED
 from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
+from liza.workflow.transition import add_task, answer, apply
 from tests.stories import EXAMPLES, NOW, PLANNER, WAYS_FOR_EVENT, board, commit, new_task, task_in
 
 WORKERS = ("coder-1", "coder-2", "reviewer-1", "reviewer-2")
@@ -119,7 +120,7 @@ class Walk(RuleBasedStateMachine):
         asking = [name for name, task in self.state.tasks.items() if task.status is Status.BLOCKED]
         name = data.draw(st.sampled_from([*asking * 9, *self.state.tasks, *self.state.archived, NOBODY]))
         if is_answer:
-            self.update(answer_task(name, "blue", by=by, at=self.now))
+            self.update(answer(name, "blue", by=by, at=self.now))
         else:
             self.update(add_note("look here", about=name, by=by, at=self.now))
 

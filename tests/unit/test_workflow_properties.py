@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.workflow import engine
-from liza.workflow.document import Phase, WorkflowEnd
+from liza.workflow.document import Phase
 from liza.workflow.load import packaged_names
 from liza.workflow.position import GateJob, ProceedJob, WaitJob, WorkJob
 from tests.flows import Flow, tree
@@ -92,7 +93,7 @@ def test_work_that_everybody_likes_is_done(name: str) -> None:
 
     told(flow, [0] * LONGEST)
 
-    assert flow.end == WorkflowEnd.DONE
+    assert flow.end == End.DONE
     assert flow.position.taints == ()
 
 
@@ -104,7 +105,7 @@ def test_nothing_is_done_that_nobody_let_pass(name: str, choices: list[int], fac
 
     told(flow, choices)
 
-    if flow.end in {WorkflowEnd.DONE, WorkflowEnd.NOTHING_TO_DO} and not flow.position.taints:
+    if flow.end in {End.DONE, End.NOTHING_TO_DO} and not flow.position.taints:
         made = flow.workflow.phases[flow.position.made_in or ""]
         approved = [verdict.tree for verdict in flow.position.approvals]
         assert flow.position.tree in approved or not made.blocking

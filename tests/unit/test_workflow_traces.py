@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from liza.domain.config import Limits
+from liza.domain.position import End
 from liza.domain.verdicts import Evidence, Outcome
 from liza.errors import Refused
 from liza.workflow import engine
-from liza.workflow.document import Edge, OnExhausted, Workflow, WorkflowEnd
+from liza.workflow.document import Edge, OnExhausted, Workflow
 from liza.workflow.load import load_workflow
 from liza.workflow.position import JobResult, Worked
 from tests.flows import Flow, tree
@@ -393,7 +394,7 @@ class TestLiza:
         patient = Limits(max_rejections=99)
 
         assert Flow("liza", limits=patient).play("pass work revise " * 9).position.end is None
-        assert Flow("liza", limits=patient).play("pass work revise " * 10).position.end is WorkflowEnd.BLOCKED
+        assert Flow("liza", limits=patient).play("pass work revise " * 10).position.end is End.BLOCKED
 
     def test_the_run_that_made_the_work_does_not_judge_it(self) -> None:
         flow = Flow("liza").play(CODED)

@@ -149,11 +149,12 @@ def _goal(args: Namespace) -> None:
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.domain.budget import BUDGET, PLAN_NAMES, answer_question
+    from liza.domain.budget import BUDGET, PLAN_NAMES
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
+    from liza.workflow.transition import reply
 
-    change = answer_question(args.task, require_text(args.text, "answer"), by=HUMAN, at=utc_now())
+    change = reply(args.task, require_text(args.text, "answer"), by=HUMAN, at=utc_now())
     others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN_NAMES, "the planner goes on with it")}
     done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
     update(args, change, f"Answered; {done}.")

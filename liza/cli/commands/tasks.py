@@ -38,9 +38,10 @@ def _task_show(args: Namespace) -> None:
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
          argument("--reason", default="released by hand", metavar="R"))  # fmt: skip
 def _task_release(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, apply
+    from liza.domain.changes import HUMAN
     from liza.domain.events import Release
     from liza.domain.record import utc_now
+    from liza.workflow.transition import apply
 
     change = apply(Release(reason=require_text(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"Released {args.task}.")
@@ -49,9 +50,10 @@ def _task_release(args: Namespace) -> None:
 @command("task retry", "give a task that is stuck another chance, with fresh counters", AS_JSON, TASK,
          argument("--guidance", metavar="G", help="what the next coder should know"))  # fmt: skip
 def _task_retry(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, apply
+    from liza.domain.changes import HUMAN
     from liza.domain.events import Retry
     from liza.domain.record import utc_now
+    from liza.workflow.transition import apply
 
     guidance = require_text(args.guidance, "guidance") if args.guidance is not None else None
     change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
@@ -60,9 +62,10 @@ def _task_retry(args: Namespace) -> None:
 
 @command("task ready", "release a DRAFT to the coders", AS_JSON, TASK)
 def _task_ready(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, apply
+    from liza.domain.changes import HUMAN
     from liza.domain.events import Ready
     from liza.domain.record import utc_now
+    from liza.workflow.transition import apply
 
     update(args, apply(Ready(), to=args.task, by=HUMAN, at=utc_now()), f"Released {args.task} to the coders.")
 
@@ -70,18 +73,20 @@ def _task_ready(args: Namespace) -> None:
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
          argument("--reason", default="accepted by hand", metavar="R"))  # fmt: skip
 def _task_accept(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, accept
+    from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
+    from liza.workflow.transition import accepted
 
-    change = accept(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = accepted(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Accepted {args.task}.")
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
          argument("--reason", required=True, metavar="R", help="what is wrong with it"))  # fmt: skip
 def _task_reject(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, refuse
+    from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
+    from liza.workflow.transition import refused
 
-    change = refuse(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = refused(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Rejected {args.task}.")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from liza.cli.views.status import whole_task
-from liza.domain.changes import HUMAN, add_task
+from liza.domain.changes import HUMAN
 from liza.domain.model import Status, Task
 from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
 from liza.domain.yaml_emit import section_text
 from liza.errors import NotThere, UsageError
+from liza.workflow.transition import add_task
 
 if TYPE_CHECKING:
     from liza.board.protocol import Board

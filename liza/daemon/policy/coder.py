@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
@@ -261,19 +261,30 @@ class GateFindings(Protocol):
     def phase(self) -> str | None: ...
     @property
     def taints(self) -> tuple[str, ...]: ...
+    @property
+    def known(self) -> tuple[str, ...]: ...
+    @property
+    def tree(self) -> str | None: ...
 
 
 def event_for_gates(outcome: verdicts.Outcome, head: str, found: GateFindings) -> e.Event:
     """Return what follows from what the machines said about *head*."""
     if outcome is verdicts.Outcome.PASS:
-        return e.Submit(commit=head, verdicts=found.verdicts, phase=found.phase)
+        return e.Submit(commit=head, **_reported(found))
     if outcome is verdicts.Outcome.REVISE:
-        return e.Revise(
-            reason=found.reason, feedback=found.feedback, verdicts=found.verdicts, phase=found.phase
-        )
+        return e.Revise(reason=found.reason, feedback=found.feedback, **_reported(found))
     asked = (f"How should this be settled: {found.reason}",)
     # A gate that asks means a person.
     return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
+
+
+def _reported(found: GateFindings) -> dict[str, Any]:
+    return {
+        "verdicts": found.verdicts,
+        "phase": found.phase,
+        "known": found.known,
+        "tree": found.tree,
+    }
 
 
 def commit_message(task: Task, answer: Implement) -> str:

@@ -14,11 +14,12 @@ from liza.domain import events as e
 from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
 from liza.domain.answers import Replan, Step
 from liza.domain.budget import is_cap_question_open
-from liza.domain.changes import HUMAN, SUPERVISOR, add_task, apply, dead_dependencies
+from liza.domain.changes import HUMAN, SUPERVISOR, dead_dependencies
 from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
 from liza.domain.record import with_records
 from liza.domain.similarity import significant_words
+from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,11 +10,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
-from liza.domain.changes import SUPERVISOR, Change, apply
+from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.events import Lose, Merge, Reclaim
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import with_records
+from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

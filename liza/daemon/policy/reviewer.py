@@ -158,7 +158,8 @@ def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: dat
 
 def event_for_verdicts(task: Task, found: GateFindings) -> e.Event:
     """Return what follows from what machines and reviewers said about *task*."""
-    facts: dict[str, Any] = {"verdicts": new_verdicts(task, found.verdicts), "phase": found.phase}
+    new = new_verdicts(task, found.verdicts)
+    facts: dict[str, Any] = {"verdicts": new, "phase": found.phase, "known": found.known}
     if found.outcome is Outcome.REVISE:
         return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
     if found.outcome is not Outcome.PASS:
