@@ -1,17 +1,13 @@
-"""Where a board lives, and the switches there: read, thrown and taken back."""
+"""Where the board of a project is found."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.switches import SWITCH_FILES
-from liza.errors import DiskTrouble, InvalidBoard, UsageError
-from liza.system.files import overwrite, write_new
+from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from liza.domain.switches import Switch
 
 HOME: Final = ".liza"
 
@@ -25,44 +21,3 @@ def home_from(start: Path) -> Path:
         if home.is_dir():
             return home
     raise UsageError(f'there is no board in {start} or above it; `liza init "what to build"` makes one')
-
-
-def switches_of(home: Path) -> dict[str, str]:
-    """Return the switches that are thrown, each with what its file says."""
-    found: dict[str, str] = {}
-    for name in SWITCH_FILES:
-        try:
-            found[name] = (home / name).read_text(errors="replace").strip()
-        except FileNotFoundError:
-            continue
-        except OSError:  # a directory, or not for us to read: it is there all the same
-            found[name] = ""
-    return found
-
-
-def throw_switch(home: Path, switch: Switch, said: str) -> bool:
-    """Throw *switch* and say in its file why; return False where it is thrown already, which then stays."""
-    try:
-        return write_new(home / switch.name, _one_line(said))
-    except OSError as error:
-        raise DiskTrouble(f"write {home / switch.name}", error) from error
-
-
-def replace_switch(home: Path, switch: Switch, said: str) -> None:
-    """Throw *switch* and say in its file why, whatever it said before."""
-    try:
-        overwrite(home / switch.name, _one_line(said))
-    except OSError as error:
-        raise DiskTrouble(f"write {home / switch.name}", error) from error
-
-
-def clear_switch(home: Path, switch: Switch) -> None:
-    try:
-        (home / switch.name).unlink(missing_ok=True)
-    except OSError as error:
-        raise DiskTrouble(f"remove {home / switch.name}", error) from error
-
-
-def _one_line(said: str) -> str:
-    line = " ".join(said.split())
-    return f"{line}\n" if line else ""
