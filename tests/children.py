@@ -17,8 +17,6 @@ import liza.board.watch  # noqa: F401 - a child that gave up its rights or its t
 from liza.board import snapshot
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
-from liza.board.location import throw_switch
-from liza.board.quarantine import append_alert
 from liza.daemon.coding import claim_next
 from liza.daemon.stop_requests import StopRequests
 from liza.daemon.turn import Worker
@@ -51,7 +49,7 @@ NOBODY: Final = 65534  # the user and the group that own nothing
 def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Connection) -> None:
     """Be a coder that claims what there is, whenever all are told to start; say what it got, if anything."""
     board = FileBoard(home)
-    place = Worker(home, board, Repository.around(home.parent), Role.CODER, name, StopRequests(home))
+    place = Worker(home, board, Repository.around(home.parent), Role.CODER, name, StopRequests(board))
     board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
     for _ in range(rounds):
         start.wait(LONGEST)
@@ -66,11 +64,11 @@ def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Co
 
 def throw_and_tell(home: Path, name: str, times: int, start: Barrier, pipe: Connection) -> None:
     """Throw PAUSE in every round, as all others do, and alert; say how often it was the first."""
-    first = 0
+    board, first = FileBoard(home), 0
     for number in range(times):
         start.wait(LONGEST)
-        first += throw_switch(home, Switch.PAUSE, f"{name} wants it, {number}")
-        append_alert(home, utc_now(), f"{name} {number} {'x' * 9000}")
+        first += board.switches.throw(Switch.PAUSE, f"{name} wants it, {number}")
+        board.alerts.append(f"{name} {number} {'x' * 9000}", at=utc_now())
         start.wait(LONGEST)
     pipe.send(first)
 

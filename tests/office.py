@@ -97,7 +97,7 @@ class Office:
         """Return the place of the worker *name*, such as coder-1, which is registered the first time."""
         if name not in self.places:
             role = Role(name.partition("-")[0])
-            place = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.home))
+            place = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.board))
             self.board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
             self.places[name] = place
         return self.places[name]

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from liza.board.alerts import ALERTS
 from liza.board.file import FileBoard
-from liza.board.quarantine import ALERTS
 from liza.cli.views.screen import LineView
 from liza.daemon.supervisor import supervise
 from liza.domain.config import Config, Workers

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
 from liza.board import edits, snapshot
+from liza.board.alerts import FileAlerts
 from liza.board.archive import retire_finished, write_archive
 from liza.board.disk import Disk
 from liza.board.journal import NAME as JOURNAL
 from liza.board.journal import Journal, JournalPosition
 from liza.board.location import require_version
 from liza.board.lock import QUEUE, BoardLock
+from liza.board.presence import FilePresence
 from liza.board.protocol import JournalEntry
-from liza.board.quarantine import quarantine_edit, quarantine_wreck
+from liza.board.quarantine import quarantine_edit, quarantine_wreck, write_to_quarantine
 from liza.board.render import StateDocument, render_state
 from liza.board.replay import (
     diff_states,
@@ -35,6 +37,7 @@ from liza.board.replay import (
 )
 from liza.board.snapshot import Snapshot
 from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file_error, read_saved
+from liza.board.switches import FileSwitches
 from liza.domain.changes import Change
 from liza.domain.invariants import StateDiff, diff_violations, violations
 from liza.domain.lifecycle import TERMINAL
@@ -90,6 +93,9 @@ class FileBoard:
     ) -> None:
         require_version(home)
         self.home = home
+        self.switches = FileSwitches(home)
+        self.alerts = FileAlerts(home)
+        self.presence = FilePresence(home)
         self._disk = disk or Disk()
         self._clock = clock
         self._journal = Journal(home / JOURNAL, self._disk)
@@ -192,7 +198,7 @@ class FileBoard:
             baton = self._lock.peek()
             return baton is None or baton.sum != self._mark.sum
 
-    def holder(self) -> str:
+    def lock_holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""
         baton = self._lock.peek()
         return f"process {baton.pid}, which holds {self._lock.path}" if baton else "nobody"
@@ -263,6 +269,13 @@ class FileBoard:
         with self._settled(patient=True):
             self._take(data)
             return self._known()
+
+    def quarantine(self, data: bytes, *, at: datetime) -> Path:
+        """Keep a text that was refused, and return where."""
+        try:
+            return write_to_quarantine(self.home, data, at)
+        except OSError as error:
+            raise DiskTrouble("keep an edit of state.yaml that was not taken", error) from error
 
     def close(self) -> None:
         """Let go of descriptors and threads."""

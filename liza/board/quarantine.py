@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from liza.board.alerts import append_alert
 from liza.board.disk import Disk
-from liza.board.location import throw_switch
+from liza.board.switches import FileSwitches
 from liza.domain.anomalies import Anomaly, RejectedEdit
 from liza.domain.changes import Change
 from liza.domain.record import next_id, with_record
 from liza.domain.switches import Switch
-from liza.domain.visible_text import escape_unsafe
 from liza.errors import DiskTrouble
-from liza.system.files import append_line
-from liza.system.masking import environment_mask
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from liza.errors import InvalidBoard
 
 NAME: Final = "rejected"
-ALERTS: Final = "alerts.log"
 
 
 def quarantine_edit(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
@@ -34,9 +31,8 @@ def quarantine_edit(home: Path, data: bytes, error: InvalidBoard, at: datetime) 
         append_alert(
             home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}"
         )
-        throw_switch(
-            home, Switch.PAUSE, f"an edit of state.yaml was not taken; see {where}, then `liza resume`"
-        )
+        said = f"an edit of state.yaml was not taken; see {where}, then `liza resume`"
+        FileSwitches(home).throw(Switch.PAUSE, said)
     except OSError as trouble:
         raise DiskTrouble("keep an edit of state.yaml that could not be taken", trouble) from trouble
     problems = tuple(str(violation) for violation in error.violations) or (str(error),)
@@ -63,14 +59,6 @@ def quarantine_wreck(home: Path, data: bytes, at: datetime) -> None:
         )
     except OSError as trouble:
         raise DiskTrouble("keep what was left of state.yaml", trouble) from trouble
-
-
-def append_alert(home: Path, at: datetime, sentence: str) -> None:
-    """Append one line to the file that people and their tools follow."""
-    line = escape_unsafe(
-        environment_mask().text(" ".join(sentence.splitlines()))
-    )  # a name in the sentence may hold a line break
-    append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")
 
 
 def _one_line(error: InvalidBoard) -> str:

@@ -12,8 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.board.file import FileBoard
-from liza.board.location import clear_switch, throw_switch
 from liza.cli.views.status import status_text
 from liza.daemon.project import create_board
 from liza.domain.model import Status
@@ -24,6 +22,7 @@ from liza.repo.command import git
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 GOAL: Final = "A greeter: greet people, say goodbye, from the command line"
@@ -44,7 +43,7 @@ workers: {{planner: 1, coder: 2, reviewer: 1}}
 """
 
 
-def prepare_repository(directory: Path, *, pace: str = "1") -> FileBoard:
+def prepare_repository(directory: Path, *, pace: str = "1") -> Board:
     """Make somebody's repository in *directory*, with a goal and agents from a recording."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty; name a directory that is, or does not exist")
@@ -66,7 +65,7 @@ _AUTHOR: Final = {
 }
 
 
-def run_demo(board: FileBoard, say: Callable[[str], None]) -> int:
+def run_demo(board: Board, say: Callable[[str], None]) -> int:
     """Let `liza run` work on the goal, with one PAUSE on the way; return its exit code."""
     words = [sys.executable, "-m", "liza", "-C", str(board.home.parent), "run", "--until-idle"]
     run = subprocess.Popen(words)
@@ -79,21 +78,21 @@ def run_demo(board: FileBoard, say: Callable[[str], None]) -> int:
         return run.wait()
 
 
-def _pause_once(board: FileBoard, run: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:
+def _pause_once(board: Board, run: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:
     """Throw PAUSE once something was merged and coders are at work, as a person would."""
     state = board.read()
     while run.poll() is None and not _is_a_good_moment(state):
         state = board.wait(state.revision, 0.5)
     if run.poll() is not None:
         return
-    if not throw_switch(board.home, Switch.PAUSE, "so that you can see one"):
+    if not board.switches.throw(Switch.PAUSE, "so that you can see one"):
         return  # somebody else's
     say(
         f"PAUSE is thrown for {PAUSE_SECONDS:.0f} seconds: "
         "agents are frozen where they are, nothing new starts."
     )
     time.sleep(PAUSE_SECONDS)
-    clear_switch(board.home, Switch.PAUSE)
+    board.switches.clear(Switch.PAUSE)
     say("PAUSE is taken back: they go on where they were.")
 
 
@@ -102,7 +101,7 @@ def _is_a_good_moment(state: State) -> bool:
     return Status.MERGED in statuses and statuses.count(Status.WORKING) > 1
 
 
-def demo_summary(board: FileBoard) -> str:
+def demo_summary(board: Board) -> str:
     """Return what came of it: the merged history, and where to look."""
     root, branch = board.home.parent, board.read().config.integration_branch
     history = git("log", "--graph", "--format=%h %s", branch, cwd=root)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.board.disk import can_exchange
-from liza.board.validate import validate_path
+from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
 from liza.cli.views.health import GateHealth, HealthFinding, HealthMark, MachineFacts, ProjectFacts, diagnose
 from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
-from liza.daemon.project import home_from, switches_of
+from liza.daemon.project import home_from
 from liza.daemon.project_sandbox import require_sandbox, sandbox_warning
 from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
 from liza.domain.lifecycle import TERMINAL
@@ -133,9 +133,9 @@ def _skew(place: Path) -> float:
 def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
     repository = Repository.around(home.parent)
     state, trouble = _read_board(home)
-    lock = home / locks.SUPERVISOR_LOCK
-    holder = locks.holder_of(lock)
-    living = locks.live_workers(home) if holder else frozenset()
+    board = open_board(home)
+    holder = board.presence.holder_of(SUPERVISOR_NAME)
+    living = board.presence.live_workers() if holder else frozenset()
     config = state.config if state else None
     ref = BRANCHES + (config.integration_branch if config else "")
     checked_out = repository.checked_out_at(ref) if config else None
@@ -144,7 +144,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         sandbox=sandbox_warning(config.sandbox) if config else None,
         refused=_refusal(state) if state else None,
         holder=str(holder) if holder else None,
-        real_holder=lock_holder_pid(lock) if holder else None,
+        real_holder=lock_holder_pid(home / locks.SUPERVISOR_LOCK) if holder else None,
         orphans=() if holder else tuple(map(str, orphaned_workers(home))),
         leftovers=tuple(
             map(
@@ -159,7 +159,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         integration_at=repository.commit_at(ref) if config else None,
         checked_out=str(checked_out) if checked_out else None,
         has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),
-        switches=tuple(switches_of(home)),
+        switches=tuple(board.switches.thrown()),
         gates=gates_of(BaselineContext(home, repository, config), baseline=baseline) if config else None,
     )
 
@@ -179,7 +179,7 @@ def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ..
 
 def _read_board(home: Path) -> tuple[State | None, str | None]:
     try:
-        return validate_path(home), None
+        return validate_board(home), None
     except LizaError as error:
         return None, str(error)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.changes import Change
     from liza.errors import LizaError
 
@@ -73,10 +73,10 @@ def home_of(args: Namespace) -> Path:
     return home_from(args.directory)
 
 
-def board_of(args: Namespace) -> FileBoard:
-    from liza.board.file import FileBoard
+def board_of(args: Namespace) -> Board:
+    from liza.board.protocol import open_board
 
-    return FileBoard(home_of(args))
+    return open_board(home_of(args))
 
 
 def update(args: Namespace, change: Change, done: str) -> None:
@@ -89,9 +89,11 @@ def update(args: Namespace, change: Change, done: str) -> None:
 
 
 @contextmanager
-def tell_if_waiting(board: FileBoard) -> Iterator[None]:
+def tell_if_waiting(board: Board) -> Iterator[None]:
     """Tell a person who waits for the lock whom they wait for."""
-    told = threading.Timer(PATIENCE, lambda: print(f"liza: waiting for {board.holder()}", file=sys.stderr))
+    told = threading.Timer(
+        PATIENCE, lambda: print(f"liza: waiting for {board.lock_holder()}", file=sys.stderr)
+    )
     told.daemon = True
     told.start()
     try:

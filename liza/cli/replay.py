@@ -22,8 +22,7 @@ from pydantic import ValidationError
 
 import liza
 from liza.agents.recording import REPLY, load_recording
-from liza.board.file import FileBoard
-from liza.board.journal import NAME as JOURNAL
+from liza.board.protocol import create_board_at, has_board, open_board
 from liza.daemon.policy.progress import human_waits
 from liza.daemon.project import HOME, IGNORED, effective_config
 from liza.daemon.supervisor import EXIT_CODES
@@ -250,14 +249,14 @@ def replay_run(
 
 def _source(path: Path, recording: Recording, repository: Repository) -> ReplaySource:
     """Return the board beside a folder of runs as it was at the first of them, or what stands in for it."""
-    if path.is_dir() and (path.parent / JOURNAL).exists():
-        with closing(FileBoard(path.parent)) as board:
+    if path.is_dir() and has_board(path.parent):
+        with closing(open_board(path.parent)) as board:
             entries = tuple(board.entries())
             first = min(run.began for run in recording.runs if run.began)
             return _with_base(repository, board.at(max(first, entries[0].at))[0], entries)
     home = repository.root / HOME
     if home.is_dir():
-        with closing(FileBoard(home)) as board:
+        with closing(open_board(home)) as board:
             state = _without_plan(board.read())
         return _with_base(repository, state, None, f"goal and settings are those of {home}")
     said = recording.about.strip() or f"Rehearse {path.name}"
@@ -296,7 +295,7 @@ def _create_board(clone: Repository, before: State, config: Config) -> Path:
     exclude(clone.root, IGNORED)
     state, tasks = initial_board(before, config)
     state = state.replace(workflow=workflow_text(config, clone.root))
-    with closing(FileBoard.create(clone.root / HOME, state)) as board:
+    with closing(create_board_at(clone.root / HOME, state)) as board:
         for task in tasks:
             board.update(add_task(task, by=HUMAN, at=utc_now()))
         return board.home
@@ -348,7 +347,7 @@ def _forward_signals(run: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def _results(home: Path) -> tuple[tuple[RecordedRun, ...], tuple[JournalEntry, ...], list[str]]:
     """Return what ran in *home*, what the journal says of it, and what was left to people."""
-    with closing(FileBoard(home)) as board:
+    with closing(open_board(home)) as board:
         entries, state = tuple(board.entries()), board.read()
     runs = load_recording(home / RUNS).runs if any((home / RUNS).glob(f"*/{REPLY}")) else ()
     left = [f"it ended early: {_clip(wait.what)}" for wait in human_waits(state)]

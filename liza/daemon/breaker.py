@@ -10,11 +10,8 @@ from __future__ import annotations
 from operator import is_not
 from typing import TYPE_CHECKING, Final
 
-from liza.board.location import clear_switch, throw_switch
-from liza.board.quarantine import append_alert
 from liza.daemon import files
 from liza.daemon.flows import workflow_of
-from liza.daemon.project import switches_of
 from liza.daemon.project_sandbox import is_sandboxed
 from liza.daemon.reports.trips import trip_report
 from liza.daemon.tamper import DRIFTED, TamperMonitor
@@ -43,7 +40,6 @@ from liza.workflow.transition import apply
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.model import CircuitBreaker, State, Trip
@@ -66,9 +62,8 @@ def rule_names(workflow: Workflow) -> frozenset[str]:
 
 
 class Breaker:
-    def __init__(self, board: Board, home: Path) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
-        self._home = home
         self._seen: tuple[object, ...] = ()  # what the rules read, when they were last asked
         self._reported: CircuitBreaker | None = None
 
@@ -93,7 +88,7 @@ class Breaker:
 
     def _rules(self, state: State) -> tuple[BreakerRule, ...]:
         try:
-            return board_rules(workflow_of(state.config, self._home.parent))
+            return board_rules(workflow_of(state.config, self._board.home.parent))
         except UsageError:  # the workers say so, and pause; until it is mended, every rule counts
             return BREAKER_RULES
 
@@ -104,7 +99,7 @@ class Breaker:
         if state.circuit_breaker is self._reported:
             return
         for trip in state.circuit_breaker.trips:
-            path = self._home / REPORTS / report_name(trip)
+            path = self._board.home / REPORTS / report_name(trip)
             if (trip.resolved_at is None or trip.resolution == ALERT_RESOLUTION) and not path.exists():
                 files.write_report(path, trip_report(trip, state))
         self._reported = state.circuit_breaker
@@ -115,9 +110,9 @@ class Breaker:
         for switch in SWITCHES.values():
             said = switches.get(switch.name)
             if said is None and switch in wanted:
-                return throw_switch(self._home, switch, switch_text(wanted[switch]))
+                return self._board.switches.throw(switch, switch_text(wanted[switch]))
             if said is not None and said.startswith(BREAKER_PREFIX) and switch not in wanted:
-                clear_switch(self._home, switch)
+                self._board.switches.clear(switch)
                 return True
         return False
 
@@ -145,41 +140,41 @@ def switch_text(trip: Trip) -> str:
     return f"{BREAKER_PREFIX}{trip_sentence(trip)}; `{resolve_command(trip)}`"
 
 
-def resolve_and_resume(board: Board, home: Path, name: str, reason: str, now: datetime) -> str:
+def resolve_and_resume(board: Board, name: str, reason: str, now: datetime) -> str:
     """Resolve a trip, take back the switches that only it held, and return what still keeps agents from going
     on.
     """
     change = Change(HUMAN.id, f"resolve {name}", lambda state: resolve_trip(state, name, reason, now))
     state = board.update(change)
-    for file, said in switches_of(home).items():
+    for file, said in board.switches.thrown().items():
         if said.startswith(BREAKER_PREFIX) and Switch[file] not in held_switches(state):
-            clear_switch(home, Switch[file])
+            board.switches.clear(Switch[file])
     if left := open_trips(state):
         return f"Resolved {name}; {', '.join(trip.id for trip in left)} is still open (`liza breaker`)."
-    if others := list(switches_of(home)):
+    if others := list(board.switches.thrown()):
         return f"Resolved {name}; {' and '.join(others)} is thrown, and `liza resume` takes it back."
     return f"Resolved {name}; the breaker is OK and the agents go on."
 
 
-def resume(board: Board, home: Path, now: datetime) -> list[str]:
+def resume(board: Board, now: datetime) -> list[str]:
     """Take back the switches and return their names; raise if a trip is open, which keeps its own.
 
     What agents moved that is a person's is for people to look at, and whoever resumes has: such trips are
     resolved, the tasks that they blocked go on, and what is on the integration branch is taken as it is.
     """
-    said = switches_of(home)
+    said = board.switches.thrown()
     mine = [name for name in said if not said[name].startswith(BREAKER_PREFIX)]
     for name in mine:  # first, because it must be possible whatever the board is like
-        clear_switch(home, Switch[name])
+        board.switches.clear(Switch[name])
     state = board.update(Change(HUMAN.id, "resume", lambda latest: with_drift_resolved(latest, now)))
-    repository = Repository.around(home.parent)
+    home, repository = board.home, Repository.around(board.home.parent)
     vet(home, repository, state)
     if not is_sandboxed(state.config.sandbox):
         for sentence in TamperMonitor(home, board, repository, HUMAN.id).accept():
-            append_alert(home, now, sentence)
+            board.alerts.append(sentence, at=now)
     if found := open_trips(state):
         first = f"{found[0].id} ({found[0].rule})"
         raise Refused(f"{first} is open and stops the agents; `{resolve_command(found[0])}` resolves it")
     for name in said.keys() - set(mine):
-        clear_switch(home, Switch[name])
+        board.switches.clear(Switch[name])
     return list(said)

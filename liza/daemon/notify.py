@@ -22,14 +22,15 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from liza.board.quarantine import ALERTS, append_alert
 from liza.domain.config import Notify
 from liza.domain.record import utc_now
+from liza.errors import DiskTrouble
 from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from liza.board.protocol import Alert, Board
     from liza.daemon.alarms import Alarm
 
 FOLDER: Final = "told"
@@ -92,13 +93,12 @@ class Notifier:
     """Sends the lines of alerts.log, one after the other."""
 
     def __init__(
-        self, home: Path, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
+        self, board: Board, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
     ) -> None:
-        self._home = home
+        self._alerts = board.alerts
+        self._root = board.home.parent
         self._retries = retries
         self._patience = patience
-        self._log = home / ALERTS
-        self._mark = home / FOLDER / "sent"
         self._notify = Notify()
         self._news = threading.Event()
         self._closing = threading.Event()
@@ -111,7 +111,7 @@ class Notifier:
     def nudge(self, notify: Notify) -> None:
         """Wake the sender if there is something to send, with the settings of now; return at once."""
         self._notify = notify
-        if self._size() != self._sent_offset():
+        if self._alerts.end() != self._alerts.sent():
             self._news.set()
 
     def close(self, patience: float = DRAIN) -> None:
@@ -127,55 +127,27 @@ class Notifier:
             self._news.wait()
             self._news.clear()
             is_closing = self._closing.is_set()  # asked before, so that all that came until then is sent
-            with suppress(OSError):  # a full disk: at the next alert
+            with suppress(DiskTrouble):  # a full disk: at the next alert
                 self._send_on()
             if is_closing:
                 return
 
     def _send_on(self) -> None:
-        start, data = self._unsent()
-        lines = data.splitlines(keepends=True)
-        if len(lines) > MOST_WAITING:
-            dropped = lines[:-MOST_WAITING]
-            self._log_failure(f"{len(dropped)} alerts that are too many to send; see {ALERTS}")
-            start, lines = start + sum(map(len, dropped)), lines[-MOST_WAITING:]
-        for line in lines:
-            if self._is_late():
+        waiting = self._alerts.after(self._alerts.sent())
+        if (dropped := len(waiting) - MOST_WAITING) > 0:
+            self._log_failure(f"{dropped} alerts that are too many to send; see alerts.log")
+        for alert in waiting[-MOST_WAITING:]:
+            if self._is_late() or not self._deliver(alert):
                 return
-            if not self._deliver(line.decode(errors="replace").strip()):
-                return
-            start += len(line)
-            _write_atomically(self._mark, str(start))
+            self._alerts.mark_sent(alert.position)
 
-    def _unsent(self) -> tuple[int, bytes]:
-        """Return what whole lines there are after the last one that was sent, and where they start."""
-        start = self._sent_offset()
-        if start > self._size():  # somebody emptied the log
-            start = 0
-        with self._log.open("rb") as log:
-            log.seek(start)
-            data = log.read()
-        return start, data[: data.rfind(b"\n") + 1]
-
-    def _size(self) -> int:
-        return self._log.stat().st_size if self._log.exists() else 0
-
-    def _sent_offset(self) -> int:
-        try:
-            return int(self._mark.read_text())
-        except (OSError, ValueError):
-            return 0
-
-    def _deliver(self, line: str) -> bool:
-        """Send one line; return whether it was sent or given up, False where the shutdown cut it short."""
-        at, _, said = line.partition(" ")
-        if not said or said.startswith(UNSENT):
+    def _deliver(self, alert: Alert) -> bool:
+        """Send one alert; return whether it was sent or given up, False where the shutdown cut it short."""
+        if not alert.says or alert.says.startswith(UNSENT):
             return True
-        message, notify = Message(at, said, self._home.parent.name), self._notify
+        message, notify = Message(alert.at, alert.says, self._root.name), self._notify
         whys: list[str] = []
-        if notify.command and (
-            why := run_command(notify.command, message, self._home.parent, self._patience)
-        ):
+        if notify.command and (why := run_command(notify.command, message, self._root, self._patience)):
             whys.append(f"{notify.command[0]} {why}")
         if notify.webhook and (why := self._post_with_retries(notify.webhook, notify.secret_env, message)):
             # Only the host: the rest of an address is often the secret.
@@ -183,7 +155,7 @@ class Notifier:
         if whys and self._is_late():
             return False
         for why in whys:
-            self._log_failure(f"{why}: {said}")
+            self._log_failure(f"{why}: {alert.says}")
         return True
 
     def _post_with_retries(self, url: str, secret_env: str, message: Message) -> str | None:
@@ -212,8 +184,8 @@ class Notifier:
         return time.monotonic() + more > self._deadline
 
     def _log_failure(self, what: str) -> None:
-        with suppress(OSError):
-            append_alert(self._home, utc_now(), f"{UNSENT}{what}")
+        with suppress(DiskTrouble):
+            self._alerts.append(f"{UNSENT}{what}", at=utc_now())
 
 
 def run_command(command: tuple[str, ...], message: Message, cwd: Path, patience: float) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from liza.board.protocol import PLANNING_NAME
 from liza.daemon import prompt_values
 from liza.daemon.policy import plan_checks, planner
 from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
@@ -15,7 +16,6 @@ from liza.domain.changes import Change, with_anomaly
 from liza.domain.record import printable
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
 from liza.repo.scratch import scratch_tree
-from liza.system import locks
 from liza.system.run_control import RunEnding
 from liza.workflow.transition import apply
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from liza.domain.answers import AnswerValue
     from liza.domain.model import State
 
-LOCK: Final = "planning.lock"
 LONGEST_PATTERN: Final = 300  # characters of why a planner's answer was of no use
 
 log = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ def take_turn(place: Worker) -> AfterTurn:
         return AfterTurn.WAIT
     try:
         # Two planners would plan the same twice: a plan has no task to hold a lease on.
-        with locks.hold_for_life(place.home / LOCK, at=place.clock()):
+        with place.board.presence.hold(PLANNING_NAME, at=place.clock()):
             return _ask_planner(place)
     except AlreadyRunning:
         return AfterTurn.WAIT

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from liza.board.file import FileBoard
 from liza.board.location import HOME as HOME  # noqa: PLC0414 - it is part of a project
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
-from liza.board.location import switches_of as switches_of  # noqa: PLC0414 - as above
+from liza.board.protocol import create_board_at, open_board
 from liza.domain.config import Config
 from liza.domain.model import Adopted, Goal, State, Status
 from liza.domain.problems import violations_from
@@ -24,6 +23,7 @@ from liza.repo.repository import BRANCHES, Repository
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from liza.board.protocol import Board
     from liza.repo.verify import TrustedFacts
 
 TEAM_FILE: Final = "liza.yaml"
@@ -52,7 +52,7 @@ def integration_ref(start: Path) -> str:
     """Return the full name of the integration branch: the board's, or where there is none, the team's."""
     root = top_level(start)
     there = (root / HOME).is_dir()
-    config = FileBoard(home_from(root)).read().config if there else effective_config(root, {})[0]
+    config = open_board(home_from(root)).read().config if there else effective_config(root, {})[0]
     return BRANCHES + config.integration_branch
 
 
@@ -67,7 +67,7 @@ def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
         raise UsageError(f"{key_file} is no key; give the file `.liza/key` of the board that merged")
     if not (root / HOME).is_dir():
         return TrustedFacts(key)
-    state = FileBoard(home_from(root)).read()
+    state = open_board(home_from(root)).read()
     return TrustedFacts(
         key,
         has_board=True,
@@ -81,14 +81,14 @@ def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
 def settings_around(start: Path) -> Config:
     """Return the settings of the board around *start*, or where there is none, the team's."""
     try:
-        return FileBoard(home_from(start)).read().config
+        return open_board(home_from(start)).read().config
     except UsageError:
         return Config.model_validate(team_settings(top_level(start)))
 
 
 def create_board(
     start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
-) -> tuple[FileBoard, list[Choice]]:
+) -> tuple[Board, list[Choice]]:
     """Make the board of the repository around *start*; return it with what was chosen.
 
     *fit* raises what keeps a run from following the workflow.
@@ -105,7 +105,7 @@ def create_board(
     now = utc_now()
     first = Goal(description=goal, spec_ref=config.spec, created=now)
     state = State(revision=1, goal=first, config=config, workflow=_workflow_text(config, root))
-    board = FileBoard.create(root / HOME, state)
+    board = create_board_at(root / HOME, state)
     record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
     return board, [Choice("goal", goal.strip(), ""), *choices]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.board.file import FileBoard
-from liza.board.quarantine import append_alert
+from liza.board.protocol import SUPERVISOR_NAME, open_board
 from liza.daemon.policy import recovery
 from liza.daemon.policy.recovery import (
     FinishMerge,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
+    from liza.board.protocol import Board
     from liza.daemon.policy.recovery import Action
     from liza.domain.model import State
 
@@ -50,7 +50,7 @@ RUNS: Final = "runs"
 class Recovery:
     """The board and the repository that a recovery reads and repairs."""
 
-    board: FileBoard
+    board: Board
     repository: Repository
 
     @property
@@ -150,7 +150,7 @@ class Recovery:
         for path in empty_objects(self.repository) if losses else ():  # or git takes them for written
             path.unlink()
         for loss in losses:
-            append_alert(self.home, facts.now, str(loss))
+            self.board.alerts.append(str(loss), at=facts.now)
             if isinstance(loss, RepeatTask):
                 self.board.update(recovery.repeat_task(loss.task, loss.commit, at=facts.now))
 
@@ -170,14 +170,15 @@ class Recovery:
 
 def recover(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
     """Repair what a crash left in *home*, or only plan it with *dry_run*; return the plan."""
-    scene = Recovery(FileBoard(home), Repository.around(home.parent))
-    if dry_run and locks.is_held(home / locks.SUPERVISOR_LOCK):
+    board = open_board(home)
+    scene = Recovery(board, Repository.around(home.parent))
+    if dry_run and board.presence.is_held(SUPERVISOR_NAME):
         return ()  # whoever runs puts things right as it goes
     if dry_run:
         return recovery.plan(scene.crash_facts(utc_now()))
-    with locks.hold_for_life(home / locks.SUPERVISOR_LOCK, at=utc_now()):
-        for sentence in scene.repair_refs(scene.board.read()):
-            append_alert(home, utc_now(), sentence)
+    with board.presence.hold(SUPERVISOR_NAME, at=utc_now()):
+        for sentence in scene.repair_refs(board.read()):
+            board.alerts.append(sentence, at=utc_now())
         facts = scene.crash_facts(utc_now())
         actions = recovery.plan(facts)
         if survivors := scene.perform(actions, facts):

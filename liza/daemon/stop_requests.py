@@ -5,25 +5,23 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from liza.board.location import throw_switch
-from liza.board.quarantine import append_alert
 from liza.domain.record import utc_now
-from liza.domain.switches import SWITCH_FILES, Switch, strongest_switch
+from liza.domain.switches import Switch, strongest_switch
 from liza.system.masking import environment_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
-    from pathlib import Path
 
+    from liza.board.protocol import Board
     from liza.system.run_control import RunControl
 
 
 class StopRequests:
     """The switch that applies to one worker. A signal acts like ABORT for this worker only."""
 
-    def __init__(self, home: Path, clock: Callable[[], datetime] = utc_now) -> None:
-        self._home = home
+    def __init__(self, board: Board, clock: Callable[[], datetime] = utc_now) -> None:
+        self._board = board
         self._clock = clock
         self._signals = 0
         self._stop: RunControl | None = None
@@ -32,10 +30,10 @@ class StopRequests:
         return strongest_switch(self.thrown())
 
     def thrown(self) -> dict[str, str]:
-        """Return the switches that are thrown; what their files say matters to people only."""
+        """Return the switches that are thrown, for this worker."""
         if self._signals:
             return {Switch.ABORT.name: ""}
-        return {name: "" for name in SWITCH_FILES if (self._home / name).exists()}
+        return self._board.switches.thrown()
 
     def add_signal(self) -> None:
         """Note a signal: the first asks whatever runs to end, the second ends it; safe in a handler."""
@@ -62,8 +60,8 @@ class StopRequests:
 
     def pause(self, why: str) -> None:
         """Throw the PAUSE switch for everybody, and tell people why; one that is there already stays."""
-        if throw_switch(self._home, Switch.PAUSE, environment_mask().text(why)):
-            append_alert(self._home, self._clock(), f"everybody pauses: {why}")
+        if self._board.switches.throw(Switch.PAUSE, environment_mask().text(why)):
+            self._board.alerts.append(f"everybody pauses: {why}", at=self._clock())
 
 
 def forward_switch(switch: Switch, stop: RunControl) -> None:

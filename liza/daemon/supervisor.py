@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza.board.disk import has_no_writer
-from liza.board.file import FileBoard
-from liza.board.quarantine import append_alert
+from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, open_board
 from liza.daemon import integration_tip, sprint
 from liza.daemon.alarms import Alarm, alarms, stale_checkpoint
 from liza.daemon.baseline import BaselineContext, run_baseline
@@ -28,9 +26,8 @@ from liza.daemon.course import Halted
 from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.notify import Notifier, SentAlarms
-from liza.daemon.planning import LOCK as PLANNING
 from liza.daemon.policy import planner, progress, recovery, staffing
-from liza.daemon.project import TEAM_FILE, switches_of
+from liza.daemon.project import TEAM_FILE
 from liza.daemon.project_sandbox import (
     is_sandboxed,
     remove_stale_sandboxes,
@@ -74,6 +71,7 @@ from liza.system.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from liza.board.protocol import Board
     from liza.daemon.policy.staffing import Slot
     from liza.daemon.view import View
     from liza.domain.model import State
@@ -127,8 +125,8 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     # Heard from before the lock is: who sees that it is held may send one.
     with ExitStack() as stack:
         bell = stack.enter_context(Wakeup().handle_signals())
-        stack.enter_context(locks.hold_for_life(home / locks.SUPERVISOR_LOCK, at=utc_now()))
-        board = FileBoard(home)
+        board = open_board(home)
+        stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
         mark_processes(RUN_MARK, str((home / RUNS).resolve() / "supervisor.git"))
         repository = Repository.around(home.parent)
         _lock_repository(repository, stack)
@@ -141,12 +139,13 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         mended = scene.repair_refs(state)
         repository.ensure_branch(state.config.integration_branch)
         require_sandbox(state.config.sandbox)
-        if baseline and not _check_baseline(BaselineContext(home, repository, state.config), view, bell):
+        ground = BaselineContext(home, repository, state.config)
+        if baseline and not _check_baseline(ground, board, view, bell):
             return EXIT_CODES[RunEnd.ASKED]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
-            append_alert(home, utc_now(), sentence)
+            board.alerts.append(sentence, at=utc_now())
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
         crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1])
@@ -162,7 +161,7 @@ def _lock_repository(repository: Repository, stack: ExitStack) -> None:
         raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
 
 
-def _check_baseline(ground: BaselineContext, view: View, bell: Wakeup) -> bool:
+def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wakeup) -> bool:
     """Try the project's own gates on what work is based on; return False where somebody stopped it.
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
@@ -171,7 +170,7 @@ def _check_baseline(ground: BaselineContext, view: View, bell: Wakeup) -> bool:
 
     def listen() -> None:
         while not over.wait(DEBOUNCE):
-            if bell.asked or strongest_switch(switches_of(ground.home)) is Switch.ABORT:
+            if bell.asked or strongest_switch(board.switches.thrown()) is Switch.ABORT:
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
@@ -216,10 +215,10 @@ class Supervisor:
         self._slots: dict[str, Slot] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
-        self._breaker = Breaker(scene.board, scene.home)
+        self._breaker = Breaker(scene.board)
         self._sent_alarms = SentAlarms(scene.home)
         self._said: set[str] = set()  # keys of alarms that this very run has said
-        self._notifier = Notifier(scene.home)
+        self._notifier = Notifier(scene.board)
         self._pruned_at = time.monotonic()
         self._stopping: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
@@ -301,7 +300,7 @@ class Supervisor:
 
     def _turn(self) -> RunEnd | None:
         self._gone += self._workers.reap()
-        switches = switches_of(self._recovery.home)
+        switches = self._board.switches.thrown()
         switch = strongest_switch(switches)
         if switch is Switch.ABORT or self._wakeup.asked:
             return RunEnd.ABORT if switch is Switch.ABORT else RunEnd.ASKED
@@ -311,7 +310,7 @@ class Supervisor:
         state = self._breaker.look(self._reclaim(self._board.read()), self._clock())
         self._check_disk_space(state)
         if self._breaker.hold(state, switches):
-            switches = switches_of(self._recovery.home)
+            switches = self._board.switches.thrown()
         self._breaker.report(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
@@ -319,7 +318,7 @@ class Supervisor:
         if ending := self._end_if_over(state):
             return ending
         state = self._board.read()  # another goal may have begun
-        state = sprint.advance_sprint(self._board, self._recovery.home, state, switches, self._clock())
+        state = sprint.advance_sprint(self._board, state, switches, self._clock())
         halted = Switch.CHECKPOINT.name in switches and not self._is_halting
         if self._until_idle and state.sprint.ended and halted:
             return RunEnd.ONLY_PEOPLE
@@ -415,7 +414,7 @@ class Supervisor:
         holders = {task.lease.holder for task in state.tasks.values() if task.lease}
         living = self._workers.names
         if holders - living:
-            living |= locks.live_workers(self._recovery.home)
+            living |= self._board.presence.live_workers()
         if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
             self._recovery.secure(dead, at=now)
             return self._board.update(recovery.reclaim_tasks(living, at=now))
@@ -423,17 +422,13 @@ class Supervisor:
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT once nobody works any more, once a throw."""
-        path = self._recovery.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if Switch.CHECKPOINT.name not in switches:
             self._summarised = _NEVER
             return
-        if not _is_written(path):
-            return
-        try:
-            thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        except FileNotFoundError:
-            return  # taken back at this moment
-        said = switches_of(self._recovery.home).get(path.name, "")
+        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT)
+        if thrown_at is None:
+            return  # taken back, or written, at this moment
+        said = self._board.switches.thrown().get(Switch.CHECKPOINT.name, "")
         if self._summarised is None:  # a run before this one may have written it
             self._summarised = _last_summary_time(self._recovery.home / CHECKPOINTS)
         # `touch` makes the file first and sets its time then: that is one throw.
@@ -445,7 +440,7 @@ class Supervisor:
     def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
         """Write the summary, or say who has to end their turn before it makes sense."""
         busy = sorted(task.lease.holder for task in state.tasks.values() if task.lease)
-        if locks.is_held(self._recovery.home / PLANNING):
+        if self._board.presence.is_held(PLANNING_NAME):
             busy.append("the planner")
         if busy and not self._is_halting:
             self._view.say(f"CHECKPOINT: {', '.join(busy)} will end the turn that was begun, then all wait")
@@ -578,9 +573,9 @@ class Supervisor:
             self._clear_up(drain=ending is RunEnd.COMPLETE)
         if ending is RunEnd.COMPLETE:
             self._announce_done()
-        locks.remove_stale(self._recovery.home)
+        self._board.presence.remove_stale()
         state = self._board.read()
-        self._view.show(state, switches_of(self._recovery.home))
+        self._view.show(state, self._board.switches.thrown())
         self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
 
     def _clear_up(self, *, drain: bool = False) -> None:
@@ -599,7 +594,7 @@ class Supervisor:
         """Look back on the last sprint and tell people that there is nothing more to do."""
         state = self._board.read()
         try:
-            sprint.advance_sprint(self._board, self._recovery.home, state, {}, self._clock())
+            sprint.advance_sprint(self._board, state, {}, self._clock())
         except DiskTrouble as error:  # the work is done all the same
             self._alert(f"there is no retrospective: {error}")
         key = f"goal {state.goal.status} {state.goal.completed}"
@@ -622,14 +617,14 @@ class Supervisor:
 
     def _log_alert(self, sentence: str) -> bool:
         try:
-            append_alert(self._recovery.home, self._clock(), sentence)
-        except OSError:  # the disk may be what the alert is about
+            self._board.alerts.append(sentence, at=self._clock())
+        except DiskTrouble:  # the disk may be what the alert is about
             return False
         return True
 
     def _poll_delay(self) -> float:
         now = time.monotonic()
-        if self._trouble or strongest_switch(switches_of(self._recovery.home)) is not Switch.NORMAL:
+        if self._trouble or strongest_switch(self._board.switches.thrown()) is not Switch.NORMAL:
             return POLL_INTERVAL  # nobody is started now, however due
         dues = (
             post.due - now for post in self._slots.values() if post.began is None and post.due is not None
@@ -665,17 +660,9 @@ def _last_summary_time(folder: Path) -> datetime:
     return datetime.strptime(latest, SUMMARY_TIME).replace(tzinfo=UTC) if latest else _NEVER
 
 
-def _is_written(switch: Path) -> bool:
-    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
-    try:
-        return has_no_writer(switch)
-    except OSError:  # a link, or taken back at this moment
-        return True
-
-
 def _require_valid_board(home: Path) -> None:
     """Raise what is wrong with the board to somebody who opens it."""
-    board = FileBoard(home)
+    board = open_board(home)
     try:
         board.read()
     finally:

@@ -27,7 +27,6 @@ from liza.agents.select import (
     may_fall_back,
     planned_run,
 )
-from liza.board.quarantine import append_alert
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
@@ -294,7 +293,7 @@ class Worker:
         """Tell people something that they may have to act on."""
         for sentence in sentences:
             log.warning("%s", sentence)
-            append_alert(self.home, self.clock(), sentence)
+            self.board.alerts.append(sentence, at=self.clock())
 
     def run_id(self, what: str) -> str:
         """Return an id for a run that tells who ran it, sorts by time and is used once."""

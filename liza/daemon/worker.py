@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.board.file import FileBoard
+from liza.board.protocol import open_board
 from liza.daemon import coding, planning, reviewing
 from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.policy.admission import settle_reservations_of
@@ -29,7 +29,6 @@ from liza.domain.switches import Switch
 from liza.errors import FULL, DiskTrouble, NoCage, UsageError
 from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
-from liza.system import locks
 from liza.system.disk_space import disk_shortage
 from liza.system.linux import adopt_orphans, die_with
 from liza.system.masking import environment_mask
@@ -63,21 +62,20 @@ def main(home: Path, role: Role, name: str) -> int:
     if role not in TURNS:
         raise UsageError(f"there are no workers of the role {role}; known: {', '.join(TURNS)}")
     _mask_logs()
-    orders = StopRequests(home)
+    board = open_board(home)
+    orders = StopRequests(board)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.add_signal())
     die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
     adopt_orphans()
-    (home / locks.WORKERS_DIRECTORY).mkdir(exist_ok=True)
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
-    board = FileBoard(home)
     place = Worker(home, board, Repository.around(home.parent), role, name, orders)
-    with locks.hold_for_life(home / locks.WORKERS_DIRECTORY / f"{name}.lock", at=place.clock()):
+    with board.presence.hold(name, at=place.clock()):
         try:
             return serve(place)
         finally:
-            board.close()
             _wake_supervisor(orders)
+            board.close()
 
 
 def _wake_supervisor(orders: StopRequests) -> None:

@@ -11,10 +11,8 @@ from hashlib import sha1
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.board.file import FileBoard
-from liza.board.quarantine import ALERTS
-from liza.board.validate import validate_path
-from liza.daemon.project import TEAM_FILE, known_merges, switches_of
+from liza.board.protocol import open_board, validate_board
+from liza.daemon.project import TEAM_FILE, known_merges
 from liza.domain.answers import AGENT_ANOMALY_TYPES
 from liza.domain.config import SandboxMode
 from liza.domain.yaml_parse import parse_yaml
@@ -30,7 +28,6 @@ from liza.system import locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from liza.board.protocol import JournalEntry
     from liza.domain.model import State
@@ -76,7 +73,7 @@ def collect_facts(
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
         unfenced=tuple(_unfenced(case, yard)),
         seconds=run.seconds,
-        alerts=_read_text(yard.home / ALERTS),
+        alerts=_alerts(yard),
     )
 
 
@@ -164,13 +161,13 @@ def _doubts(yard: CaseProject, base: str) -> Iterator[str]:
     yield from map(str, findings)
 
 
-def _read_text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
+def _alerts(yard: CaseProject) -> str:
+    return "\n".join(f"{alert.at} {alert.says}" for alert in open_board(yard.home).alerts.after(0))
 
 
 def _board_error(yard: CaseProject) -> str:
     try:
-        validate_path(yard.home)
+        validate_board(yard.home)
     except LizaError as error:
         return str(error)
     return ""
@@ -184,7 +181,7 @@ def _locks(yard: CaseProject) -> Iterator[str]:
 
 
 def _thrown(yard: CaseProject) -> Iterator[str]:
-    for name, said in switches_of(yard.home).items():
+    for name, said in open_board(yard.home).switches.thrown().items():
         if said == THROWN:
             yield name
 
@@ -224,7 +221,7 @@ def _unfenced(case: Case, yard: CaseProject) -> Iterator[str]:
 def board_evidence(yard: CaseProject) -> BoardEvidence:
     """Return what the board says; nothing where there is none that can be read."""
     try:
-        with closing(FileBoard(yard.home)) as board:
+        with closing(open_board(yard.home)) as board:
             return summarise_board(board.read(), tuple(board.entries()))
     except (LizaError, OSError):
         return BoardEvidence()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ def overwrite(path: Path, text: str) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a file that several processes write; a reader sees all of it or nothing."""
+    """Add one line to a file that several processes write; no other is in it, and none is lost."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -41,6 +42,8 @@ def append_line(path: Path, line: str) -> None:
                 return
             continue
         try:
+            # A long line grows page by page: whoever looks meanwhile would take it for cut short.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             _append(descriptor, _encode(f"{line}\n"))
         finally:
             os.close(descriptor)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from liza.board.file import FileBoard
+from liza.board.protocol import Board
 from liza.cli.demo import demo_summary, prepare_repository, run_demo
 from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, Status
@@ -29,7 +29,7 @@ class Show(NamedTuple):
     root: Path
     said: list[str]  # what it told while it ran
     before: tuple[str, str]  # of the user's checkout
-    board: FileBoard
+    board: Board
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from liza.board.quarantine import append_alert
+from liza.board.alerts import append_alert
+from liza.board.protocol import open_board
 from liza.daemon.stop_requests import StopRequests
 from liza.system.masking import Mask, secrets_of
 from tests import player
@@ -107,7 +108,7 @@ def test_alerts_and_switches_are_masked(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("SERVICE_TOKEN", VALUE)
 
     append_alert(tmp_path, NOW, f"look at {SAID}")
-    StopRequests(tmp_path).pause(f"look at {VALUE} and {TOKEN}")
+    StopRequests(open_board(tmp_path)).pause(f"look at {VALUE} and {TOKEN}")
 
     assert "[masked]" in (tmp_path / "alerts.log").read_text()
     assert VALUE not in (tmp_path / "alerts.log").read_text()

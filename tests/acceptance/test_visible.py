@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from liza.board.alerts import append_alert
 from liza.board.file import FileBoard
-from liza.board.quarantine import append_alert
 from liza.cli.views.screen import LiveView
 from liza.domain.changes import HUMAN, add_note
 from liza.domain.events import Block

@@ -291,7 +291,7 @@ class TestPeople:
         assert office.status("t1") is Status.BLOCKED
         assert [one.problem for one in checked_all(office).findings] == [ViolationKind.NOT_A_MERGE]
 
-        assert resume(office.board, office.home, utc_now()) == ["PAUSE"]
+        assert resume(office.board, utc_now()) == ["PAUSE"]
 
         assert office.status("t1") is Status.IDLE
         assert checked_all(office).yours == 1

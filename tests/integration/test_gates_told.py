@@ -65,7 +65,7 @@ class TestTold:
     def is_shown_to_people(self, office: Office, run: str) -> None:
         assert (office.home / "runs" / run / "stdout").read_text().startswith("1\n2\n")
         shown = status.status_text(office.state, {})
-        told = explanation_of("t1", observed_run_context(office.home, office.state), utc_now()).told(
+        told = explanation_of("t1", observed_run_context(office.board, office.state), utc_now()).told(
             utc_now()
         )
         for text in (shown, told):

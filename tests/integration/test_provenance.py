@@ -66,7 +66,7 @@ def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path
     office.user.git("merge", "-q", office.ref)
 
     assert "is as an agent made it" in str(_why_unfit(coder, office.state))
-    resume(office.board, office.home, utc_now())
+    resume(office.board, utc_now())
     assert _why_unfit(coder, office.state) is None
 
 

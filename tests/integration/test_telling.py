@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.board.quarantine import append_alert
+from liza.board.alerts import append_alert
+from liza.board.protocol import open_board
 from liza.daemon.alarms import Alarm
 from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Notifier, SentAlarms
 from liza.domain.config import Notify
@@ -83,7 +84,7 @@ def serving(*codes: int | None) -> Iterator[Server]:
 
 @contextmanager
 def courier(home: Path, notify: Notify, patience: float = PATIENCE) -> Iterator[Notifier]:
-    found = Notifier(home, retries=QUICK, patience=patience)
+    found = Notifier(open_board(home), retries=QUICK, patience=patience)
     found.start()
     found.nudge(notify)
     try:
@@ -167,7 +168,7 @@ class TestWebhook:
     def test_what_a_slow_one_did_not_get_before_the_end_is_for_the_next_run(self, tmp_path: Path) -> None:
         append_alert(tmp_path, NOW, "hello")
         with serving(0) as server:
-            hurried = Notifier(tmp_path, retries=QUICK)
+            hurried = Notifier(open_board(tmp_path), retries=QUICK)
             hurried.start()
             hurried.nudge(Notify(webhook=server.url))
             eventually(lambda: server.got)

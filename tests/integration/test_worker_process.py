@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.board.quarantine import ALERTS
+from liza.board.alerts import ALERTS
 from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Reclaim
 from liza.domain.model import GoalStatus, Status, WorkerStatus

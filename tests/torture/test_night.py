@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.board.quarantine import ALERTS
+from liza.board.alerts import ALERTS
 from liza.daemon.supervisor import EXIT_CODES, RunEnd
 from liza.daemon.tamper import DRIFTED
 from liza.domain.model import GoalStatus

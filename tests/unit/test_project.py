@@ -233,6 +233,35 @@ class TestLayers:
         assert module_defining("liza.board.watcher", modules) == "liza.board"
 
 
+# What may be imported of the board from above it, each for a reason.
+OPEN_OF_BOARD: Final = {
+    "liza.board.protocol": "what an engine promises, and the door to it",
+    "liza.board.location": "where a project keeps its board",
+    "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
+}
+
+
+class TestBoard:
+    @pytest.mark.parametrize(
+        "module",
+        [name for name in MODULES if height_of(name) > HEIGHTS["board"] and part_of(name) != "board"],
+    )
+    def test_nothing_above_names_an_engine(self, module: str) -> None:
+        """Another engine is one module: whoever is above asks `open_board` for a board, and no more."""
+        asked = {name for name in imports_of(module) if is_within(name, ["liza.board"])}
+
+        assert {name for name in asked if not is_within(name, OPEN_OF_BOARD)} == set()
+
+    def test_what_is_open_is_used(self) -> None:
+        """A reason that nobody needs any more goes."""
+        above = (imports_of(name) for name in MODULES if height_of(name) > HEIGHTS["board"])
+        asked = set().union(*above)
+
+        assert {
+            place for place in OPEN_OF_BOARD if not any(is_within(name, [place]) for name in asked)
+        } == set()
+
+
 class TestLibraries:
     @pytest.mark.parametrize("module", MODULES)
     def test_each_library_is_imported_only_at_home(self, module: str) -> None:

@@ -23,7 +23,7 @@ from liza.cli.registry import (
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 
@@ -49,7 +49,7 @@ def _init(args: Namespace) -> None:
     print("Next: `liza run`; or first `liza task add`, `liza edit`.")
 
 
-def _show_baseline(board: FileBoard) -> None:
+def _show_baseline(board: Board) -> None:
     """Try the project's gates at once: who has just made a board can still mend them."""
     from liza.daemon.baseline import BaselineContext, run_baseline
     from liza.errors import NoCage
@@ -67,27 +67,29 @@ def _show_baseline(board: FileBoard) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.board.location import switches_of
-    from liza.board.quick_read import read_quickly
+    from liza.board.protocol import Glance, glance_at
     from liza.cli.views import status
     from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
-    state = read_quickly(home)
-    if state is None:
-        state, trouble = _absorb(board_of(args))
+    seen = glance_at(home)
+    if seen is None:
+        board = board_of(args)
+        state, trouble = _absorb(board)
+        seen = Glance(state, board.switches.thrown())
+    state = seen.state
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
     width = shutil.get_terminal_size((status.WIDTH, 24)).columns
     shown = (
         status.board_json(state)
         if args.json
-        else status.status_text(state, switches_of(home), shortage=lack, width=width)
+        else status.status_text(state, seen.switches, shortage=lack, width=width)
     )
     print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
     return report_error(trouble) if trouble else None
 
 
-def _absorb(board: FileBoard) -> tuple[State, InvalidBoard | None]:
+def _absorb(board: Board) -> tuple[State, InvalidBoard | None]:
     """Return the board with what a person saved, or as it was with why that was not taken."""
     try:
         return board.absorb(), None
@@ -98,13 +100,13 @@ def _absorb(board: FileBoard) -> tuple[State, InvalidBoard | None]:
 @command("validate", "check the board, or a file, and report everything that is wrong", AS_JSON,
          argument("path", metavar="PATH", nargs="?", help="a state.yaml or a .liza directory"))  # fmt: skip
 def _validate(args: Namespace) -> int | None:
-    from liza.board.validate import validate_path
+    from liza.board.protocol import validate_board
 
     path = args.directory / args.path if args.path else home_of(args)
     if not path.exists() and not path.is_symlink():
         raise UsageError(f"{path} does not exist; name a state.yaml or a .liza directory")
     try:
-        state = validate_path(path)
+        state = validate_board(path)
     except InvalidBoard as error:
         if args.json:
             print(json.dumps({"valid": False, "violations": [wrong._asdict() for wrong in error.violations]}))

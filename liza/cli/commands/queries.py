@@ -15,7 +15,7 @@ def _explain(args: Namespace) -> None:
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
-    found = explanation_of(args.subject, observed_run_context(board.home, board.absorb()), now)
+    found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
     print(json.dumps(found.to_json()) if args.json else found.told(now))
 
 
@@ -63,9 +63,7 @@ def _breaker_resolve(args: Namespace) -> None:
     board = board_of(args)
     with tell_if_waiting(board):
         board.absorb()
-        print(
-            resolve_and_resume(board, board.home, args.trip, require_text(args.reason, "reason"), utc_now())
-        )
+        print(resolve_and_resume(board, args.trip, require_text(args.reason, "reason"), utc_now()))
 
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from liza.cli.registry import NO_BASELINE, argument, board_of, command, home_of
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -59,14 +59,14 @@ def _settle() -> None:
 
 
 def _accept_settings(home: Path) -> None:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import open_board
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import TEAM_FILE
     from liza.daemon.team_file import apply_team_file
     from liza.daemon.vetting import vet
     from liza.repo.repository import Repository
 
-    board = FileBoard(home)
+    board = open_board(home)
     board.absorb()
     for one in apply_team_file(board, home.parent, accept=True, fit=workflow_of).done:
         print(f"applied from {TEAM_FILE}: {one}", flush=True)
@@ -74,10 +74,10 @@ def _accept_settings(home: Path) -> None:
 
 
 def _announce(home: Path) -> None:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import open_board
     from liza.cli.views.agents import announcements
 
-    for line in announcements(FileBoard(home).read().config.agents):
+    for line in announcements(open_board(home).read().config.agents):
         print(line, flush=True)
 
 
@@ -114,13 +114,12 @@ def _stop(args: Namespace) -> None:
 @command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
 def _watch(args: Namespace) -> None:
     from liza.cli.views.screen import view_on, watch
-    from liza.daemon.project import switches_of
 
     board = board_of(args)
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), lambda: switches_of(board.home))
+        watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
 @command("worker", "be one worker; the supervisor starts these",
@@ -161,12 +160,12 @@ def _resume(args: Namespace) -> None:
     from liza.daemon.breaker import resume
     from liza.domain.record import utc_now
 
-    taken = resume(board_of(args), home_of(args), utc_now())
+    taken = resume(board_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 
 
-def _retry_providers(board: FileBoard) -> None:
+def _retry_providers(board: Board) -> None:
     from liza.domain.changes import HUMAN
     from liza.domain.providers import closed_providers, retry_providers
     from liza.domain.record import utc_now
@@ -177,15 +176,15 @@ def _retry_providers(board: FileBoard) -> None:
 
 
 def _throw(args: Namespace, name: str) -> None:
-    from liza.board.location import replace_switch, switches_of, throw_switch
     from liza.domain.switches import BREAKER_PREFIX, Switch
 
-    home = home_of(args)
-    if not throw_switch(home, Switch[name], args.reason):
-        said = switches_of(home).get(name, "")
+    switch, switches = Switch[name], board_of(args).switches
+    place = switches.place_of(switch)
+    if not switches.throw(switch, args.reason):
+        said = switches.thrown().get(name, "")
         # The breaker takes back what it threw, so what a person wants has to be in the file itself.
         if not args.reason and said and not said.startswith(BREAKER_PREFIX):
-            print(f"{name} was thrown already ({home / name}): {said}; `liza resume` takes it back.")
+            print(f"{name} was thrown already ({place}): {said}; `liza resume` takes it back.")
             return
-        replace_switch(home, Switch[name], args.reason)
-    print(f"{name} is thrown ({home / name}); `liza resume` takes it back.")
+        switches.replace(switch, args.reason)
+    print(f"{name} is thrown ({place}); `liza resume` takes it back.")

@@ -8,16 +8,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.board.quarantine import write_to_quarantine
 from liza.domain.record import utc_now
 from liza.errors import InvalidBoard, LizaError, UsageError
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 
-def edit_board(board: FileBoard, editor: list[str]) -> State:
+def edit_board(board: Board, editor: list[str]) -> State:
     """Let a person edit a copy until it can be taken or they give up; return the board after that."""
     with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
         copy = Path(directory) / "state.yaml"
@@ -29,7 +28,7 @@ def edit_board(board: FileBoard, editor: list[str]) -> State:
                 return board.take(data)
             except InvalidBoard as error:
                 if not _ask_again(error):
-                    where = write_to_quarantine(board.home, data, utc_now())
+                    where = board.quarantine(data, at=utc_now())
                     sentence = f"the edit was not taken: it is kept in {where}, and the board is as it was"
                     raise InvalidBoard(sentence, error.violations) from error
 

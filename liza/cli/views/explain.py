@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.select import RunRequester, planned_run
+from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.status import SAID_LINES, opinions
 from liza.daemon.policy import coder, planner, progress, reviewer
 from liza.daemon.policy.admission import denial_of
 from liza.daemon.policy.conditions import Blocker, Candidate, first_blocker, status_since, task_held_by
 from liza.daemon.policy.preconditions import SUPERVISOR_RUNS, RunContext, first_unmet
 from liza.daemon.policy.staffing import worker_roles
-from liza.daemon.project import switches_of
 from liza.daemon.reports.words import duration_text
 from liza.domain import budget, providers
 from liza.domain.answers import Step
@@ -22,14 +22,13 @@ from liza.domain.budget import Cap
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import MEANING, Role, Status, WorkerStatus
 from liza.errors import NotThere
-from liza.system import locks
 from liza.system.disk_space import disk_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
 
+    from liza.board.protocol import Board
     from liza.daemon.policy.conditions import Condition
     from liza.domain.model import State, Task
 
@@ -61,10 +60,11 @@ class Explanation(NamedTuple):
         return "\n".join([*lines, f"  who    {self.who}", f"  then   {self.command}"])
 
 
-def observed_run_context(home: Path, state: State) -> RunContext:
-    """Return the run of the board in *home*, as it is from outside."""
-    lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
-    return RunContext(state, switches_of(home), locks.is_held(home / locks.SUPERVISOR_LOCK), lack)
+def observed_run_context(board: Board, state: State) -> RunContext:
+    """Return the run of *board*, which is in *state*, as it is from outside."""
+    lack = disk_shortage(board.home.parent, state.config.limits.free_disk_mb)
+    running = board.presence.is_held(SUPERVISOR_NAME)
+    return RunContext(state, board.switches.thrown(), running, lack)
 
 
 def explanation_of(subject: str, setting: RunContext, now: datetime) -> Explanation:
