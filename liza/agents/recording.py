@@ -26,6 +26,7 @@ from liza.domain.record import Id, NonEmptyStr, Record, Time
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import LizaError, UsageError
 from liza.repo.snapshot import Patch
+from liza.system.files import overwrite
 from liza.system.masking import environment_mask
 from liza.system.run_control import RunEnding
 
@@ -71,14 +72,12 @@ def write_brief(brief: Brief) -> Path:
         prompt=environment_mask().text(brief.prompt), facts=environment_mask().values(dict(brief.facts))
     )
     (brief.folder / PROMPT).write_text(known.prompt, encoding="utf-8", errors="replace")
-    return _write_whole(brief.folder / BRIEF, known.model_dump_json(indent=2))
+    return _overwrite_json(brief.folder / BRIEF, known.model_dump_json(indent=2))
 
 
-def _write_whole(path: Path, text: str) -> Path:
-    """Write a file that is whole or not there."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(f"{text}\n", encoding="utf-8", errors="replace")
-    return draft.replace(path)
+def _overwrite_json(path: Path, text: str) -> Path:
+    overwrite(path, f"{text}\n".encode(errors="replace"))
+    return path
 
 
 class RecordingAgent:
@@ -110,7 +109,7 @@ class RecordingAgent:
             LizaError
         ) as error:  # the agent may have destroyed its worktree; what it said is still worth having
             log.warning("%s: what it changed is not recorded: %s", brief.run, error)
-        _write_whole(brief.folder / REPLY, reply.model_dump_json(indent=2))
+        _overwrite_json(brief.folder / REPLY, reply.model_dump_json(indent=2))
         return reply
 
 
@@ -133,7 +132,7 @@ def _write_patches(folder: Path, patches: Sequence[Patch]) -> None:
         )
         for patch, diff in zip(patches, diffs, strict=True)
     )
-    _write_whole(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
+    _overwrite_json(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
 
 
 def _mask_diff(diff: bytes) -> bytes:

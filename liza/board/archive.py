@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.yaml_emit import section_text
+from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +46,6 @@ def write_archive(home: Path, tasks: Iterable[Task]) -> None:
     try:
         (home / DIRECTORY).mkdir(exist_ok=True)
         for task in tasks:
-            (home / DIRECTORY / f"{task.id}.yaml").write_text(section_text("task", task.to_json()))
+            overwrite(home / DIRECTORY / f"{task.id}.yaml", section_text("task", task.to_json()))
     except OSError as error:
         log.warning("archive/ is not complete: %s", error)

@@ -1,7 +1,8 @@
 """The exclusive lock of the board, released by the kernel when its holder dies.
 
 A queue lock in front of the board lock: only its holder waits for the board lock itself. A lock that thirty
-processes wait for wakes all thirty each time, and its last holder wins again too often.
+processes wait for wakes all thirty each time, and its last holder wins again too often. For other programs
+the board lock is a `filelock.FileLock` on its file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.lock_state import read_lock_state, write_lock_state
 from liza.errors import DiskTrouble
+from liza.system.locks import LockFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +30,8 @@ class BoardLock:
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
-        self._door = _LockFile(path, disk)
-        self._queue = _LockFile(path.with_name(path.name + QUEUE), disk)
+        self._door = LockFile(path, disk.lock, disk.unlock)
+        self._queue = LockFile(path.with_name(path.name + QUEUE), disk.lock, disk.unlock)
 
     @contextmanager
     def held(self, prepare: Callable[[], object]) -> Iterator[LockState]:
@@ -81,44 +83,3 @@ class BoardLock:
     def close(self) -> None:
         self._door.close()
         self._queue.close()
-
-
-class _LockFile:
-    """One lock file, opened when it is needed and kept open."""
-
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self.path = path
-        self._disk = disk
-        self._descriptor = -1
-
-    def lock(self) -> int:
-        while True:
-            if self._descriptor < 0:
-                self._descriptor = self._open_file()
-            try:
-                self._disk.lock(self._descriptor)
-            except OSError as error:
-                raise DiskTrouble(f"lock {self.path}", error) from error
-            if os.fstat(self._descriptor).st_nlink:
-                return self._descriptor
-            self.close()  # somebody removed the file: whoever comes now locks another one
-
-    def unlock(self) -> None:
-        if self._descriptor < 0:
-            return
-        try:
-            self._disk.unlock(self._descriptor)
-        except OSError:
-            self.close()  # which gives the lock back as well
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
-
-    def _open_file(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            return os.open(self.path, flags, 0o644)
-        except OSError as error:
-            raise DiskTrouble(f"open {self.path}", error) from error

@@ -19,6 +19,7 @@ from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.repo.command import exclude, top_level
 from liza.repo.repository import BRANCHES, Repository
+from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,9 +167,7 @@ def valid_config(root: Path, settings: dict[str, Any]) -> Config:
 
 def record_applied(home: Path, team: dict[str, Any]) -> None:
     """Note in one step that all of *team* is on the board."""
-    fresh = home / f"{APPLIED}.new"
-    fresh.write_text(json.dumps(team))
-    fresh.replace(home / APPLIED)
+    overwrite(home / APPLIED, json.dumps(team))
 
 
 def applied_settings(home: Path) -> dict[str, Any] | None:

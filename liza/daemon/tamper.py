@@ -24,7 +24,7 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, TASK_PREFIX, Repository, branch_of
 from liza.repo.worktree import write_text_whole
 from liza.repo.worktree_fingerprint import git_link_stamps
-from liza.repo.worktree_locks import hold_lock
+from liza.system.locks import hold_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

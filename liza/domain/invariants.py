@@ -6,8 +6,8 @@ by the same rows, narrowed to the records that changed and to the rules that rea
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.domain.labels import label_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from liza.domain.record import Record
 
 Violations = Iterator[Violation]
+MOST_CYCLES: Final = 20  # cycles told at once: each is a look at all dependencies
 
 
 class BoardRule(NamedTuple):
@@ -163,40 +164,33 @@ def _dependencies_exist(state: State) -> Violations:
 
 def _dependencies_have_no_cycle(state: State) -> Violations:
     """No task waits for itself by way of others."""
-    # Take away what waits for nothing, again and again: what remains waits for itself.
     waits = {
-        task.id: {name for name in task.depends_on if name in state.tasks and name != task.id}
+        task.id: {name for name in task.depends_on if name != task.id and name in state.tasks}
         for task in state.tasks.values()
+        if task.depends_on
     }
-    wanted_by: defaultdict[str, list[str]] = defaultdict(list)
-    for name, wanted in waits.items():
-        for other in wanted:
-            wanted_by[other].append(name)
-    free = [name for name, wanted in waits.items() if not wanted]
-    for name in free:  # grows while it is walked
-        for waiting in wanted_by[name]:
-            waits[waiting].discard(name)
-            if not waits[waiting]:
-                free.append(waiting)
-    for ring in _cycles({name: wanted for name, wanted in waits.items() if wanted}):
+    for _ in range(MOST_CYCLES):
+        ring = _cycle_in(waits)
+        if not ring:
+            return
         yield Violation(
             f"tasks.{ring[0]}.depends_on",
             f"{' waits for '.join([*ring, ring[0]])}: a cycle",
             "remove one of these dependencies",
         )
+        for name in ring:
+            del waits[name]
 
 
-def _cycles(stuck: Mapping[str, set[str]]) -> Iterator[list[str]]:
-    """Yield the dependency cycles among tasks that wait."""
-    seen: set[str] = set()
-    for name in stuck:
-        path: dict[str, int] = {}
-        while name not in path and name not in seen:
-            path[name] = len(path)
-            name = min(stuck[name])  # noqa: PLW2901 - the walk goes on from here
-        if name in path:
-            yield list(path)[path[name] :]
-        seen.update(path)
+def _cycle_in(waits: Mapping[str, set[str]]) -> list[str]:
+    """Return tasks that wait for each other in a circle, from the first by name; empty where none do."""
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1][:0:-1]  # who waits comes last there, and the first twice
+        first = ring.index(min(ring))
+        return ring[first:] + ring[:first]
+    return []
 
 
 def _one_task_a_holder(state: State) -> Violations:

@@ -8,7 +8,6 @@ marker names the task, which is the last step of preparing it; a step that was c
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from liza.repo import salvage
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.salvage import Salvage
 from liza.repo.worktree import KEPT, Worktree, worktree_paths
-from liza.repo.worktree_locks import hold_lock, try_lock
+from liza.system.locks import hold_lock, release_and_remove, try_lock
 from liza.system.no_follow import directories, first_line, remove
 
 log = logging.getLogger(__name__)
@@ -197,8 +196,7 @@ class Worktrees:
         left = self.worktree_at(lock.with_suffix(""))
         if left:
             self._discard(left)
-        lock.unlink(missing_ok=True)
-        os.close(held)
+        release_and_remove(held)
 
     def _make(self, task: str, commit: str, tip: str | None) -> Worktree:
         """Make the worktree of *task* at *commit*, where its branch, which is at *tip*, goes, too."""

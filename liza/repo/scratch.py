@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import Final
 from liza.errors import LizaError
 from liza.repo.pool import SCRATCH, Worktrees, scratch_lock_of
 from liza.repo.worktree import Worktree
-from liza.repo.worktree_locks import try_lock
+from liza.system.locks import release_and_remove, try_lock
 from liza.system.no_follow import remove
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
@@ -59,11 +58,8 @@ def _reserve_path(worktrees: Worktrees) -> Iterator[Path]:
     """Give a path that is ours while we live: the kernel lets go of the lock when we are killed."""
     worktrees.area.mkdir(exist_ok=True)
     paths = (worktrees.area / f"{SCRATCH}{number}" for number in count(1))
-    path, descriptor = next(
-        (path, held) for path in paths if (held := try_lock(scratch_lock_of(path))) is not None
-    )
+    path, lock = next((path, held) for path in paths if (held := try_lock(scratch_lock_of(path))))
     try:
         yield path
     finally:
-        scratch_lock_of(path).unlink(missing_ok=True)
-        os.close(descriptor)
+        release_and_remove(lock)

@@ -1,4 +1,8 @@
-"""Files that appear whole or not at all: written under another name, then named in one step."""
+"""Files that appear whole or not at all: written under another name, then named in one step.
+
+For Liza's own directories. What is written where agents write goes through `no_follow`, which trusts no
+name on the way there.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,9 @@ if TYPE_CHECKING:
 _NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-def write_new(path: Path, text: str) -> bool:
+def write_new(path: Path, content: str | bytes) -> bool:
     """Write a file where there is none; return False, and leave what is there, where there is one."""
-    with _write_draft(path, text) as draft:
+    with _write_draft(path, content) as draft:
         try:
             link_new(draft, path)
         except FileExistsError:
@@ -26,9 +30,9 @@ def write_new(path: Path, text: str) -> bool:
     return True
 
 
-def overwrite(path: Path, text: str) -> None:
+def overwrite(path: Path, content: str | bytes) -> None:
     """Write a file in place of whatever has its name."""
-    with _write_draft(path, text) as draft:
+    with _write_draft(path, content) as draft:
         draft.replace(path)
 
 
@@ -74,11 +78,13 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 @contextmanager
-def _write_draft(path: Path, text: str) -> Iterator[Path]:
-    """Give a file of this thread's own beside *path*, with *text* in it; what is left of it goes."""
+def _write_draft(path: Path, content: str | bytes) -> Iterator[Path]:
+    """Give a file of this thread's own beside *path*, with *content* in it; what is left of it goes."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_native_id()}.draft")
     try:
-        draft.write_bytes(_encode(text))
+        draft.unlink(missing_ok=True)  # a process that had our number may have died over it
+        with draft.open("xb") as file:  # never through a link that somebody put there
+            file.write(content if isinstance(content, bytes) else _encode(content))
         yield draft
     finally:
         draft.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from liza.domain.changes import HUMAN
 from liza.domain.invariants import (
     BOARD_RULES,
     DIFF_CHECKS,
+    MOST_CYCLES,
     TASK_CHECKS,
     StateDiff,
     diff_violations,
@@ -605,6 +606,14 @@ class TestReports:
             "a waits for b waits for a: a cycle",
             "c waits for d waits for c: a cycle",
         ]
+
+    def test_a_board_full_of_cycles_is_told_at_a_limit(self) -> None:
+        """Looking for the next one costs as much as for the first, and nobody reads a thousand."""
+        names = [f"{number}-{side}" for number in range(30) for side in "ab"]
+        other = {"a": "b", "b": "a"}
+        state = board(*(new_task(name, depends_on=(name[:-1] + other[name[-1]],)) for name in names))
+
+        assert len(violations(state)) == MOST_CYCLES
 
     def test_a_task_that_waits_for_itself_is_told_once(self) -> None:
         assert [violation.problem for violation in violations(board(new_task(depends_on=("t1",))))] == [

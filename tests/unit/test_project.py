@@ -42,7 +42,7 @@ HEIGHTS: Final = {part: height for height, part in enumerate(LAYERS)}
 HOMES: Final = {
     "acp": ["liza.agents.acp_bridge"],
     "detect_secrets": ["liza.gates.secrets"],
-    "filelock": ["liza.board"],
+    "filelock": ["liza.system.locks"],
     "git": ["liza.repo"],
     "litellm": ["liza.agents.llm.model"],
     "psutil": ["liza.daemon"],
