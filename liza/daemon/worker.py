@@ -30,9 +30,10 @@ from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
-from liza.system.linux import adopt_orphans, die_with
+from liza.system.host import host
 from liza.system.masking import environment_mask
-from liza.system.proc_table import RUN_MARK, STOPPED, process_of, send_signal
+from liza.system.platform import STOPPED
+from liza.system.proc_table import RUN_MARK, process_of, send_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +65,8 @@ def main(home: Path, role: Role, name: str) -> int:
     orders = StopRequests(home)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.add_signal())
-    die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
-    adopt_orphans()
+    host().die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
+    host().adopt_orphans()
     (home / locks.WORKERS_DIRECTORY).mkdir(exist_ok=True)
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
     board = FileBoard(home)

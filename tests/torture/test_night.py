@@ -18,7 +18,7 @@ import pytest
 
 from liza.daemon.supervisor import EXIT_CODES, RunEnd
 from liza.domain.model import GoalStatus
-from liza.system.linux import adopt_orphans
+from liza.system.host import host
 from liza.system.proc_table import reap_adopted
 from tests.daemon import Daemon
 from tests.storm import Storm
@@ -46,7 +46,7 @@ def test_a_night_ends_complete_and_accuses_nobody(
     night.user.git("update-ref", night.ref, "HEAD")
     for number in range(1, TASKS + 1):
         night.task(f"t{number}", kind="docs")
-    adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
+    host().adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
     began, before = time.monotonic(), _cpu()
     chance = random.Random(SEED)
     storm = Storm(night.home, chance)
