@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 from liza.board.disk import FileId
+from liza.system.host import host
 
 _SIZE: Final = 1024  # bytes, so that the usual baton covers whatever was there and needs no truncation
 _LONGEST: Final = 1 << 16
@@ -29,7 +28,7 @@ class LockState:
 
     def is_from_before_a_crash(self) -> bool:
         """Return whether the machine was started since: what was not synced may be half there."""
-        return self.boot not in {"", boot_id()}
+        return self.boot not in {"", host().boot_id()}
 
 
 def read_lock_state(descriptor: int) -> LockState:
@@ -55,17 +54,8 @@ def write_lock_state(baton: LockState) -> None:
     """Write the state to the lock file; not synced, because nothing depends on it."""
     held = "".join(f" {name}={_file_id_text(there)}" for name, there in baton.held.items())
     ids = f"{_file_id_text(baton.state)} {_file_id_text(baton.spare)}"
-    text = f"{baton.pid} {boot_id()} {baton.sum or '-'} {ids}{held}"
+    text = f"{baton.pid} {host().boot_id()} {baton.sum or '-'} {ids}{held}"
     os.pwrite(baton.descriptor, text.encode().ljust(_SIZE - 1) + b"\n", 0)
-
-
-@cache
-def boot_id() -> str:
-    """Return what tells this start of the machine from the one before."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
 
 
 def _file_id_text(there: FileId | None) -> str:

@@ -11,9 +11,10 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.disk import FileId, file_id_at, file_id_of, has_no_writer, is_ours_alone
+from liza.board.disk import FileId, file_id_at, file_id_of, has_no_writer
 from liza.board.lock_state import write_lock_state
 from liza.errors import DiskTrouble, InvalidBoard
+from liza.system.host import host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +147,7 @@ class StateFile:
         is_free = False
         try:
             # Asked in this order: once nobody else has it open, its print cannot change any more.
-            is_free = is_ours_alone(descriptor) and self._is_known(baton)
+            is_free = host().is_opened_by_us_alone(descriptor) and self._is_known(baton)
         finally:
             # Also if a signal handler raised: the descriptor may hold a lease that makes others wait.
             if not is_free:

@@ -15,8 +15,10 @@ from watchdog.events import (
     FileSystemEventHandler,
 )
 from watchdog.observers import Observer
+from watchdog.observers.polling import PollingObserver
 
 from liza.domain.switches import SWITCH_FILES
+from liza.system.host import host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # Opening and closing without a write are left out: reading the board would wake whoever reads it.
 _KINDS: Final = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileDeletedEvent, FileClosedEvent]
+
+POLL_INTERVAL: Final = 0.2  # seconds between two looks where the kernel does not tell
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ class Watch(FileSystemEventHandler):
         self.alarms = 0  # how many of the rings were for a switch
         self._rung = threading.Condition()
         self._ignored = ignored
-        self._observer = Observer()
+        self._observer = Observer() if host().SIGNALS_FILE_CHANGES else PollingObserver(timeout=POLL_INTERVAL)
         self._observer.schedule(self, str(directory), event_filter=_KINDS)
         self._observer.start()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import time
@@ -13,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 from liza.daemon.recover import RUNS, await_exit, orphaned_workers, recover, supervisor_processes
 from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
 from liza.system import locks
-from liza.system.proc_table import STOPPED, kill_all, send_signal, sweep
+from liza.system.host import host
+from liza.system.platform import STOPPED
+from liza.system.proc_table import kill_all, process_of, send_signal, sweep
+from liza.system.wakeup import wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,16 +121,17 @@ def stop_supervisor(home: Path) -> str:
         raise LizaError("no supervisor is running here; `liza run` starts one")
     if who.host != os.uname().nodename:
         raise LizaError(f"the supervisor is {who}; run `liza stop` there")
+    process = process_of(who.pid)
     try:
-        descriptor = os.pidfd_open(who.pid)
+        descriptor = host().open_exit(who.pid)
     except ProcessLookupError:
         return str(who)
     try:
-        # The descriptor was opened first: who holds the lock now is whom it names.
-        if locks.holder_of(path) == who:
-            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # who is stopped hears it only then
-        if not select.select([descriptor], [], [], STOP_TIMEOUT)[0]:
+        # The process was looked at first: who holds the lock now is the one that is signalled, or nobody.
+        if process and locks.holder_of(path) == who:
+            send_signal(process, signal.SIGTERM)
+            send_signal(process, signal.SIGCONT)  # who is stopped hears it only then
+        if not wait_readable(descriptor, STOP_TIMEOUT):
             raise LizaError(f"{who} was asked to end and has not yet; a second `liza stop` ends it at once")
     finally:
         os.close(descriptor)

@@ -33,7 +33,9 @@ from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
-from liza.system.proc_table import Process, kill_all, leftover_processes, process_of, process_table
+from liza.system.host import host
+from liza.system.platform import DEAD_STATES, Process
+from liza.system.proc_table import kill_all, leftover_processes, process_of, process_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -213,7 +215,7 @@ def orphaned_workers(home: Path, living: Collection[str] = ()) -> list[Process]:
     }
     if not held:
         return []
-    return [process for process in process_table().values() if held & _open_files(process.pid)]
+    return [process for process in process_table().values() if held & host().open_files_of(process.pid)]
 
 
 def supervisor_processes(home: Path) -> list[Process]:
@@ -223,29 +225,7 @@ def supervisor_processes(home: Path) -> list[Process]:
     path = home / locks.SUPERVISOR_LOCK
     if not locks.is_held(path):
         return []
-    return [process for process in process_table().values() if _holds_lock(process.pid, path)]
-
-
-def _holds_lock(pid: int, path: Path) -> bool:
-    """Tell whether *pid* has *path* open and locked; who looks whether it is locked only has it open."""
-    folder = Path("/proc") / str(pid)
-    with suppress(OSError):  # it ended, or it is not ours
-        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
-            with suppress(OSError):
-                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as below
-                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
-                    return True
-    return False
-
-
-def _open_files(pid: int) -> set[str]:
-    folder = Path("/proc") / str(pid) / "fd"
-    found: set[str] = set()
-    with suppress(OSError):  # it ended, or it is not ours
-        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
-            with suppress(OSError):
-                found.add(os.readlink(folder / name))  # noqa: PTH115 - a string is compared
-    return found
+    return [process for process in process_table().values() if host().is_locked_by(process.pid, path)]
 
 
 def await_exit(processes: Iterable[Process], patience: float) -> None:
@@ -255,7 +235,7 @@ def await_exit(processes: Iterable[Process], patience: float) -> None:
         waiting: list[int] = []
         for process in processes:
             with suppress(OSError):  # it ended already
-                waiting.append(os.pidfd_open(process.pid))
+                waiting.append(host().open_exit(process.pid))
                 stack.callback(os.close, waiting[-1])
         while waiting and (left := deadline - time.monotonic()) > 0:
             over = select.select(waiting, [], [], left)[0]
@@ -268,7 +248,7 @@ def _kill_leftovers(leftovers: list[Leftover]) -> list[str]:
         return [
             now
             for leftover, now in known
-            if now and now.started == leftover.started and now.state not in "ZX"
+            if now and now.started == leftover.started and now.state not in DEAD_STATES
         ]
 
     return [str(process) for process in kill_all(still)]

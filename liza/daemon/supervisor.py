@@ -63,7 +63,7 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
-from liza.system.linux import adopt_orphans
+from liza.system.host import host
 from liza.system.proc_table import RUN_MARK, sweep
 from liza.system.run_control import RunControl
 from liza.system.wakeup import Wakeup
@@ -228,7 +228,7 @@ class Supervisor:
         self._wakeup = bell
 
     def run(self) -> int:
-        adopt_orphans()
+        host().adopt_orphans()
         self._recover()
         self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()

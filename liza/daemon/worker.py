@@ -30,9 +30,10 @@ from liza.errors import FULL, DiskTrouble, NoCage, UsageError
 from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
 from liza.system.disk_space import disk_shortage
-from liza.system.linux import adopt_orphans, die_with
+from liza.system.host import host
 from liza.system.masking import environment_mask
-from liza.system.proc_table import RUN_MARK, STOPPED, process_of, send_signal
+from liza.system.platform import STOPPED
+from liza.system.proc_table import RUN_MARK, process_of, send_signal
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def main(home: Path, role: Role, name: str) -> int:
     orders = StopRequests(board)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.add_signal())
-    die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
-    adopt_orphans()
+    host().die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
+    host().adopt_orphans()
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
     place = Worker(home, board, Repository.around(home.parent), role, name, orders)
     with board.presence.hold(name, at=place.clock()):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from liza.daemon.policy.staffing import PARENT_VARIABLE, Slot
 from liza.errors import DiskTrouble
 from liza.system import locks
-from liza.system.proc_table import STOPPED, process_of, send_signal
+from liza.system.platform import STOPPED
+from liza.system.proc_table import process_of, send_signal
 
 if TYPE_CHECKING:
     import threading

@@ -20,7 +20,8 @@ import liza
 from liza.daemon.project import HOME, TEAM_FILE, create_board
 from liza.gauntlet.fixtures import AMBIENT_SECRET
 from liza.repo.command import git
-from liza.system.proc_table import STOPPED, process_of
+from liza.system.platform import STOPPED
+from liza.system.proc_table import process_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

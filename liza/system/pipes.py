@@ -1,4 +1,4 @@
-"""The pipes and pidfds of a running process, waited for in one selector."""
+"""The pipes of a running process and the ends of processes, waited for in one selector."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
+
+from liza.system.host import host
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,13 +25,13 @@ MOST_READS: Final = (
 
 
 class ProcessPipes:
-    """Pipes of a process, pidfds and the caller's control, as one thing to wait for."""
+    """Pipes of a process, ends of processes and the caller's control, as one thing to wait for."""
 
     def __init__(self, stop: RunControl) -> None:
         self.awaited: set[int] = set()  # processes that have not ended yet, of those whose end is waited for
         self._selector = selectors.DefaultSelector()
         self._selector.register(stop, selectors.EVENT_READ, stop.clear_wakeup)
-        self._open: set[int] = set()  # descriptors of pidfds, which are ours to close
+        self._open: set[int] = set()  # descriptors of ends, which are ours to close
         self._pipes: list[tuple[IO[bytes], Callable[[bytes], None]]] = []
 
     def wait(self, seconds: float | None) -> None:
@@ -39,7 +41,7 @@ class ProcessPipes:
 
     def await_end(self, pid: int) -> None:
         with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(pid)
+            descriptor = host().open_exit(pid)
             self.awaited.add(pid)
             self._open.add(descriptor)
             self._selector.register(descriptor, selectors.EVENT_READ, partial(self._gone, pid, descriptor))

@@ -1,8 +1,4 @@
-"""The processes of a run, wherever they hid: found in /proc by session, descent and mark, and ended.
-
-A pid can be somebody else's by the time it is used. Every process is known by its pid and its start time, and
-a signal goes through a descriptor that was opened before the two were compared.
-"""
+"""The processes of a run, wherever they hid: found by session, descent and mark, and ended."""
 
 from __future__ import annotations
 
@@ -13,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from liza.system.linux import is_adopting_orphans, wait_readable
+from liza.system.host import host
+from liza.system.platform import DEAD_STATES, STOPPED, Process
+from liza.system.wakeup import wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,67 +21,41 @@ if TYPE_CHECKING:
 RUN_MARK: Final = "LIZA_RUN"
 PATIENCE: Final = 2.0  # seconds until what does not die by SIGKILL is reported: it hangs in the kernel
 
-_PROC: Final = Path("/proc")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_DEAD: Final = frozenset("ZX")
-STOPPED: Final = "T"  # by a signal; a debugger's are "t"
 # A shell that waits for a child which was stopped before it became a program is in "D", and stands still too.
 STANDING_STATES: Final = frozenset({STOPPED, "t", "D"})
 
 
-class Process(NamedTuple):
-    pid: int
-    started: int  # clock ticks since boot
-    name: str
-    state: str
-    parent: int
-    group: int
-    session: int
-    ticks: int  # of CPU, its reaped children included
-
-    def __str__(self) -> str:
-        return f"{self.name} (pid {self.pid})"
-
-
 def process_of(pid: int) -> Process | None:
     """Return the process *pid*, or None."""
-    try:
-        line = _read(f"{pid}/stat").decode(errors="replace")
-    except OSError:
-        return None
-    head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
-    fields = rest.split()
-    return Process(
-        pid=pid,
-        started=int(fields[19]),
-        name=head.partition("(")[2],
-        state=fields[0],
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        ticks=sum(map(int, fields[11:15])),
-    )
+    return host().process_of(pid)
 
 
 def process_table() -> dict[int, Process]:
     """Return every process there is, by pid."""
-    pids = (int(name) for name in os.listdir(_PROC) if name.isdigit())  # noqa: PTH208 - names are enough
-    return {pid: process for pid in pids if (process := process_of(pid))}
+    return host().process_table()
 
 
 def mark_of(pid: int) -> str | None:
     """Return the folder of the run that *pid* was started for, or None where no mark can be read."""
-    try:
-        environment = _read(f"{pid}/environ")
-    except OSError:
-        return None
-    marks = (word for word in environment.split(b"\0") if word.startswith(f"{RUN_MARK}=".encode()))
-    return next((os.fsdecode(word).partition("=")[2] for word in marks), None)
+    return host().variable_of(pid, RUN_MARK)
 
 
-def _read(name: str) -> bytes:
-    with open(_PROC / name, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred times a sweep
-        return file.readall() or b""
+def send_signal(process: Process, number: signal.Signals) -> bool:
+    """Signal *process* if it is still the one that was seen; return whether it was."""
+    return host().send_signal(process, number)
+
+
+class ResourceUse(NamedTuple):
+    """What the processes of a run use at one moment."""
+
+    processes: int
+    cpu_seconds: float
+    memory: int  # bytes that are resident; what processes share counts for each of them
+
+    def __str__(self) -> str:
+        return (
+            f"{self.processes} processes, {self.cpu_seconds:.1f} s of CPU, {self.memory >> 20} MB of memory"
+        )
 
 
 class RunProcesses(NamedTuple):
@@ -106,7 +78,11 @@ class RunProcesses(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """Return the CPU that its processes used; what the dead used goes over to whoever reaps them."""
-        return sum(process.ticks for process in self._all()) / _TICKS
+        return sum(process.cpu for process in self._all())
+
+    def resource_use(self) -> ResourceUse:
+        """Return what its live processes use; for views, since it asks for each of them by itself."""
+        return resource_use(self.live_processes())
 
     def _all(self) -> list[Process]:
         everyone = process_table()
@@ -124,16 +100,26 @@ class RunProcesses(NamedTuple):
         return mark is not None and Path(mark).parent == self.folder.parent
 
 
+def resource_use(processes: Collection[Process]) -> ResourceUse:
+    import psutil  # noqa: PLC0415 - only who shows it pays for its import
+
+    memory = 0
+    for process in processes:
+        with suppress(psutil.Error):  # it ended meanwhile
+            memory += psutil.Process(process.pid).memory_info().rss
+    return ResourceUse(len(processes), sum(process.cpu for process in processes), memory)
+
+
 def _is_adopted(process: Process) -> bool:
     """Return whether *process* is an orphan that came to us because we adopt.
 
     What we start beside an agent is in our session, and an agent with all that it starts is not.
     """
-    return process.parent == os.getpid() and process.session != os.getsid(0) and is_adopting_orphans()
+    return process.parent == os.getpid() and process.session != os.getsid(0) and host().is_adopting_orphans()
 
 
 def _only_live(processes: Iterable[Process]) -> list[Process]:
-    return [process for process in processes if process.state not in _DEAD]
+    return [process for process in processes if process.state not in DEAD_STATES]
 
 
 def _with_descendants(everyone: Mapping[int, Process], roots: Iterable[Process]) -> list[Process]:
@@ -159,24 +145,6 @@ def _ancestry(everyone: Mapping[int, Process]) -> Iterator[int]:
         pid = everyone[pid].parent
 
 
-def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Signal *process* if it is still the one that was seen; tell whether it was."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except OSError:
-        return False
-    try:
-        now = process_of(process.pid)
-        if now is None or now.started != process.started:
-            return False
-        signal.pidfd_send_signal(descriptor, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
 def kill_all(find: Callable[[], list[Process]], patience: float = PATIENCE) -> list[Process]:
     """Kill what *find* returns until it returns nothing; return the survivors after *patience* seconds."""
     deadline = time.monotonic() + patience
@@ -192,7 +160,7 @@ def kill_all(find: Callable[[], list[Process]], patience: float = PATIENCE) -> l
 def _await_end(processes: Iterable[Process], deadline: float) -> None:
     for process in processes:
         with suppress(OSError):  # it is gone, which is what we wait for
-            descriptor = os.pidfd_open(process.pid)
+            descriptor = host().open_exit(process.pid)
             try:
                 wait_readable(descriptor, deadline - time.monotonic())
             finally:
@@ -201,10 +169,10 @@ def _await_end(processes: Iterable[Process], deadline: float) -> None:
 
 def reap_adopted(but: Collection[int]) -> None:
     """Forget the dead that we adopted; nobody else would. *but* are children that somebody here waits for."""
-    if not is_adopting_orphans():
+    if not host().is_adopting_orphans():
         return
     for process in process_table().values():
-        if process.state in _DEAD and _is_adopted(process) and process.pid not in but:
+        if process.state in DEAD_STATES and _is_adopted(process) and process.pid not in but:
             with suppress(ChildProcessError):
                 os.waitpid(process.pid, os.WNOHANG)
 

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.system.linux import parent_death_prefix
+from liza.system.host import host
 from liza.system.liveness import LivenessMonitor, Stopwatch
 from liza.system.memory import shared_by, shared_on_machine
 from liza.system.output_log import OutputLog
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from liza.system.proc_table import Process
+    from liza.system.platform import Process
     from liza.system.run_control import RunControl
 
 GRACE: Final = 0.5  # seconds between SIGTERM and SIGKILL: after ABORT all agents are to be gone within one
@@ -137,7 +137,7 @@ def _exit_code(job: Job, code: int | None) -> int | None:
 
 def _start(job: Job) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*parent_death_prefix(), *job.argv],
+        [*host().parent_death_prefix(), *job.argv],
         cwd=job.cwd,
         env={**job.environment, RUN_MARK: str(job.marked)},
         stdin=subprocess.PIPE,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from enum import IntEnum, StrEnum
 from typing import Final
 
 from liza.domain.config import Seconds
 from liza.domain.record import Record
-from liza.system.linux import wait_readable
+from liza.system.wakeup import WakeupPipe
 
 
 class RunLimits(Record):
@@ -69,8 +67,7 @@ class StopLevel(IntEnum):
 class RunControl:
     """Controls one run: end, end now, pause, resume.
 
-    Safe in a signal handler and from any thread: it stores a value, wakes the run through an eventfd, and
-    takes no lock.
+    Safe in a signal handler and from any thread: it stores a value, wakes the run, and takes no lock.
     """
 
     def __init__(self) -> None:
@@ -79,8 +76,7 @@ class RunControl:
         self.seen = time.monotonic()  # when the run last gave a sign of life
         self.usd = 0.0  # what the run has cost so far, as far as it tells
         self.capped: str | None = None  # why the money ended it
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._wakeup)
+        self._wakeup = WakeupPipe()
 
     def ask(self) -> None:
         """Ask the run to end; it gets a moment to tidy up."""
@@ -114,23 +110,19 @@ class RunControl:
         self.usd = max(self.usd, usd)
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wakeup, 1)
+        self._wakeup.wake()
 
     def fileno(self) -> int:
         """Return what becomes readable when something was said."""
-        return self._wakeup
+        return self._wakeup.fileno()
 
     def clear_wakeup(self) -> None:
         """Be ready to be woken again."""
-        try:
-            os.eventfd_read(self._wakeup)
-        except BlockingIOError:
-            return  # somebody else was told the same, and every caller looks at the level afterwards
+        self._wakeup.clear()  # who else was told the same looks at the level afterwards, too
 
     def wait(self, seconds: float | None) -> None:
         """Wait until something is said, or for *seconds*."""
-        if wait_readable(self._wakeup, seconds):
-            self.clear_wakeup()
+        self._wakeup.wait(seconds)
 
 
 LIFE_SIGN_INTERVAL: Final = 1.0  # seconds between two signs of life of a run that only waits

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from liza.daemon.recover import RUNS
 from liza.domain.config import Workers
 from liza.domain.switches import Switch
-from liza.system.proc_table import Process, leftover_processes, process_of
+from liza.system.platform import Process
+from liza.system.proc_table import leftover_processes, process_of
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, task
 from scripts.benchmark.race import quantile

@@ -357,15 +357,14 @@ CRY_AND_WAIT: Final = "open(os.environ['CRY'], 'w').write(str(os.getpid())); __i
 WORKER: Final = """
 import sys
 from pathlib import Path
-from liza.system.linux import adopt_orphans
-from liza.system.liveness import Evidence, Stopwatch
-from liza.system.process import Job, run
-from liza.agents.protocol import Stop
+from liza.system.host import host
+from liza.system.process import Job, run_job
+from liza.system.run_control import RunControl
 
-adopt_orphans()
+host().adopt_orphans()
 home, script = Path(sys.argv[1]), sys.argv[2]
 job = Job(["sh", "-c", script], home / "worktree", home / "runs" / "run-1", {"PATH": "/usr/bin:/bin"})
-print(run(job, Stop()))
+print(run_job(job, RunControl()))
 Path("/proc/self/task/%d/children" % __import__("os").getpid()).read_text() and print("children left")
 """
 
@@ -401,7 +400,7 @@ class TestWorkers:
             said = process.communicate(timeout=30)[0]
         pid = int(said.partition("out='")[2].partition("\\n")[0])
 
-        assert "<Ending.DONE: 'done'>" in said
+        assert "<RunEnding.DONE: 'done'>" in said
         assert "children left" not in said
         assert gone(pid)
 
@@ -423,7 +422,7 @@ class TestWorkers:
 
     def test_a_worker_dies_with_its_supervisor(self, zoo: Zoo) -> None:
         """Even by SIGKILL: a dead supervisor leaves nobody running for ever."""
-        child = f"import os; from liza.system.linux import die_with; die_with(os.getppid()); {CRY_AND_WAIT}"
+        child = f"import os; from liza.system.host import host; host().die_with(os.getppid()); {CRY_AND_WAIT}"
         parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "CRY": str(zoo.cry)}
         with subprocess.Popen([sys.executable, "-c", parent], env=environment) as process:
@@ -434,7 +433,7 @@ class TestWorkers:
 
     def test_who_starts_too_late_ends_at_once(self) -> None:
         """Its parent may have died before it could say that it wants to die with it."""
-        code = "from liza.system.linux import die_with; die_with(1 << 22); print('alive')"
+        code = "from liza.system.host import host; host().die_with(1 << 22); print('alive')"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
 

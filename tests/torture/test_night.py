@@ -20,7 +20,7 @@ from liza.board.alerts import ALERTS
 from liza.daemon.supervisor import EXIT_CODES, RunEnd
 from liza.daemon.tamper import DRIFTED
 from liza.domain.model import GoalStatus
-from liza.system.linux import adopt_orphans
+from liza.system.host import host
 from tests.daemon import Daemon
 from tests.storm import Storm
 
@@ -51,7 +51,7 @@ def test_a_night_ends_complete_and_accuses_nobody(
     night.user.git("update-ref", night.ref, "HEAD")
     for number in range(1, TASKS + 1):
         night.task(f"t{number}", kind="docs")
-    adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
+    host().adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
     began, before = time.monotonic(), _cpu()
     chance = random.Random(SEED)
     storm = Storm(night.home, chance)

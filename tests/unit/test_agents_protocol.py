@@ -15,9 +15,11 @@ from liza.agents.protocol import Brief, Reply
 from liza.domain.answers import Step
 from liza.domain.model import Role
 from liza.domain.record import utc_now
-from liza.system.linux import parent_death_prefix
+from liza.system import linux
+from liza.system.host import host
 from liza.system.liveness import Stopwatch, has_writes_since
-from liza.system.proc_table import Process, mark_of, process_of, process_table, send_signal
+from liza.system.platform import Process
+from liza.system.proc_table import mark_of, process_of, process_table, send_signal
 from liza.system.run_control import MEANING, RunControl, RunEnding, StopLevel, sleep_unless_stopped
 
 
@@ -137,7 +139,7 @@ class TestProcesses:
         """Read from /proc, whatever the name of the program."""
         me = process_table()[os.getpid()]
 
-        assert me == process_of(os.getpid())._replace(ticks=me.ticks, state=me.state)  # type: ignore[union-attr]
+        assert me == process_of(os.getpid())._replace(cpu=me.cpu, state=me.state)  # type: ignore[union-attr]
         assert (me.parent, me.session) == (os.getppid(), os.getsid(0))
 
     def test_a_pid_that_is_somebody_elses_by_now_gets_no_signal(self) -> None:
@@ -157,7 +159,7 @@ class TestProcesses:
 
     def test_the_leash_is_found_once(self) -> None:
         """It costs a process to try."""
-        assert parent_death_prefix() is parent_death_prefix()
+        assert host().parent_death_prefix() is host().parent_death_prefix()
 
     @pytest.mark.parametrize("program", [None, "#!/bin/sh\nexit 1\n"])
     def test_without_a_program_that_can_hold_it_there_is_no_leash(
@@ -169,4 +171,4 @@ class TestProcesses:
             (tmp_path / "setpriv").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
 
-        assert parent_death_prefix.__wrapped__() == ()
+        assert linux.parent_death_prefix.__wrapped__() == ()

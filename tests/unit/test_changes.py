@@ -215,7 +215,7 @@ class TestSupersede:
         new = apply(supersede("t2")[0], to="t1", by=PLANNER, at=LATER)(state)
 
         assert [violation.path for violation in diff_violations(diff_states(state, new))] == [
-            "tasks.w.depends_on"
+            "tasks.t2.depends_on"
         ]
 
 

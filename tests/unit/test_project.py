@@ -45,7 +45,7 @@ HOMES: Final = {
     "filelock": ["liza.system.locks"],
     "git": ["liza.repo"],
     "litellm": ["liza.agents.llm.model"],
-    "psutil": ["liza.daemon"],
+    "psutil": ["liza.system"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
     "watchdog": ["liza.board.watch"],

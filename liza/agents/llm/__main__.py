@@ -14,7 +14,7 @@ from liza.agents.llm.loop import Conversation, ConversationEnd
 from liza.agents.llm.model import LiteLlmModel
 from liza.agents.llm.tools import Toolbox
 from liza.domain.answers import ANSWER_TYPES
-from liza.system.linux import forbid_memory_reads
+from liza.system.host import host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def run_conversation(job: ConversationRequest, scratch: Path) -> ConversationEnd
 def main() -> int:
     """Have the conversation that stdin describes, and print what came of it as the last line."""
     job = ConversationRequest.model_validate_json(sys.stdin.buffer.read())
-    forbid_memory_reads()
+    host().forbid_memory_reads()
     # Not in the folder of the run, which is not in the cage; all of it is in the transcript.
     with TemporaryDirectory(prefix="liza-shell-", ignore_cleanup_errors=True) as scratch:
         end = run_conversation(job, Path(scratch))

@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from liza.system.host import host
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -387,6 +389,8 @@ def sandbox_obstacle() -> str | None:
 
 def probe_sandbox() -> SandboxProbe:
     """Probe the sandbox, again after a transient failure; the result is cached."""
+    if host().SANDBOX_LACK:
+        return SandboxProbe(host().SANDBOX_LACK)
     now = time.monotonic()
     if _last_probe and (not _last_probe[-1][1].is_passing or now < _last_probe[-1][0] + PROBE_AGAIN_AFTER):
         return _last_probe[-1][1]
