@@ -12,13 +12,16 @@ export LIZA_REAL_CACHE
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
+.PHONY: help test test-unit test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: check sandbox ## lint, type-check and run the tests
 	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
+
+test-unit: $(INSTALLED) ## run tests/unit only, in under a minute
+	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal tests/unit
 
 test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripted and a small real model
 	@$(BIN)/python scripts/agents.py
@@ -48,8 +51,8 @@ night: $(INSTALLED) ## run 300 tasks with a large team, and kill somebody every 
 gauntlet: $(INSTALLED) ## let misbehaving agents loose on throw-away repositories
 	@$(BIN)/python -m liza gauntlet
 
-specs: $(INSTALLED) ## render the tables in specs/ from the code
-	@$(BIN)/python scripts/specs.py specs
+specs: $(INSTALLED) ## render the tables in specs/ and docs/ from the code
+	@$(BIN)/python scripts/specs.py specs docs
 
 clean: ## remove everything that can be made again
 	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -66,7 +69,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@
 
-# The cage is tested where it can be built. Without it its tests are skipped, and say so.
+# The sandbox is tested where it can be built. Without it its tests are skipped, and say so.
 sandbox:
 	@if ! command -v bwrap >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing bubblewrap"; \

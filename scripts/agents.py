@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from liza.errors import LizaError
+from liza.system.locks import hold_patiently
 from tests.agents.programs import LIZA, PLACE, ROOT, STAMP, is_installed, table
 
 if TYPE_CHECKING:
@@ -27,6 +29,15 @@ LONGEST: Final = 300  # characters of what an installer said last
 
 def install(name: str, program: Program) -> str:
     """Install one, if it is not there as the table has it; return what became of it."""
+    # Several checkouts share the cache: two that install the same would remove what the other just made.
+    try:
+        with hold_patiently(PLACE / f"{name}.lock", PATIENCE):
+            return _install_locked(name, program)
+    except LizaError as error:
+        return f"{name}: not installed, because {error}"
+
+
+def _install_locked(name: str, program: Program) -> str:
     if is_installed(name, program):
         return f"{name}: there already"
     began, folder = time.monotonic(), PLACE / name
@@ -64,6 +75,7 @@ def _words(error: Exception) -> str:
 
 def main(wanted: list[str]) -> int:
     chosen = {name: row for name, row in table().items() if not wanted or name in wanted}
+    PLACE.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for done in as_completed(pool.submit(install, name, program) for name, program in chosen.items()):
             print(done.result(), flush=True)

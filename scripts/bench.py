@@ -40,7 +40,7 @@ def main() -> None:
                 tables.append(table)
     print(f"\nTook {time.monotonic() - began:.0f} s.")
     if options.json:
-        found = {"machine": machine(), "tables": [table.plain() for table in tables]}
+        found = {"machine": machine(), "tables": [table.to_json() for table in tables]}
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -1,7 +1,7 @@
-"""The tables in specs/, rendered from the tables in the code, so that the two cannot disagree.
+"""The tables in specs/ and docs/, rendered from the tables in the code, so that the two cannot disagree.
 
-A file in specs/ says where a table belongs by a pair of comments, `<!-- rendered: NAME -->` and
-`<!-- end -->`; what stands between them is replaced by `scripts/specs.py specs`.
+A page says where a table belongs by a pair of comments, `<!-- rendered: NAME -->` and `<!-- end -->`; what
+stands between them is replaced by `scripts/specs.py specs docs`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,53 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+import liza.cli.main  # noqa: F401 - which puts every command into the table
 from liza.agents.clis.table import CLIS
-from liza.agents.llm.faults import FAULTS, WORDS
+from liza.agents.llm.faults import ENDING_BY_MESSAGE, HANDLING_BY_NAME
 from liza.board.edits import EDITABLE
-from liza.daemon.policy.admission import TURNED_DOWN
+from liza.cli.registry import COMMANDS
+from liza.daemon.policy.admission import STATE_AFTER_ENDING
 from liza.domain import model
 from liza.domain.anomalies import Details
-from liza.domain.answer_reading import Unreadable, answer
-from liza.domain.answers import KINDS, ROLES, Step
+from liza.domain.answer_parsing import UnreadableAnswer, parse_answer
+from liza.domain.answers import ANSWER_TYPES, ROLE_OF_STEP, Step
 from liza.domain.config import Config
-from liza.domain.fences import TAG
-from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS
-from liza.domain.lifecycle import BEGINNINGS, CLAIMABLE, EVENTS, SUCCEEDED, TABLE, TERMINAL, WORKERS, name_of
+from liza.domain.fenced_blocks import TAG
+from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
+from liza.domain.lifecycle import (
+    CLAIMABLE,
+    EVENTS,
+    INITIAL_STATUSES,
+    LEASED_ROLES,
+    SUCCEEDED,
+    TERMINAL,
+    TRANSITIONS,
+    event_name,
+)
 from liza.domain.model import Role, State, Status
-from liza.domain.promises import PROMISES
 from liza.domain.record import Record, utc_now
-from liza.domain.rules import RULES as BREAKER_RULES
+from liza.domain.requirements import REQUIRES
+from liza.domain.rules import BREAKER_RULES
 from liza.domain.spending import PROVIDER_STATES, ProviderState
 from liza.domain.switches import MEANING as SWITCH_MEANING
 from liza.domain.switches import Switch
-from liza.domain.yaml_parse import parse
+from liza.domain.yaml_parse import parse_yaml
 from liza.errors import EXIT_CODES, UsageError
 from liza.gates.forbidden import FORBIDDEN
-from liza.gates.registry import KINDS as GATE_KINDS
+from liza.gates.registry import GATE_TYPES as GATE_KINDS
 from liza.system.run_control import MEANING as ENDING_MEANING
-from liza.system.run_control import Ending
-from liza.workflow.catalogue import CATALOGUE, GROUPS, Rule
-from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, Phase
-from liza.workflow.load import load, packaged
+from liza.system.run_control import RunEnding
+from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
+from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, GateKind, Phase
+from liza.workflow.load import load_workflow, packaged_names
+from liza.workflow.supported import HUMAN_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
+    from liza.cli.registry import Argument
     from liza.domain.events import Event
 
 MANY: Final = 5  # sources of one event; that many arrows would hide the rest of the picture
@@ -81,13 +94,13 @@ def lifecycle_rows() -> str:
         ["event", "from", "to", "who", "must hold the lease"],
         (
             [
-                f"`{name_of(row.event)}`",
+                f"`{event_name(row.event)}`",
                 coded(statuses_in_order(row.sources)),
                 f"`{row.target}`" if row.target else "stays",
                 ", ".join(role for role in Role if role in row.who),
-                ", ".join(role for role in Role if row.held and role in row.who & WORKERS) or "nobody",
+                ", ".join(role for role in Role if row.held and role in row.who & LEASED_ROLES) or "nobody",
             ]
-            for row in TABLE
+            for row in TRANSITIONS
         ),
     )
 
@@ -100,12 +113,12 @@ def statuses() -> str:
 
 
 def promises_of(status: Status) -> str:
-    return "; ".join(promise.says for promise in PROMISES[status])
+    return "; ".join(promise.says for promise in REQUIRES[status])
 
 
 def kinds_of_status() -> str:
     kinds = {
-        "where a new task may begin": BEGINNINGS,
+        "where a new task may begin": INITIAL_STATUSES,
         "a coder may claim it": CLAIMABLE,
         "final: nothing leads out of it": TERMINAL,
         "succeeded: what a dependant waits for": SUCCEEDED,
@@ -119,7 +132,7 @@ def diagram() -> str:
     """Return the machine as a Mermaid picture, without what leaves a task where it is."""
     arrows, crowds = _arrows_and_crowds()
     lines = [
-        *(f"[*] --> {status}" for status in statuses_in_order(BEGINNINGS)),
+        *(f"[*] --> {status}" for status in statuses_in_order(INITIAL_STATUSES)),
         *(f"{source} --> {target}: {', '.join(names)}" for (source, target), names in arrows.items()),
         *(f"{status} --> [*]" for status in statuses_in_order(TERMINAL)),
         *(
@@ -134,9 +147,9 @@ def _arrows_and_crowds() -> tuple[
     dict[tuple[Status, Status], list[str]], dict[tuple[str, Status], set[Status]]
 ]:
     sources_of: defaultdict[tuple[str, Status], set[Status]] = defaultdict(set)
-    for row in TABLE:
+    for row in TRANSITIONS:
         if row.target:
-            sources_of[name_of(row.event), row.target] |= row.sources
+            sources_of[event_name(row.event), row.target] |= row.sources
     arrows: defaultdict[tuple[Status, Status], list[str]] = defaultdict(list)
     for (name, target), sources in sources_of.items():
         for source in statuses_in_order(sources) if len(sources) < MANY else ():
@@ -145,11 +158,11 @@ def _arrows_and_crowds() -> tuple[
 
 
 def roles() -> str:
-    return table(["role", "may"], ([role, coded(map(name_of, _events_of(role)))] for role in Role))
+    return table(["role", "may"], ([role, coded(map(event_name, _events_of(role)))] for role in Role))
 
 
 def _events_of(role: Role) -> list[type[Event]]:
-    return [event for event in EVENTS if any(row.event is event and role in row.who for row in TABLE)]
+    return [event for event in EVENTS if any(row.event is event and role in row.who for row in TRANSITIONS)]
 
 
 def exit_codes() -> str:
@@ -166,7 +179,8 @@ def switches() -> str:
 def provider_states() -> str:
     """Render what a provider's word means, and which endings of a run say it."""
     said = {
-        state: [str(ending) for ending, its in TURNED_DOWN.items() if its is state] for state in ProviderState
+        state: [str(ending) for ending, its in STATE_AFTER_ENDING.items() if its is state]
+        for state in ProviderState
     }
     rows = (
         [f"`{state}`", coded(said[state]) or "a run went through", PROVIDER_STATES[state]] for state in said
@@ -177,11 +191,12 @@ def provider_states() -> str:
 def model_faults() -> str:
     """Render what litellm's exceptions mean; its words tell apart what one name leaves open."""
     rows = [
-        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"] for name, cure in FAULTS.items()
+        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"]
+        for name, cure in HANDLING_BY_NAME.items()
     ]
     rows += [
         [f"`{name}` that says `{pattern.pattern}`", f"`{ending}`", "no"]
-        for name, meanings in WORDS.items()
+        for name, meanings in ENDING_BY_MESSAGE.items()
         for pattern, ending in meanings
     ]
     return table(["exception", "the run ends as", "tried again before"], rows)
@@ -219,7 +234,10 @@ def _keys_of(kind: type[Record], prefix: str) -> Iterator[tuple[str, str]]:
         if isinstance(default, Record):
             yield from _keys_of(type(default), f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", "not set" if default is None else f"`{json.dumps(default)}`"
+            yield (
+                f"{prefix}{_shown(name, field)}",
+                "not set" if default is None else f"`{json.dumps(default)}`",
+            )
 
 
 def sections() -> str:
@@ -271,8 +289,8 @@ def _in_order(section: str, fields: Iterable[str]) -> list[str]:
 def invariants() -> str:
     checks: list[tuple[str, Callable[..., object]]] = [
         *(("a task", check) for check in TASK_CHECKS),
-        *(("the board", rule.find) for rule in RULES),
-        *(("a change", check) for check in STEP_CHECKS),
+        *(("the board", rule.find) for rule in BOARD_RULES),
+        *(("a change", check) for check in DIFF_CHECKS),
     ]
     return table(["of", "what holds"], ([kind, inspect.getdoc(check) or ""] for kind, check in checks))
 
@@ -280,14 +298,15 @@ def invariants() -> str:
 def answers() -> str:
     """Return what each step is asked for, and by which keys it may answer."""
     return table(
-        ["step", "role", "answer"], ([f"`{step}`", ROLES[step], _fields_of(KINDS[step])] for step in Step)
+        ["step", "role", "answer"],
+        ([f"`{step}`", ROLE_OF_STEP[step], _fields_of(ANSWER_TYPES[step])] for step in Step),
     )
 
 
 def slips() -> str:
     """Return what agents get wrong in their answers, and what becomes of each: taken, or asked for again."""
     text = files("liza.domain").joinpath("slips.yaml").read_text(encoding="utf-8")
-    rows = [row for row in parse(f"slips:\n{text}").data["slips"] if isinstance(row, dict)]  # type: ignore[union-attr]
+    rows = [row for row in parse_yaml(f"slips:\n{text}").data["slips"] if isinstance(row, dict)]  # type: ignore[union-attr]
     return table(
         ["step", "slip", "what becomes of it", "further runs"],
         ([f"`{row['step']}`", str(row["slip"]), *_fate(row)] for row in rows),
@@ -296,8 +315,8 @@ def slips() -> str:
 
 def _fate(row: Mapping[str, Any]) -> tuple[str, str]:
     text = row.get("reply") or f"```{TAG}\n{row['answer']}\n```\n"
-    found = answer(str(text), Step(row["step"]))
-    if isinstance(found, Unreadable):
+    found = parse_answer(str(text), Step(row["step"]))
+    if isinstance(found, UnreadableAnswer):
         return "asked for once more", "1, for the block alone"
     return str(row.get("then", "taken")), "0"
 
@@ -309,7 +328,7 @@ def house() -> str:
 
 
 def endings() -> str:
-    return table(["ending", "meaning"], ([f"`{ending}`", ENDING_MEANING[ending]] for ending in Ending))
+    return table(["ending", "meaning"], ([f"`{ending}`", ENDING_MEANING[ending]] for ending in RunEnding))
 
 
 def workflows() -> str:
@@ -324,8 +343,8 @@ def workflows() -> str:
                 _edges(phase),
                 _rounds(phase),
             ]
-            for name in packaged()
-            for title, phase in load(name).phases.items()
+            for name in packaged_names()
+            for title, phase in load_workflow(name).phases.items()
         ),
     )
 
@@ -361,11 +380,22 @@ def gate_options() -> str:
     return table(
         ["kind", "can be told", "which says"],
         (
-            [f"`{kind}`", f"`{name}`" if name else "nothing more", says]
+            [f"`{kind}`", f"`{name}`" if name else "nothing more", says + _if_refused(kind, name)]
             for kind, options in OPTIONS.items()
             for name, says in (options or {"": "who judges is its `role`"}).items()
         ),
     )
+
+
+def _if_refused(kind: GateKind, name: str) -> str:
+    """Return what to add about an option that documents may have and no worker performs."""
+    gate = GATE_KINDS.get(kind)
+    known = {field.alias or key for key, field in gate.options.model_fields.items()} if gate else {name}
+    is_performed = name in (*known, "tree") and (kind, name) not in _NOT_PERFORMED
+    return "" if is_performed or not name else "; refused so far"
+
+
+_NOT_PERFORMED: Final = frozenset((GateKind.HUMAN, name) for name in HUMAN_OPTIONS)
 
 
 def effects() -> str:
@@ -397,18 +427,18 @@ def rules() -> str:
     )
 
 
-def _anew(rule: Rule) -> str:
+def _anew(rule: WorkflowRule) -> str:
     """Tell what resets *rule*; many outcomes of one thing are that thing."""
     whole = {one.kind: one._replace(outcome=None) for one in rule.reset_on}
     told = rule.reset_on if len(rule.reset_on) <= MANY else whole.values()
     return ", ".join(map(str, told)) or "nothing"
 
 
-def _counting(rule: Rule) -> str:
+def _counting(rule: WorkflowRule) -> str:
     return f"{rule.mode}, same {rule.same}" if rule.same else str(rule.mode)
 
 
-def _threshold(rule: Rule) -> str:
+def _threshold(rule: WorkflowRule) -> str:
     count = f"`{rule.count}`" if isinstance(rule.count, str) else str(rule.count)
     window = f"{int(rule.within.total_seconds() // 60)} minutes" if rule.within else ""
     if rule.mode == "elapsed":
@@ -416,9 +446,13 @@ def _threshold(rule: Rule) -> str:
     return f"{'more than ' if rule.beyond else ''}{count}{' in ' + window if window else ''}"
 
 
-def _watches(rule: Rule) -> str:
+def _watches(rule: WorkflowRule) -> str:
     groups = [name for name, members in GROUPS.items() if rule.name in members]
-    names = [name for name in packaged() if rule.name in {one.name for one in load(name).watched()}]
+    names = [
+        name
+        for name in packaged_names()
+        if rule.name in {one.name for one in load_workflow(name).watched_rules()}
+    ]
     return coded(names) + (f" (as `{groups[0]}`)" if groups else "")
 
 
@@ -439,7 +473,7 @@ def programs() -> str:
                 f"`{cli.name}`",
                 coded([*cli.keys, *(f"~/{name}" for name in cli.credentials)]),
                 cli.provider or "of any provider",
-                "held back" if cli.holds_back else "found out afterwards",
+                "held back" if cli.has_read_only_mode else "found out afterwards",
                 "yes" if cli.resume else "no",
                 coded(cli.passing),
             )
@@ -448,7 +482,26 @@ def programs() -> str:
     )
 
 
+def commands() -> str:
+    rows = sorted(COMMANDS.items())
+    return table(
+        ["command", "what it does", "takes"],
+        ([f"`liza {name}`", row.summary, coded(map(_typed, row.arguments))] for name, row in rows),
+    )
+
+
+def _typed(argument: Argument) -> str:
+    """Return an argument of a command as people type it, in brackets where it may be left out."""
+    name, options = argument.names[-1], argument.options
+    words = [name] if name.startswith("-") else []
+    if options.get("action") not in {"store_true", "store_false"}:
+        words.append(options.get("metavar") or "|".join(options["choices"]))
+    must = options.get("required") or (name[0] != "-" and options.get("nargs") not in {"?", "*"})
+    return " ".join(words) if must else f"[{' '.join(words)}]"
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
+    "commands": commands,
     "programs": programs,
     "lifecycle": lifecycle_rows,
     "statuses": statuses,

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import liza.agents.protocol
 import liza.domain.events  # noqa: F401 - its records are built, too
-from liza.domain.record import build_checks
+from liza.domain.record import build_validators
 from tests.boards import is_whole, new_board, noted
 
-build_checks()
+build_validators()
 with TemporaryDirectory(prefix="liza-built-") as place:
     board = new_board(Path(place) / ".liza")
     board.update(noted("built"))

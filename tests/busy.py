@@ -12,7 +12,7 @@ from liza.domain.events import Claim, Confirm, FindNothing, TakeReview
 from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
 from liza.domain.record import utc_now
 from liza.domain.verdicts import Outcome, Verdict
-from liza.system.proc_table import MARK
+from liza.system.proc_table import RUN_MARK
 from liza.workflow.transition import apply
 from tests.stories import BASE
 from tests.workers import starts
@@ -45,7 +45,7 @@ def hold(worker: Worker) -> int:
     desk = Desk(worker)
     if desk.board.read().task("t1").status is Status.IDLE:
         desk.do(Claim(lease=desk.lease(), base_commit=BASE), "t1")
-        environment = {"PATH": os.environ["PATH"], MARK: str(worker.home / "runs" / f"{worker.name}-1")}
+        environment = {"PATH": os.environ["PATH"], RUN_MARK: str(worker.home / "runs" / f"{worker.name}-1")}
         agent = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
         worker.say(f"agent {agent.pid}")
     return worker.wait()

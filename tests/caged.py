@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.agents.command import Command
+from liza.agents.command import CommandAgent
 from liza.agents.protocol import Brief, Reply
-from liza.daemon.project_sandbox import Guard
+from liza.daemon.project_sandbox import ProjectSandbox
 from liza.domain.answers import Step
-from liza.domain.config import Sandbox
+from liza.domain.config import SandboxConfig
 from liza.domain.model import Role
-from liza.system.run_control import Limits, Stop
-from liza.system.sandbox.bubblewrap import obstacle
+from liza.system.run_control import RunControl, RunLimits
+from liza.system.sandbox.bubblewrap import sandbox_obstacle
 from tests.repos import INTEGRATION, Home
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MORE: Final = (".docker/config.json", ".gnupg/key", ".cargo/credentials.toml", "
 
 def require_cage() -> None:
     """Skip where there is no cage: not every machine lets one be built."""
-    why = obstacle()
+    why = sandbox_obstacle()
     if why:
         pytest.skip(f"the cage is not tested: {why}")
 
@@ -53,20 +53,20 @@ class Den:
         self.user.git("config", "remote.origin.url", f"https://me:{SECRET}@example.org/x.git")
         self.worktree, self.agent = self.user.task("t1")
         self.other, _ = self.user.task("t2")
-        settings = Sandbox.model_validate({"mode": "require", **sandbox})
-        self.guard = Guard(self.home, self.user.repository, settings)
+        settings = SandboxConfig.model_validate({"mode": "require", **sandbox})
+        self.guard = ProjectSandbox(self.home, self.user.repository, settings)
         self.runs = 0
 
-    def run(self, script: str, *, stop: Stop | None = None, **changes: object) -> Reply:
+    def run(self, script: str, *, stop: RunControl | None = None, **changes: object) -> Reply:
         """Run *script* by a shell in the cage."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.person), "MY_PASSWORD": SECRET}
-        command = Command(["/bin/sh", "-c", script], environment=environment, warden=self.guard)
-        return command.run(self.brief(**changes), stop or Stop())
+        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, warden=self.guard)
+        return command.run(self.brief(**changes), stop or RunControl())
 
     def python(self, code: str, **changes: object) -> Reply:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.person)}
-        command = Command([sys.executable, "-I", "-c", code], environment=environment, warden=self.guard)
-        return command.run(self.brief(**changes), Stop())
+        command = CommandAgent([sys.executable, "-I", "-c", code], environment=environment, warden=self.guard)
+        return command.run(self.brief(**changes), RunControl())
 
     def brief(self, **changes: object) -> Brief:
         self.runs += 1
@@ -80,7 +80,7 @@ class Den:
                 "prompt": "go\n",
                 "cwd": self.worktree.path,
                 "folder": self.home / "runs" / run,
-                "limits": Limits(total=60),
+                "limits": RunLimits(total=60),
                 **changes,
             }
         )

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from liza.domain.config import Config, Gates
-from liza.domain.model import Checkpoint, Scope, Status, Task, Validation
+from liza.domain.model import Checkpoint, Status, Task, TaskScope, Validation
 from liza.domain.verdicts import Severity, Verdict
-from liza.gates.context import Case, Said
-from liza.gates.registry import judge
-from liza.gates.runner import Ran, shell
-from liza.system.run_control import Limits, Stop
+from liza.gates.context import GateContext, Statements
+from liza.gates.registry import run_gate
+from liza.gates.runner import CommandResult, run_shell
+from liza.system.run_control import RunControl, RunLimits
 from tests.repos import NOW, Home
 
 # Plugins that happen to be installed take a third of the time of a run as short as these.
@@ -29,6 +29,7 @@ class Desk:
         self.home = Home(place / "home")
         self.runs = place / "runs"
         self.ran: list[tuple[str, str]] = []
+        self.longest = 60.0  # seconds that a command may take
         self.base = self.home.base
 
     def begin(self, files: Mapping[str, str]) -> None:
@@ -42,22 +43,22 @@ class Desk:
                 (self.home.directory / path).unlink()
         return self.home.commit({path: text for path, text in files.items() if text is not None})
 
-    def run(self, line: str, cwd: Path, name: str) -> Ran:
+    def run(self, line: str, cwd: Path, name: str) -> CommandResult:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        return shell(line, cwd, folder, Limits(total=60), Stop())
+        return run_shell(line, cwd, folder, RunLimits(total=self.longest), RunControl())
 
     @contextmanager
     def case(
         self,
         *,
-        said: Said | None = None,
+        said: Statements | None = None,
         gates: Mapping[str, str] = NOTHING,
         config: Mapping[str, Any] = NOTHING,
         **task: object,
-    ) -> Iterator[Case]:
+    ) -> Iterator[GateContext]:
         """Give the case of what was committed since the base."""
-        case = Case(
+        case = GateContext(
             task=a_task(**task),
             repository=self.home.repository,
             base=self.base,
@@ -65,14 +66,14 @@ class Desk:
             config=Config(gates=Gates(**gates), **config),
             run=self.run,
             clock=lambda: NOW,
-            said=said or Said(),
+            said=said or Statements(),
         )
         with case:
             yield case
 
     def judged(self, kind: str, options: Mapping[str, Any] | None = None, /, **facts: Any) -> Verdict:  # noqa: ANN401
         with self.case(**facts) as case:
-            return judge(kind, kind, options or {}, case)
+            return run_gate(kind, kind, options or {}, case)
 
 
 def a_task(**facts: Any) -> Task:  # noqa: ANN401 - fields of a task
@@ -93,8 +94,8 @@ def checkpoint(*files: str, command: str | None = None, expect: str = "") -> Che
     return Checkpoint(intent="add two numbers", validation=validation, files_to_modify=files)
 
 
-def scope(*include: str, out: tuple[str, ...] = ()) -> Scope:
-    return Scope(include=include, exclude=out)
+def scope(*include: str, out: tuple[str, ...] = ()) -> TaskScope:
+    return TaskScope(include=include, exclude=out)
 
 
 def blamed(verdict: Verdict) -> list[str]:

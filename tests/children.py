@@ -17,12 +17,10 @@ import liza.board.watch  # noqa: F401 - a child that gave up its rights or its t
 from liza.board import snapshot
 from liza.board.disk import has_no_writer
 from liza.board.file import FileBoard
-from liza.board.location import throw
-from liza.board.quarantine import alert
-from liza.daemon.coding import claimed_by
-from liza.daemon.stop_requests import Orders
-from liza.daemon.turn import Place
-from liza.daemon.worker import arrived
+from liza.daemon.coding import claim_next
+from liza.daemon.stop_requests import StopRequests
+from liza.daemon.turn import Worker
+from liza.daemon.worker import with_worker_started
 from liza.domain.changes import HUMAN, Change
 from liza.domain.events import Amend, FindNothing
 from liza.domain.model import Role
@@ -51,11 +49,11 @@ NOBODY: Final = 65534  # the user and the group that own nothing
 def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Connection) -> None:
     """Be a coder that claims what there is, whenever all are told to start; say what it got, if anything."""
     board = FileBoard(home)
-    place = Place(home, board, Repository.around(home.parent), Role.CODER, name, Orders(home))
-    board.update(Change(name, "start", lambda state: arrived(place, state)))
+    place = Worker(home, board, Repository.around(home.parent), Role.CODER, name, StopRequests(board))
+    board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
     for _ in range(rounds):
         start.wait(LONGEST)
-        claimed = claimed_by(place, BASE)
+        claimed = claim_next(place, BASE)
         if claimed:
             said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=utc_now())
             done = FindNothing(summary=f"{name} did it", verdicts=(said,))
@@ -66,11 +64,11 @@ def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Co
 
 def throw_and_tell(home: Path, name: str, times: int, start: Barrier, pipe: Connection) -> None:
     """Throw PAUSE in every round, as all others do, and alert; say how often it was the first."""
-    first = 0
+    board, first = FileBoard(home), 0
     for number in range(times):
         start.wait(LONGEST)
-        first += throw(home, Switch.PAUSE, f"{name} wants it, {number}")
-        alert(home, utc_now(), f"{name} {number} {'x' * 9000}")
+        first += board.switches.throw(Switch.PAUSE, f"{name} wants it, {number}")
+        board.alerts.append(f"{name} {number} {'x' * 9000}", at=utc_now())
         start.wait(LONGEST)
     pipe.send(first)
 
@@ -248,7 +246,7 @@ def wait_blindly(home: Path, pipe: Connection) -> None:
     os.close(free)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-    assert board._watching() is None
+    assert board._open_watch() is None
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     pipe.send("blind")
     while (since := pipe.recv()) is not None:
@@ -303,7 +301,7 @@ def make_board(home: Path, goal: str, pipe: Connection) -> None:
     """Make a board, and say its goal or why not."""
     state = story(new_task("t1"))
     try:
-        board = FileBoard.create(home, state.but(goal=state.goal.but(description=goal)))
+        board = FileBoard.create(home, state.replace(goal=state.goal.replace(description=goal)))
     except LizaError as error:
         pipe.send(str(error))
     else:

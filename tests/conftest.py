@@ -1,11 +1,13 @@
 """What every test process inherits: a place for bytecode, since the tests start hundreds of interpreters.
 
-And what long tests count (kills, points of a sweep), added up in a table at the end.
+The order of the tests where several processes share them. And what long tests count (kills, points of a
+sweep), added up in a table at the end.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.order import deal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +43,19 @@ if sys.prefix != sys.base_prefix:
     # version manager, or have no pytest.
     os.environ["VIRTUAL_ENV"] = sys.prefix
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        items[:] = deal(items, processes)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what stays to the end out of every later garbage collection, here and in all that is forked."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PATIENCE: Final = 100.0  # seconds that a run may take on a busy machine
+PATIENCE: Final = 300.0  # seconds that a run may take on a busy machine
 
 
 class Daemon(Office):

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.file import FileBoard
+from liza.board.protocol import create_board_at, open_board
 from liza.domain import events as e
 from liza.domain.changes import Change
 from liza.domain.record import utc_now
+from liza.domain.switches import Switch
 from liza.errors import Refused
 from liza.workflow.transition import apply
 from tests.boards import noted
 from tests.stories import BASE, lease_of, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from liza.board.protocol import Board
     from liza.domain.model import State
 
 
-class Engine(NamedTuple):
-    make: Callable[[Path, State], Board]  # a new store below an empty directory
-    open: Callable[[Path], Board]  # another board on that store, in this process or another
-
-
-def _make_file(place: Path, state: State) -> Board:
-    return FileBoard.create(place / ".liza", state)
-
-
-def _open_file(place: Path) -> Board:
-    return FileBoard(place / ".liza")
-
-
-ENGINES: Final[dict[str, Engine]] = {"file": Engine(_make_file, _open_file)}
+# Where each engine makes a board that belongs to an empty directory. Another engine is one more line.
+ENGINES: Final[dict[str, Callable[[Path], str]]] = {"file": lambda place: str(place / ".liza")}
 
 
 class Store(NamedTuple):
@@ -44,8 +35,15 @@ class Store(NamedTuple):
     engine: str
     place: Path
 
+    @property
+    def location(self) -> str:
+        return ENGINES[self.engine](self.place)
+
+    def create(self, state: State) -> Board:
+        return create_board_at(self.location, state)
+
     def open(self) -> Board:
-        return ENGINES[self.engine].open(self.place)
+        return open_board(self.location)
 
 
 def claim_what_is_left(store: Store, name: str, pipe: Connection) -> None:
@@ -105,3 +103,45 @@ def submit_late(store: Store, task: str, token: str, pipe: Connection) -> None:
         pipe.send(str(refusal))
     else:
         pipe.send("taken")
+
+
+def die_by_signal_inside(store: Store) -> None:
+    """Be killed in the middle of a change, with the lock held."""
+
+    def make(state: State) -> State:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return noted("from the dead")(state)
+
+    store.open().update(Change("human", "die", make))
+
+
+def hold_until_told(store: Store, name: str, pipe: Connection) -> None:
+    """Hold *name*, say so, and let go when told."""
+    board = store.open()
+    with board.presence.hold(name, at=utc_now()):
+        pipe.send(os.getpid())
+        pipe.recv()
+    pipe.send("let go")
+    board.close()
+
+
+def throw_and_alert(store: Store, name: str, pipe: Connection) -> None:
+    """Throw PAUSE and tell people, when told; say whether it was the first to throw it."""
+    board = store.open()
+    pipe.send("ready")
+    pipe.recv()
+    is_first = board.switches.throw(Switch.PAUSE, f"{name} wants it")
+    for number in range(20):
+        board.alerts.append(f"{name} {number} {'x' * 5000}", at=utc_now())
+    pipe.send(is_first)
+    board.close()
+
+
+def take_when_told(store: Store, before: bytes, after: bytes, pipe: Connection) -> None:
+    """Save the board's text with *after* in place of *before*, when told; say the revision it became."""
+    board = store.open()
+    data = board.text_at(board.read().revision).replace(before, after)
+    pipe.send("ready")
+    pipe.recv()
+    pipe.send(board.take(data).revision)
+    board.close()

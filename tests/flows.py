@@ -11,33 +11,33 @@ from liza.domain.config import Limits
 from liza.domain.position import Position
 from liza.domain.verdicts import Evidence, Outcome, Verdict
 from liza.workflow import engine
-from liza.workflow.catalogue import Event, EventKind
+from liza.workflow.catalogue import EventKind, RuleEvent
 from liza.workflow.document import Predicate, Workflow
-from liza.workflow.history import happened
-from liza.workflow.load import load
+from liza.workflow.history import rule_events
+from liza.workflow.load import load_workflow
+from liza.workflow.phase_decision import Facts
 from liza.workflow.position import (
     Accepted,
     Answered,
     Crashed,
-    Job,
-    Judge,
-    Moved,
-    Proceed,
+    GateJob,
+    JobResult,
+    Move,
     Proceeded,
-    Result,
-    Wait,
-    Work,
+    ProceedJob,
+    WaitJob,
     Worked,
+    WorkflowJob,
+    WorkJob,
 )
-from liza.workflow.rules import Fired, fired
-from liza.workflow.settling import Facts
+from liza.workflow.rules import FiredRule, fired_rules
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)
 TASK: Final = "task-1"
 
 
-packaged = cache(load)
+packaged = cache(load_workflow)
 
 
 def tree(number: int) -> str:
@@ -53,18 +53,18 @@ class Flow:
         self.workflow = packaged(workflow) if isinstance(workflow, str) else workflow
         self.facts: Facts = frozenset(map(Predicate, facts))
         self.position: Position = engine.begin(self.workflow)
-        self.moves: list[Moved] = []
+        self.moves: list[Move] = []
         self.jobs: list[str] = []
-        self.events: list[Event] = []
-        self.fired: list[Fired] = []
-        self._rules = self.workflow.watched() if rules else ()
+        self.events: list[RuleEvent] = []
+        self.fired: list[FiredRule] = []
+        self._rules = self.workflow.watched_rules() if rules else ()
         self._limits = limits or Limits()
         self._trees = 0
         self._seen = 0
 
     @property
     def next(self) -> str:
-        return shown(engine.job(self.workflow, self.position, self.facts))
+        return shown(engine.next_job(self.workflow, self.position, self.facts))
 
     @property
     def end(self) -> str | None:
@@ -93,18 +93,18 @@ class Flow:
             self.say(word)
         return self
 
-    def say(self, word: str) -> Moved:
+    def say(self, word: str) -> Move:
         """Answer the job with *word*: an outcome, with `/label` or `:reason`, or what else `result` knows."""
         return self.take(self.result(word))
 
-    def take(self, result: Result) -> Moved:
+    def take(self, result: JobResult) -> Move:
         self.jobs.append(self.next)
         before = self.position
         moved = engine.after(self.workflow, before, result, self.facts)
-        self.events += happened(self.workflow, before, result, moved, TASK)
-        broken = fired(self._rules, self.events, self._limits, max(len(self.events) - self._seen, 1))
+        self.events += rule_events(self.workflow, before, result, moved, TASK)
+        broken = fired_rules(self._rules, self.events, self._limits, max(len(self.events) - self._seen, 1))
         self._seen = len(self.events)
-        moved = engine.enforced(self.workflow, moved, broken)
+        moved = engine.enforce_rules(self.workflow, moved, broken)
         self.fired += broken
         self.moves.append(moved)
         self.position = moved.position
@@ -112,22 +112,22 @@ class Flow:
 
     def signal(self, role: str, **fields: object) -> None:
         """Let *role* have said *fields* beside what it comes to."""
-        said = Event(kind=EventKind.SIGNAL, at=self.now, task=TASK, role=role, fields=fields)
+        said = RuleEvent(kind=EventKind.SIGNAL, at=self.now, task=TASK, role=role, fields=fields)
         self.events.append(said)
 
-    def result(self, word: str) -> Result:
-        job = engine.job(self.workflow, self.position, self.facts)
+    def result(self, word: str) -> JobResult:
+        job = engine.next_job(self.workflow, self.position, self.facts)
         word, _, reason = word.partition(":")
         word, _, label = word.partition("/")
         match word, job:
             case "crash", _:
-                gate = job.gate.id if isinstance(job, Judge) else None
+                gate = job.gate.id if isinstance(job, GateJob) else None
                 return Crashed(self.now, reason or "it crashed", gate)
             case "answer" | "take", _:
                 return Answered(self.now, again=word == "answer")
             case "accept" | "go", _:
                 return Accepted(self.now) if word == "accept" else Proceeded(self.now)
-            case _, Work():
+            case _, WorkJob():
                 return self.worked(word, reason)
         return self.verdict(Outcome(word), reason, label)
 
@@ -139,8 +139,8 @@ class Flow:
         return Worked(self.now, tree=made, run=f"run-{self._trees}", nothing_to_do=word == "nothing")
 
     def verdict(self, outcome: Outcome, reason: str = "", label: str = "", of: str | None = None) -> Verdict:
-        job = engine.job(self.workflow, self.position, self.facts)
-        assert isinstance(job, Judge | Wait)
+        job = engine.next_job(self.workflow, self.position, self.facts)
+        assert isinstance(job, GateJob | WaitJob)
         assert job.gate is not None
         return Verdict(
             gate=job.gate.id,
@@ -153,14 +153,14 @@ class Flow:
         )
 
 
-def shown(job: Job | None) -> str:
+def shown(job: WorkflowJob | None) -> str:
     match job:
-        case Work():
+        case WorkJob():
             return f"{job.phase}:{job.role}"
-        case Judge():
+        case GateJob():
             return job.gate.id
-        case Wait():
+        case WaitJob():
             return f"wait {job.on}"
-        case Proceed():
+        case ProceedJob():
             return "go"
     return "-"

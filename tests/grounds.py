@@ -9,14 +9,14 @@ import sys
 import venv
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.daemon.project_sandbox import Guard
-from liza.domain.config import Config, Gates, Sandbox
+from liza.daemon.project_sandbox import ProjectSandbox
+from liza.domain.config import Config, Gates, SandboxConfig
 from liza.gates import runner
-from liza.gates.context import Case
-from liza.gates.registry import judge
+from liza.gates.context import GateContext
+from liza.gates.registry import run_gate
 from liza.system import process
-from liza.system.run_control import Limits, Stop
-from liza.system.sandbox.bubblewrap import Doing, Visit
+from liza.system.run_control import RunControl, RunLimits
+from liza.system.sandbox.bubblewrap import RunPurpose, Tenant
 from tests.cases import Desk, a_task
 
 if TYPE_CHECKING:
@@ -128,28 +128,28 @@ class Ground(Desk):
         INSTALLERS[install](self.root, make_venv(self.root / ".venv"))
         self.base = self.home.commit()
         self.liza = self.root / ".liza"
-        self.guard = Guard(self.liza, self.home.repository, Sandbox.model_validate(sandbox))
+        self.guard = ProjectSandbox(self.liza, self.home.repository, SandboxConfig.model_validate(sandbox))
 
-    def run(self, line: str, cwd: Path, name: str) -> runner.Ran:
+    def run(self, line: str, cwd: Path, name: str) -> runner.CommandResult:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        job = runner.job(line, cwd, folder, Limits(total=60))
-        with self.guard.caged(job, Visit("t1.gate-coder-1", doing=Doing.COMMAND)) as caged:
-            return runner.ran(process.run(caged, Stop()), folder.name)
+        job = runner.shell_job(line, cwd, folder, RunLimits(total=60))
+        with self.guard.caged(job, Tenant("t1.gate-coder-1", doing=RunPurpose.COMMAND)) as caged:
+            return runner.command_result(process.run_job(caged, RunControl()), folder.name)
 
     def tried(self, head: str, line: str, checkout: str) -> Verdict:
         """Judge *head* by the test command *line*, while the user has *checkout*, its base, checked out."""
         self.home.git("checkout", "-q", checkout)
         with self._case_of(head, line, checkout) as case:
-            return judge("test", "command", {"command": "test"}, case)
+            return run_gate("test", "command", {"command": "test"}, case)
 
-    def ran_on(self, commit: str, line: str) -> runner.Ran:
+    def ran_on(self, commit: str, line: str) -> runner.CommandResult:
         """Run *line* on *commit*, as a gate does."""
         with self._case_of(commit, line, commit) as case:
-            return case.trial(case.tree, "test", line).ran
+            return case.run_on(case.tree, "test", line).ran
 
-    def _case_of(self, head: str, line: str, base: str) -> Case:
-        return Case(
+    def _case_of(self, head: str, line: str, base: str) -> GateContext:
+        return GateContext(
             task=a_task(),
             repository=self.home.repository,
             base=base,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.file import FileBoard
 from liza.daemon.flows import adopt_workflow
-from liza.daemon.stop_requests import Orders
-from liza.daemon.turn import Next, Place
-from liza.daemon.worker import TURNS, arrived
+from liza.daemon.stop_requests import StopRequests
+from liza.daemon.turn import AfterTurn, Worker
+from liza.daemon.worker import TURNS, with_worker_started
 from liza.domain.changes import HUMAN, Change, add_note
 from liza.domain.config import Config
 from liza.domain.invariants import violations
@@ -30,7 +30,7 @@ from tests.repos import Home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE: Final = 30.0  # seconds that anything may take on a busy machine
+PATIENCE: Final = 120.0  # seconds that anything may take on a busy machine
 ROOT: Final = Path(__file__).parents[1]
 
 STEPS: Final = ("plan", "checkpoint", "implement", "review")
@@ -64,7 +64,7 @@ class Office:
         goal = Goal(description="make files", created=utc_now())
         self.board = FileBoard.create(self.home, State(revision=1, goal=goal, config=config))
         self.ref = self.user.repository.ensure_branch(config.integration_branch)
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, Worker] = {}
 
     def script(self, script: dict[str, Any]) -> None:
         (self.yard / "script.json").write_text(json.dumps(script))
@@ -93,16 +93,16 @@ class Office:
     def note(self, text: str, about: str | None = None) -> None:
         self.board.update(add_note(text, about=about, by=HUMAN, at=utc_now()))
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> Worker:
         """Return the place of the worker *name*, such as coder-1, which is registered the first time."""
         if name not in self.places:
             role = Role(name.partition("-")[0])
-            place = Place(self.home, self.board, self.user.repository, role, name, Orders(self.home))
-            self.board.update(Change(name, "start", lambda state: arrived(place, state)))
+            place = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.board))
+            self.board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
             self.places[name] = place
         return self.places[name]
 
-    def turn(self, name: str) -> Next:
+    def turn(self, name: str) -> AfterTurn:
         place = self.place(name)
         self.adopt()
         return TURNS[place.role](place)
@@ -110,7 +110,7 @@ class Office:
     def turns(self, *names: str) -> None:
         """Let workers take turns in this order, over and over, until none has anything to do."""
         for _ in range(30):
-            if all(self.turn(name) is Next.WAIT for name in names):
+            if all(self.turn(name) is AfterTurn.WAIT for name in names):
                 return
         raise AssertionError("they never come to an end")
 

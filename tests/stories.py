@@ -19,10 +19,10 @@ from liza.domain.model import (
     Status,
     Task,
 )
-from liza.domain.record import keyed
+from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback
 from liza.workflow import transition
-from liza.workflow.load import read
+from liza.workflow.load import parse_workflow
 from liza.workflow.transition import started
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ phases:
   REVIEW: {gates: [{id: review, kind: agent, role: reviewer}], edges: {revise: CODE}, next: INTEGRATE}
   INTEGRATE: {gates: [{id: merge, kind: effect, effect: merge}], edges: {revise: CODE}, next: DONE}
 """
-PLAIN: Final = read(DOCUMENT, "plain.yaml")
+PLAIN: Final = parse_workflow(DOCUMENT, "plain.yaml")
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
@@ -228,4 +228,4 @@ def board(*tasks: Task, **sections: Any) -> State:  # noqa: ANN401 - whatever a 
     """Return a board with *tasks* and *sections*."""
     goal = Goal(description="say hello", created=NOW)
     plain = Adopted(name="plain.yaml", text=DOCUMENT)
-    return State(revision=1, goal=goal, tasks=keyed(tasks), workflow=plain).but(**sections)
+    return State(revision=1, goal=goal, tasks=records_by_id(tasks), workflow=plain).replace(**sections)

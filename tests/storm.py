@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.system.proc_table import mark_of, table
+from liza.system.proc_table import mark_of, process_table
 
 if TYPE_CHECKING:
     import random
@@ -46,7 +46,7 @@ class Storm:
                 return
 
     def _victims(self, supervisor: int) -> dict[int, str]:
-        everyone = table()
+        everyone = process_table()
         workers = [pid for pid, it in everyone.items() if it.parent == supervisor and it.name != "git"]
         # An agent whose git is killed fails by itself: that tells nothing about who kills agents.
         agents = [

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from liza.board.alerts import ALERTS
 from liza.board.file import FileBoard
-from liza.board.quarantine import ALERTS
-from liza.cli.views.screen import Lines
+from liza.cli.views.screen import LineView
 from liza.daemon.supervisor import supervise
 from liza.domain.config import Config, Workers
 from liza.errors import LizaError
-from liza.system.proc_table import left_behind
+from liza.system.proc_table import leftover_processes
 from tests.boards import PROCESSES
 from tests.stories import board as story
 from tests.stories import new_task
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PATIENCE: Final = 30.0  # seconds anything may take on a busy machine
+PATIENCE: Final = 120.0  # seconds anything may take on a busy machine
 GRACE: Final = 1.0  # seconds that workers get to end, or the tests of those who do not would take long
 TICK: Final = 0.02  # seconds between two looks at what has no event to wait for
 
@@ -41,13 +41,13 @@ PROCESSES.set_forkserver_preload(
 )
 
 
-def run(home: Path, habits: Path, out: Path, *, until_idle: bool) -> None:
+def run(home: Path, habits: Path, out: Path, *, until_idle: bool, grace: float) -> None:
     """Be the supervisor; for a process of its own."""
     os.environ["PYTHONPATH"] = str(ROOT)
     worker = [sys.executable, str(ROOT / "tests" / "workers.py"), str(home), str(habits)]
     with out.open("a") as stream:
         try:
-            code = supervise(home, Lines(stream), until_idle=until_idle, worker=worker, grace=GRACE)
+            code = supervise(home, LineView(stream), until_idle=until_idle, worker=worker, grace=grace)
         except LizaError as error:
             stream.write(f"liza: {error}\n")
             code = error.exit_code
@@ -71,9 +71,11 @@ class Yard:
     def behave(self, **habits: str) -> None:
         self.habits.write_text(json.dumps({name.replace("_", "-"): habit for name, habit in habits.items()}))
 
-    def start(self, *, until_idle: bool = False) -> ForkServerProcess:
+    def start(self, *, until_idle: bool = False, grace: float = GRACE) -> ForkServerProcess:
         process = PROCESSES.Process(
-            target=run, args=(self.home, self.habits, self.out), kwargs={"until_idle": until_idle}
+            target=run,
+            args=(self.home, self.habits, self.out),
+            kwargs={"until_idle": until_idle, "grace": grace},
         )
         process.start()
         self.started.append(process)
@@ -120,7 +122,9 @@ class Yard:
 
     def is_quiet(self) -> bool:
         """Tell whether neither a worker nor anything of an agent is left."""
-        return not any(map(is_alive, self.pids())) and not left_behind(self.home / "runs", lambda _: True)
+        return not any(map(is_alive, self.pids())) and not leftover_processes(
+            self.home / "runs", lambda _: True
+        )
 
     def close(self) -> None:
         for process in self.started:
@@ -130,7 +134,7 @@ class Yard:
         for pid in [
             *self.pids(),
             *started_for(self.home),  # one that was killed before it could say its number
-            *(process.pid for process in left_behind(self.home / "runs", lambda _: True)),
+            *(process.pid for process in leftover_processes(self.home / "runs", lambda _: True)),
         ]:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)

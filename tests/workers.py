@@ -41,6 +41,12 @@ class Worker:
         """Ask to be started again, twice."""
         return 42 if len(starts(self.home, self.name)) <= 2 else self.wait()
 
+    def engrossed(self) -> int:
+        """Look at no switch, as whoever waits for the board; hear SIGTERM."""
+        self.say("engrossed")
+        self.over.wait()
+        return 0
+
     def deaf(self) -> int:
         """Hang, and hear neither SIGTERM nor ABORT."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -73,8 +79,10 @@ def main() -> int:
     habits = json.loads(Path(sys.argv[2]).read_text())
     habit = habits.get(worker.name) or habits.get(worker.role) or "wait"
     signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
-    (worker.home / locks.WORKERS).mkdir(exist_ok=True)
-    with locks.held(worker.home / locks.WORKERS / f"{worker.name}.lock", at=datetime.now(UTC)):
+    (worker.home / locks.WORKERS_DIRECTORY).mkdir(exist_ok=True)
+    with locks.hold_for_life(
+        worker.home / locks.WORKERS_DIRECTORY / f"{worker.name}.lock", at=datetime.now(UTC)
+    ):
         worker.say(f"start {os.getpid()}")
         try:
             return int(getattr(worker, habit)()) if hasattr(worker, habit) else worker.busy(habit)

@@ -1,1 +1,1 @@
-"""Whatever does the thinking: one protocol, one module a backend, and the recordings of their runs."""
+"""Agents: one protocol, one module a backend, and the recordings of their runs."""

@@ -10,24 +10,31 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.clis.parsing import concluded, count, dug, events, joined, reported
-from liza.agents.clis.spec import NOTHING, Cli, Parsed, Permit, Way
+from liza.agents.clis.parsing import (
+    join_texts,
+    json_objects,
+    token_count,
+    usage_from_counts,
+    value_at,
+    with_ending,
+)
+from liza.agents.clis.spec import NOTHING, Cli, ParsedRun, Permission, PermissionFlags
 from liza.agents.clis.table import CLIS, MODEL_HOSTS, MODEL_KEYS
 from liza.errors import UsageError
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from liza.agents.clis.parsing import Json
-    from liza.agents.clis.spec import Printed
+    from liza.agents.clis.spec import RunOutput
     from liza.agents.protocol import Usage
     from liza.domain.config import AgentChoice
 
 BRIDGE: Final = Path(__file__).with_name("acp_bridge.py")
 # Why a turn stopped, other than that it was over.
-STOPS: Final = {
+STOP_REASONS: Final = {
     "max_tokens": "its model's answer was too long, and was cut",
     "max_turn_requests": "it reached its limit of turns",
     "refusal": "its model refused",
@@ -35,8 +42,8 @@ STOPS: Final = {
 }
 
 
-class Speaker(NamedTuple):
-    """A program that Liza drives by the protocol alone, and what logs it in."""
+class AcpProgram(NamedTuple):
+    """A program that is driven by the Agent Client Protocol alone, and the variables that log it in."""
 
     provider: str
     keys: tuple[str, ...]
@@ -44,8 +51,8 @@ class Speaker(NamedTuple):
     environment: Mapping[str, str] = NOTHING
 
 
-SPEAKERS: Final[dict[str, Speaker]] = {
-    "copilot": Speaker(
+ACP_PROGRAMS: Final[dict[str, AcpProgram]] = {
+    "copilot": AcpProgram(
         "github",
         ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
         (
@@ -57,14 +64,14 @@ SPEAKERS: Final[dict[str, Speaker]] = {
 }
 
 
-def row(choice: AgentChoice) -> Cli:
+def acp_cli(choice: AgentChoice) -> Cli:
     """Return the row of the agent that the command of *choice* starts."""
     if not choice.command:
         raise UsageError("the acp backend needs a command, such as [gemini, --acp]")
     name = Path(choice.command[0]).name
     # What logs in a program of the table logs it in here too: its name, perhaps with `-acp` behind it.
     kin = next((cli for cli in CLIS.values() if name.split("-")[0] in cli.programs), None)
-    speaker = SPEAKERS.get(name) or Speaker("", MODEL_KEYS)
+    speaker = ACP_PROGRAMS.get(name) or AcpProgram("", MODEL_KEYS)
     return Cli(
         name="acp",
         programs=(sys.executable,),
@@ -73,7 +80,10 @@ def row(choice: AgentChoice) -> Cli:
         begin=("-I", str(BRIDGE)),  # isolated: nothing in the worktree is imported
         resume=("-I", str(BRIDGE), "--load", "$session"),
         words=(),
-        ways={permit: Way((permit.value,), kin.ways[permit].environment if kin else {}) for permit in Permit},
+        permission_flags={
+            permit: PermissionFlags((permit.value,), kin.permission_flags[permit].environment if kin else {})
+            for permit in Permission
+        },
         prompt=("--", *choice.command, *(choice.arguments or ())),
         model=(),
         environment=kin.environment if kin else speaker.environment,
@@ -81,47 +91,55 @@ def row(choice: AgentChoice) -> Cli:
         keys=kin.keys if kin else speaker.keys,
         passing=kin.passing if kin else speaker.passing,
         credentials=kin.credentials if kin else (),
-        holds_back=False,  # only what an agent asks for can be refused, and some never ask
+        has_read_only_mode=False,  # only what an agent asks for can be refused, and some never ask
         writable=kin.writable if kin else (),
         brings_own_sandbox=kin.brings_own_sandbox if kin else False,
         endpoints=kin.endpoints if kin else MODEL_HOSTS,
     )
 
 
-def parse(printed: Printed, now: datetime) -> Parsed:
-    found = list(events(printed.out))
-    reply = next((dug(one, "data") for one in reversed(found) if one.get("kind") == "prompt"), None)
+def parse(printed: RunOutput, now: datetime) -> ParsedRun:
+    found = list(json_objects(printed.out))
+    reply = next((value_at(one, "data") for one in reversed(found) if one.get("kind") == "prompt"), None)
     error = next((str(one.get("data")) for one in reversed(found) if one.get("kind") == "error"), "")
-    updates = [dug(one, "data") for one in found if one.get("kind") == "update"]
+    updates = [value_at(one, "data") for one in found if one.get("kind") == "update"]
     session = next((str(one.get("data")) for one in found if one.get("kind") == "session"), None)
-    parsed = Parsed(Ending.DONE, text=_text(updates), usage=_usage(reply, updates), session=session)
-    trouble = error or STOPS.get(str(dug(reply, "stopReason")), "")
+    parsed = ParsedRun(
+        RunEnding.DONE, text=_agent_text(updates), usage=_usage(reply, updates), session=session
+    )
+    trouble = error or STOP_REASONS.get(str(value_at(reply, "stopReason")), "")
     if reply is None and not trouble and printed.code in {0, None}:
         trouble = "its output breaks off before the end of its turn"
-    parsed = concluded(printed, now, parsed, trouble=trouble)
+    parsed = with_ending(printed, now, parsed, trouble=trouble)
     denied = sorted({str(one.get("data")) for one in found if one.get("kind") == "denied"})
-    if denied and parsed.ending is Ending.DONE:
+    if denied and parsed.ending is RunEnding.DONE:
         return parsed._replace(why=f"it was not allowed to: {'; '.join(denied)}")
     return parsed
 
 
-def _text(updates: list[Json]) -> str:
-    """Return what the agent said; it comes in pieces, and whatever is between two begins another message."""
+def _agent_text(updates: list[Json]) -> str:
+    """Return the agent's messages; chunks between two tool calls belong to one message."""
     texts = [""]
     for update in updates:
-        kind = dug(update, "sessionUpdate")
+        kind = value_at(update, "sessionUpdate")
         if kind == "agent_message_chunk":
-            texts[-1] += str(dug(update, "content", "text") or "")
+            texts[-1] += str(value_at(update, "content", "text") or "")
         elif kind in {"tool_call", "tool_call_update"}:
             texts.append("")
-    return joined(texts)
+    return join_texts(texts)
 
 
 def _usage(reply: object, updates: list[Json]) -> Usage:
-    """Return what was used, by whichever of the ways an agent tells it; some only tell of their last call."""
-    usage, quota = dug(reply, "usage"), dug(reply, "_meta", "quota", "token_count")
+    """Return the usage, from whichever known fields the agent fills; some report only their last call."""
+    usage, quota = value_at(reply, "usage"), value_at(reply, "_meta", "quota", "token_count")
     names = ("inputTokens", "cachedReadTokens", "cachedWriteTokens")
-    into = sum(count(dug(usage, name)) for name in names) or count(dug(quota, "input_tokens"))
-    out_of = count(dug(usage, "outputTokens")) or count(dug(quota, "output_tokens"))
-    costs = [dug(update, "cost", "amount") for update in updates if dug(update, "cost", "currency") == "USD"]
-    return reported(into, out_of, costs[-1] if costs else None)
+    into = sum(token_count(value_at(usage, name)) for name in names) or token_count(
+        value_at(quota, "input_tokens")
+    )
+    out_of = token_count(value_at(usage, "outputTokens")) or token_count(value_at(quota, "output_tokens"))
+    costs = [
+        value_at(update, "cost", "amount")
+        for update in updates
+        if value_at(update, "cost", "currency") == "USD"
+    ]
+    return usage_from_counts(into, out_of, costs[-1] if costs else None)

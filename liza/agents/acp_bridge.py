@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
 NONE, READ = "none", "read"
-HARMLESS: Final = {"read", "search", "think", "fetch"}  # kinds of calls that change nothing
+READ_ONLY_KINDS: Final = {"read", "search", "think", "fetch"}  # kinds of calls that change nothing
 READ_MODES: Final = ("plan", "read-only", "readonly", "ask")  # ids of modes in which an agent only reads
 LONGEST_LINE: Final = 64 << 20  # bytes of one message; a diff of a large file is one
 
 
-def say(kind: str, data: object) -> None:
+def emit(kind: str, data: object) -> None:
     print(json.dumps({"kind": kind, "data": data}), flush=True)  # noqa: T201 - its output is its purpose
 
 
-def plain(value: Any) -> object:  # noqa: ANN401 - any message of the protocol
+def to_json(value: Any) -> object:  # noqa: ANN401 - any message of the protocol
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class Editor:
-    """What the agent sees of us: somebody who answers at once, and allows nothing for longer than once."""
+class AcpClient:
+    """The client side of the protocol: it answers every request at once and grants permissions only once."""
 
     def __init__(self, permit: str) -> None:
         self._permit = permit
-        self.is_hearing = True
+        self.is_listening = True
 
     def on_connect(self, _connection: object) -> None:
         """Do nothing: the agent has nothing to be told."""
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
-        if self.is_hearing:
-            say("update", plain(update))
+        if self.is_listening:
+            emit("update", to_json(update))
 
     async def request_permission(
         self,
@@ -54,9 +54,9 @@ class Editor:
     ) -> RequestPermissionResponse:
         from acp import schema  # noqa: PLC0415 - an extra, which is imported only where it is used
 
-        allowed = self._permit != NONE and (self._permit != READ or tool_call.kind in HARMLESS)
+        allowed = self._permit != NONE and (self._permit != READ or tool_call.kind in READ_ONLY_KINDS)
         if not allowed:
-            say("denied", tool_call.title or tool_call.kind or "an unnamed call")
+            emit("denied", tool_call.title or tool_call.kind or "an unnamed call")
         # Once: what is allowed for ever changes the agent's mode for the rest of the session.
         wanted = "allow_once" if allowed else "reject_once"
         option = next((option for option in options if option.kind == wanted), None)
@@ -73,15 +73,15 @@ def read_mode(session: Any) -> str | None:  # noqa: ANN401 - the protocol's answ
 
 
 async def begin_session(connection: Any, editor: Any, here: str, load: str | None) -> Any:  # noqa: ANN401
-    """Begin a session, or go on with the one called *load*; what was said in it is no news."""
+    """Start a session, or load the session *load* without reporting its replayed history."""
     if load is None:
         session = await connection.new_session(cwd=here, mcp_servers=[])
-        say("session", session.session_id)
+        emit("session", session.session_id)
         return session
-    editor.is_hearing = False
+    editor.is_listening = False
     session = await connection.load_session(cwd=here, mcp_servers=[], session_id=load)
-    editor.is_hearing = True
-    say("session", load)
+    editor.is_listening = True
+    emit("session", load)
     return session
 
 
@@ -90,7 +90,7 @@ async def converse(permit: str, command: Sequence[str], prompt: str, load: str |
     from acp import schema  # noqa: PLC0415
 
     here = os.getcwd()  # noqa: PTH109 - a string is what the protocol wants
-    editor: Any = Editor(permit)
+    editor: Any = AcpClient(permit)
     async with acp.spawn_agent_process(
         editor,
         *command,
@@ -109,7 +109,7 @@ async def converse(permit: str, command: Sequence[str], prompt: str, load: str |
         if permit in {NONE, READ} and (mode := read_mode(session)):
             await connection.set_session_mode(session_id=name, mode_id=mode)
         reply = await connection.prompt(session_id=name, prompt=[acp.text_block(prompt)])
-        say("prompt", plain(reply))
+        emit("prompt", to_json(reply))
         # Not the polite end, for which some agents take longer than for their work: whoever started us
         # ends all that is left.
         sys.stdout.flush()
@@ -122,9 +122,9 @@ def main(words: Sequence[str]) -> int:
     try:
         asyncio.run(converse(permit, command, sys.stdin.read(), load))
     except ImportError as error:
-        say("error", f"the protocol's package is missing ({error}); `pip install 'liza[acp]'` brings it")
+        emit("error", f"the protocol's package is missing ({error}); `pip install 'liza[acp]'` brings it")
     except Exception as error:  # noqa: BLE001 - whatever the agent did, Liza is told in one line
-        say("error", f"{type(error).__name__}: {error} {getattr(error, 'data', None) or ''}".strip())
+        emit("error", f"{type(error).__name__}: {error} {getattr(error, 'data', None) or ''}".strip())
     return 1
 
 

@@ -1,6 +1,6 @@
-"""What a run has cost so far, told while it goes on: a line `{"spent": {"usd": 0.31}}` of what it prints.
+"""The cost of a run while it is running, from lines `{"spent": {"usd": 0.31}}` in its output.
 
-Every line tells the sum since the run began, so that only the last one counts.
+Each line has the total since the run began, so only the last one counts.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from liza.agents.pricing import priced
-from liza.domain.spending import Provenance, Reported, Usage
+from liza.agents.pricing import with_cost
+from liza.domain.spending import Provenance, ReportedUsage, Usage
 
-SPENT: Final = '{"spent": '  # how such a line begins
+SPENT_PREFIX: Final = '{"spent": '  # how such a line begins
 
 
-def spent_in(out: str) -> Usage | None:
+def usage_in(out: str) -> Usage | None:
     """Return the usage that the last such line of *out* tells, or None where there is none."""
     for line in reversed(out.splitlines()):
-        if line.startswith(SPENT):
+        if line.startswith(SPENT_PREFIX):
             try:
-                told = Reported.model_validate(json.loads(line)["spent"])
+                told = ReportedUsage.model_validate(json.loads(line)["spent"])
             except ValueError:  # cut, or no usage at all
                 continue
             return Usage(**told.model_dump(), provenance=Provenance.REPORTED)
@@ -28,5 +28,5 @@ def spent_in(out: str) -> Usage | None:
 
 def usd_in(out: str, model: str | None) -> float | None:
     """Return what a run that printed *out* has cost so far, by its own word or by its tokens."""
-    told = spent_in(out)
-    return priced(told, model, "", "").usd if told else None
+    told = usage_in(out)
+    return with_cost(told, model, "", "").usd if told else None

@@ -1,4 +1,4 @@
-"""What Liza asks of an agent and gets back; whatever can `run` a brief is an agent."""
+"""The protocol of agents: a brief goes in, a reply comes out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field
 from liza.domain.answers import Step
 from liza.domain.config import Count
 from liza.domain.model import Role
-from liza.domain.record import Id, Line, Record, Time
+from liza.domain.record import Id, NonEmptyStr, Record, Time
 from liza.domain.spending import Provenance as Provenance  # noqa: PLC0414 - whoever makes a reply needs it
 from liza.domain.spending import Usage as Usage  # noqa: PLC0414 - as above
-from liza.system.run_control import Ending, Limits, Stop
-from liza.system.sandbox.bubblewrap import Visit
+from liza.system.run_control import RunControl, RunEnding, RunLimits
+from liza.system.sandbox.bubblewrap import Tenant
 
 
 def _absolute(path: Path) -> Path:
@@ -31,7 +31,7 @@ Absolute = Annotated[Path, AfterValidator(_absolute)]
 class Session(Record):
     """A conversation that a program can go on with, and what all of it has used so far."""
 
-    id: Line
+    id: NonEmptyStr
     tokens_in: Count = 0
     tokens_out: Count = 0
 
@@ -47,7 +47,7 @@ class Brief(Record):
     prompt: str
     cwd: Absolute
     folder: Absolute  # where this run is recorded; its name is the run's
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
     session: Session | None = None  # to go on with, where the program can
     is_again: bool = False  # the same was asked before, and the answer could not be used
     only_answer: bool = False  # the work is done: its answer is asked for, and nothing else
@@ -59,7 +59,7 @@ class Brief(Record):
 class Reply(Record):
     """What came of a run."""
 
-    ending: Ending
+    ending: RunEnding
     text: str = ""
     why: str = ""  # which limit tripped or what went wrong, as a sentence; empty where all went well
     code: int | None = None  # exit code; negative for a signal, as subprocess has it
@@ -74,7 +74,7 @@ class Reply(Record):
 
 AT_ONCE: Final = 1.0  # seconds; whoever ends sooner with an error has not worked
 STARTING: Final = 30.0  # seconds; the same where it has said nothing at all
-_TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
+_REFUSED_BY_PROVIDER: Final = frozenset({RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH})
 
 
 def did_nothing(reply: Reply) -> bool:
@@ -83,27 +83,27 @@ def did_nothing(reply: Reply) -> bool:
         return False
     is_mute = not reply.text.strip()
     match reply.ending:
-        case Ending.NOT_STARTED:
+        case RunEnding.NOT_STARTED:
             return True
-        case Ending.STOPPED | Ending.CAPPED:
+        case RunEnding.STOPPED | RunEnding.CAPPED:
             return reply.code is None  # it was stopped before it began
-        case Ending.CRASHED:
+        case RunEnding.CRASHED:
             # A negative code is a signal: somebody ended it, which says nothing about what it did.
             is_own = reply.code is not None and reply.code >= 0
             return is_own and reply.seconds < (STARTING if is_mute else AT_ONCE)
         case ending:
-            return ending in _TURNED_DOWN and is_mute
+            return ending in _REFUSED_BY_PROVIDER and is_mute
 
 
-def visit_of(brief: Brief) -> Visit:
-    """Return who is to be put into the sandbox for *brief*: only an implementation changes anything."""
+def tenant_of(brief: Brief) -> Tenant:
+    """Return the sandbox tenant for *brief*; only an implementation step may write."""
     writes = brief.step is Step.IMPLEMENT
     # By worker: one that lost its task may still be at work when the next one begins.
     name = f"{brief.task or brief.step}.{brief.run.partition('.')[0]}"
-    return Visit(name, task=brief.task if writes else None, writes=writes)
+    return Tenant(name, task=brief.task if writes else None, writes=writes)
 
 
 class Agent(Protocol):
-    def run(self, brief: Brief, stop: Stop) -> Reply:
+    def run(self, brief: Brief, stop: RunControl) -> Reply:
         """Do what *brief* asks for and return what came of it; end early where *stop* says so."""
         ...

@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
 from liza.agents.protocol import Brief, Reply, Usage
-from liza.domain.answers import Step, located
+from liza.domain.answers import Step, lines_by_path
 from liza.domain.config import Count
 from liza.domain.model import Role
-from liza.domain.problems import explained
-from liza.domain.record import Id, Line, Record, Time
-from liza.domain.yaml_parse import BadYaml, parse
+from liza.domain.problems import violations_from
+from liza.domain.record import Id, NonEmptyStr, Record, Time
+from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import LizaError, UsageError
 from liza.repo.snapshot import Patch
-from liza.system.masking import mask
-from liza.system.run_control import Ending
+from liza.system.files import overwrite
+from liza.system.masking import environment_mask
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from liza.agents.protocol import Agent
-    from liza.system.run_control import Stop
+    from liza.system.run_control import RunControl
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ REPLY: Final = "reply.json"
 _M = TypeVar("_M", bound=BaseModel)
 
 
-class Tree(Protocol):
+class TreeTracker(Protocol):
     """What a working directory holds, as git sees it; git itself lives in `liza.repo`."""
 
     def mark(self, cwd: Path) -> str:
@@ -64,72 +65,83 @@ class Tree(Protocol):
         ...
 
 
-def file_brief(brief: Brief) -> Path:
+def write_brief(brief: Brief) -> Path:
     """Write what is known before a run; return the path of the brief."""
     brief.folder.mkdir(parents=True, exist_ok=True)
-    known = brief.but(prompt=mask().text(brief.prompt), facts=mask().values(dict(brief.facts)))
+    known = brief.replace(
+        prompt=environment_mask().text(brief.prompt), facts=environment_mask().values(dict(brief.facts))
+    )
     (brief.folder / PROMPT).write_text(known.prompt, encoding="utf-8", errors="replace")
-    return _put(brief.folder / BRIEF, known.model_dump_json(indent=2))
+    return _overwrite_json(brief.folder / BRIEF, known.model_dump_json(indent=2))
 
 
-def _put(path: Path, text: str) -> Path:
-    """Write a file that is whole or not there."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(f"{text}\n", encoding="utf-8", errors="replace")
-    return draft.replace(path)
+def _overwrite_json(path: Path, text: str) -> Path:
+    overwrite(path, f"{text}\n".encode(errors="replace"))
+    return path
 
 
-class Recorder:
+class RecordingAgent:
     """An agent that writes down what another agent does."""
 
     def __init__(
-        self, agent: Agent, tree: Tree, price: Callable[[Reply, Brief, Stop], Reply] | None = None
+        self,
+        agent: Agent,
+        tree: TreeTracker,
+        price: Callable[[Reply, Brief, RunControl], Reply] | None = None,
     ) -> None:
         self._agent = agent
         self._tree = tree
         self._price = price
 
-    def run(self, brief: Brief, stop: Stop) -> Reply:
-        file_brief(brief)
+    def run(self, brief: Brief, stop: RunControl) -> Reply:
+        write_brief(brief)
         mark = self._tree.mark(brief.cwd)
         # Here, since whatever becomes of an answer (the board, a log, a commit) is made of this.
         reply = self._agent.run(brief, stop)
         if self._price:
             reply = self._price(reply, brief, stop)
-        reply = reply.but(text=mask().text(reply.text), why=mask().text(reply.why))
+        reply = reply.replace(
+            text=environment_mask().text(reply.text), why=environment_mask().text(reply.why)
+        )
         try:
-            _file_patches(brief.folder, self._tree.patches(brief.cwd, mark))
+            _write_patches(brief.folder, self._tree.patches(brief.cwd, mark))
         except (
             LizaError
         ) as error:  # the agent may have destroyed its worktree; what it said is still worth having
             log.warning("%s: what it changed is not recorded: %s", brief.run, error)
-        _put(brief.folder / REPLY, reply.model_dump_json(indent=2))
+        _overwrite_json(brief.folder / REPLY, reply.model_dump_json(indent=2))
         return reply
 
 
-class _Part(Record):
+class _CommitPart(Record):
     """Which bytes of the patch file belong to which commit."""
 
     message: str | None = None
     size: Count
 
 
-_PARTS: Final = TypeAdapter(tuple[_Part, ...])
+_PARTS: Final = TypeAdapter(tuple[_CommitPart, ...])
 
 
-def _file_patches(folder: Path, patches: Sequence[Patch]) -> None:
-    diffs = [_masked_diff(patch.diff) for patch in patches]
+def _write_patches(folder: Path, patches: Sequence[Patch]) -> None:
+    diffs = [_mask_diff(patch.diff) for patch in patches]
     (folder / PATCH).write_bytes(b"".join(diffs))
     parts = tuple(
-        _Part(message=mask().text(patch.message) if patch.message else patch.message, size=len(diff))
+        _CommitPart(
+            message=environment_mask().text(patch.message) if patch.message else patch.message, size=len(diff)
+        )
         for patch, diff in zip(patches, diffs, strict=True)
     )
-    _put(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
+    _overwrite_json(folder / COMMITS, _PARTS.dump_json(parts, indent=2).decode())
 
 
-def _masked_diff(diff: bytes) -> bytes:
+def _mask_diff(diff: bytes) -> bytes:
     """Return *diff* without secrets; what looks like one in the code for a binary file is none."""
-    return diff if b"\nGIT binary patch\n" in diff and not mask().has_value(diff) else mask().whole(diff)
+    return (
+        diff
+        if b"\nGIT binary patch\n" in diff and not environment_mask().has_value(diff)
+        else environment_mask().whole(diff)
+    )
 
 
 def _patches_in(folder: Path) -> tuple[Patch, ...]:
@@ -142,7 +154,7 @@ def _patches_in(folder: Path) -> tuple[Patch, ...]:
     return tuple(patches)
 
 
-def _inside(path: str) -> str:
+def _check_inside(path: str) -> str:
     parts = PurePosixPath(path).parts
     if not parts or ".." in parts or parts[0] in {"/", ".git"}:
         message = f"{path!r} is not a path inside the worktree"
@@ -150,10 +162,10 @@ def _inside(path: str) -> str:
     return path
 
 
-Inside = Annotated[str, AfterValidator(_inside)]
+PathInside = Annotated[str, AfterValidator(_check_inside)]
 
 
-class Recorded(Record):
+class RecordedRun(Record):
     """One run as it can be played back: when it is called for, how long it took, what it did and said."""
 
     role: Role
@@ -161,12 +173,12 @@ class Recorded(Record):
     task: Id | None = None
     iteration: Count | None = None  # None stands for any
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    files: Mapping[Inside, str] = Field(default_factory=dict)  # written whole
-    delete: tuple[Inside, ...] = ()
-    commit: Line | None = None  # the message under which files and deletions are committed
+    files: Mapping[PathInside, str] = Field(default_factory=dict)  # written whole
+    delete: tuple[PathInside, ...] = ()
+    commit: NonEmptyStr | None = None  # the message under which files and deletions are committed
     patches: tuple[Patch, ...] = ()
     reply: str
-    ending: Ending = Ending.DONE
+    ending: RunEnding = RunEnding.DONE
     why: str = ""
     reset_in: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # seconds until a limit ends
     usage: Usage = Usage()
@@ -175,36 +187,36 @@ class Recorded(Record):
 
 class Recording(Record):
     about: str = ""
-    runs: tuple[Recorded, ...] = Field(min_length=1)
+    runs: tuple[RecordedRun, ...] = Field(min_length=1)
 
 
-def latest_before(brief: Brief) -> Brief | None:
+def previous_run(brief: Brief) -> Brief | None:
     """Return the latest run of the same worker that is recorded beside *brief*, ended or not."""
     worker = brief.run.partition(".")[0]
     others = (path for path in brief.folder.parent.glob(f"{worker}.*/{BRIEF}") if path.parent != brief.folder)
-    last = max(others, key=lambda path: _moment(path.parent.name), default=None)
+    last = max(others, key=lambda path: _run_start(path.parent.name), default=None)
     try:
-        return _loaded(last, Brief) if last else None
+        return _load_record(last, Brief) if last else None
     except UsageError:  # half written by a worker that died
         return None
 
 
-def _moment(run: str) -> tuple[str, int]:
-    """Return when a run began, by its id: the second, and which of that second it was."""
+def _run_start(run: str) -> tuple[str, int]:
+    """Return the start of a run by its id: the second, and its number within that second."""
     _, second, number, *_ = (*run.split("."), "", "")
     count = number.partition("-")[0]
     return second, int(count) if count.isdecimal() else 0
 
 
-def reply_of(brief: Brief) -> Reply | None:
+def recorded_reply(brief: Brief) -> Reply | None:
     """Return what is recorded of the end of *brief*; None where it did not end."""
     try:
-        return _loaded(brief.folder / REPLY, Reply)
+        return _load_record(brief.folder / REPLY, Reply)
     except UsageError:
         return None
 
 
-def said_so_far(brief: Brief) -> str:
+def recorded_output(brief: Brief) -> str:
     """Return what the program of *brief* printed, whether or not it ended."""
     try:
         return (brief.folder / STDOUT).read_text(encoding="utf-8", errors="replace")
@@ -212,42 +224,46 @@ def said_so_far(brief: Brief) -> str:
         return ""
 
 
-def ended_beside(brief: Brief) -> Iterator[Brief]:
+def finished_runs_beside(brief: Brief) -> Iterator[Brief]:
     """Yield the briefs of the runs recorded beside this one that ended."""
     for reply in brief.folder.parent.glob(f"*/{REPLY}"):
-        yield _loaded(reply.with_name(BRIEF), Brief)
+        yield _load_record(reply.with_name(BRIEF), Brief)
 
 
-def loaded(path: Path) -> Recording:
+def load_recording(path: Path) -> Recording:
     """Return the recording at *path*: a folder of runs, or a YAML file."""
-    return _from_folders(path) if path.is_dir() else _from_file(path)
+    return _load_folders(path) if path.is_dir() else _load_file(path)
 
 
-def _from_file(path: Path) -> Recording:
+def _load_file(path: Path) -> Recording:
     try:
-        data, lines = parse(path.read_text(encoding="utf-8"))
+        data, lines = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no recording: {error}; mend it") from error
     try:
         return Recording.model_validate(data)
     except ValidationError as error:
-        raise _bad(path, error, Recording, located(lines)) from error
+        raise _recording_error(path, error, Recording, lines_by_path(lines)) from error
 
 
-def _bad(path: Path, error: ValidationError, kind: type[BaseModel], lines: Mapping[str, int]) -> UsageError:
-    return UsageError(f"{path} is no recording: {'; '.join(map(str, explained(error, kind, '', lines)))}")
+def _recording_error(
+    path: Path, error: ValidationError, kind: type[BaseModel], lines: Mapping[str, int]
+) -> UsageError:
+    return UsageError(
+        f"{path} is no recording: {'; '.join(map(str, violations_from(error, kind, '', lines)))}"
+    )
 
 
-def _from_folders(path: Path) -> Recording:
-    runs = [_recorded(reply.parent) for reply in path.glob(f"*/{REPLY}")]
+def _load_folders(path: Path) -> Recording:
+    runs = [_load_run(reply.parent) for reply in path.glob(f"*/{REPLY}")]
     if not runs:
         raise UsageError(f"{path} holds no run that ended; name a folder like .liza/runs, or a YAML file")
     return Recording(runs=tuple(sorted(runs, key=lambda run: (str(run.began), str(run.task)))))
 
 
-def _recorded(folder: Path) -> Recorded:
-    brief, reply = _loaded(folder / BRIEF, Brief), _loaded(folder / REPLY, Reply)
-    return Recorded(
+def _load_run(folder: Path) -> RecordedRun:
+    brief, reply = _load_record(folder / BRIEF, Brief), _load_record(folder / REPLY, Reply)
+    return RecordedRun(
         role=brief.role,
         step=brief.step,
         task=brief.task,
@@ -270,10 +286,10 @@ def _reset_in(reply: Reply) -> float | None:
     return max(0.0, (reply.reset - reply.began).total_seconds() - reply.seconds)
 
 
-def _loaded(path: Path, kind: type[_M]) -> _M:
+def _load_record(path: Path, kind: type[_M]) -> _M:
     try:
         return kind.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         if isinstance(error, ValidationError):
-            raise _bad(path, error, kind, {}) from error
+            raise _recording_error(path, error, kind, {}) from error
         raise UsageError(f"{path} is no recording: {error}") from error

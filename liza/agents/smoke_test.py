@@ -1,4 +1,4 @@
-"""A tiny real task for an agent, in a repository that is thrown away: does it write, and does it answer?"""
+"""A tiny real task for an agent in a throwaway repository: does it write a file and answer readably?"""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.detect import available
+from liza.agents.detect import available_agents, installed_programs
 from liza.agents.protocol import Brief
-from liza.agents.select import hired
-from liza.domain.answer_reading import Answer, answer
+from liza.agents.select import agent_for
+from liza.domain.answer_parsing import ParsedAnswer, parse_answer
 from liza.domain.answers import Step
 from liza.domain.config import AgentChoice
 from liza.domain.model import Role
 from liza.errors import UsageError
 from liza.repo.command import git
-from liza.system.run_control import MEANING, Ending, Limits, Stop
+from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
 
 if TYPE_CHECKING:
     from liza.domain.config import Agents
     from liza.repo.snapshot import Patch
 
-PATIENCE: Final = 180.0  # seconds for one file and one sentence
+SMOKE_TIMEOUT: Final = 180.0  # seconds for one file and one sentence
 FILE: Final = "hello.txt"
 TEXT: Final = "hello"
 PROMPT: Final = f"""\
@@ -36,7 +36,7 @@ summary: wrote {FILE}
 """
 
 
-class Audition(NamedTuple):
+class SmokeResult(NamedTuple):
     """How an agent did."""
 
     name: str
@@ -57,9 +57,11 @@ class Audition(NamedTuple):
 HEADING: Final = f"{'agent':<10} {'':<7} {'tokens in/out':>13} {'cost':>9} {'time':>9}"
 
 
-def invited(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
-    """Return whom to try: *name* alone, or all that are set up or were found."""
-    found = {str(one.choice.backend): one.choice for one in reversed(available())}
+def smoke_candidates(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
+    """Return the agents to test: *name* alone, or all that are configured or detected."""
+    # Also those that are not chosen unattended: whoever asks is there, and sees what they say.
+    found = {one.name: AgentChoice(backend=one.name) for one in installed_programs(os.environ)}
+    found |= {str(one.choice.backend): one.choice for one in reversed(available_agents())}
     named = {"default": agents.default, **agents.overrides, "fallback": agents.fallback or AgentChoice()}
     set_up = {key: choice for key, choice in named.items() if choice.backend or choice.command}
     everybody = {**found, **{key: choice for key, choice in set_up.items() if choice not in found.values()}}
@@ -70,12 +72,14 @@ def invited(agents: Agents, name: str | None) -> dict[str, AgentChoice]:
     raise UsageError(f"there is no agent {name!r} here; known: {', '.join(everybody) or 'none'}")
 
 
-def tried(name: str, choice: AgentChoice, root: Path, *, patience: float = PATIENCE) -> Audition:
+def run_smoke_test(
+    name: str, choice: AgentChoice, root: Path, *, patience: float = SMOKE_TIMEOUT
+) -> SmokeResult:
     """Give the agent of *choice* the task, and judge it by the file and by its answer."""
     with tempfile.TemporaryDirectory(prefix="liza-audition-") as place:
         cwd = Path(place) / "repository"
         git("init", "--quiet", "--initial-branch=main", str(cwd), cwd=Path(place))
-        agent = hired(choice, root, _nothing)
+        agent = agent_for(choice, root, _apply_nothing)
         brief = Brief(
             run=f"audition.{os.getpid()}",
             role=Role.CODER,
@@ -83,20 +87,20 @@ def tried(name: str, choice: AgentChoice, root: Path, *, patience: float = PATIE
             prompt=PROMPT,
             cwd=cwd,
             folder=Path(place) / "run",
-            limits=Limits(total=patience),
+            limits=RunLimits(total=patience),
         )
-        reply = agent.run(brief, Stop())
-        why = _why(reply.ending, reply.why, reply.text, cwd / FILE)
+        reply = agent.run(brief, RunControl())
+        why = _failure(reply.ending, reply.why, reply.text, cwd / FILE)
     usage = reply.usage
-    return Audition(name, not why, why, usage.tokens_in, usage.tokens_out, usage.usd, reply.seconds)
+    return SmokeResult(name, not why, why, usage.tokens_in, usage.tokens_out, usage.usd, reply.seconds)
 
 
-def _nothing(_cwd: Path, _patch: Patch) -> None:
+def _apply_nothing(_cwd: Path, _patch: Patch) -> None:
     """Apply nothing: a recording is played for what it says."""
 
 
-def _why(ending: Ending, why: str, text: str, file: Path) -> str:
-    if ending is not Ending.DONE:
+def _failure(ending: RunEnding, why: str, text: str, file: Path) -> str:
+    if ending is not RunEnding.DONE:
         return why or MEANING[ending]
     try:
         written = file.read_text(errors="replace").strip()
@@ -105,5 +109,5 @@ def _why(ending: Ending, why: str, text: str, file: Path) -> str:
     if written != TEXT:
         return f"it wrote {written[:40]!r} into {FILE}, not {TEXT!r}"
     # Here the example is the answer.
-    found = answer(text, Step.IMPLEMENT)
-    return "" if isinstance(found, Answer) else f"its answer is unreadable: {found.why}"
+    found = parse_answer(text, Step.IMPLEMENT)
+    return "" if isinstance(found, ParsedAnswer) else f"its answer is unreadable: {found.why}"

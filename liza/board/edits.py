@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from liza.board.render import OPTIONAL, SECTIONS
-from liza.board.yaml_split import Block, split, unclosed
+from liza.board.render import OPTIONAL_SECTIONS, SECTIONS
+from liza.board.yaml_split import YamlBlock, split_blocks, unclosed_lines
 from liza.domain import events as e
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config
-from liza.domain.lifecycle import TABLE, TERMINAL
+from liza.domain.lifecycle import TERMINAL, TRANSITIONS
 from liza.domain.model import (
     KEYED_SECTIONS,
     VERSION,
@@ -33,11 +33,11 @@ from liza.domain.model import (
     State,
     Task,
 )
-from liza.domain.problems import explained, line_of
+from liza.domain.problems import line_of, violations_from
 from liza.domain.record import next_id, with_record
 from liza.domain.spending import Spend
 from liza.domain.verdicts import Feedback
-from liza.domain.yaml_parse import BadYaml, Parsed, parse
+from liza.domain.yaml_parse import BadYaml, ParsedYaml, parse_yaml
 from liza.errors import InvalidBoard, Refused, Violation
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _DONE: Final = re.compile(r"^'(?:done|finished|completed?|closed|resolved|fixed)'", re.IGNORECASE)
 _STAMP: Final = re.compile(r"^# stamp: (\d+) (\S*)", re.MULTILINE)
-_OWN: Final = "it is Liza's own: put it back as it was"
+_PUT_BACK: Final = "it is Liza's own: put it back as it was"
 PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "goal": Goal,
     "sprint": Sprint,
@@ -85,8 +85,8 @@ _BY_HAND: Final[dict[type[e.Event], Callable[[Task], e.Event]]] = {
         superseded_by=task.superseded_by, rescope_reason=task.rescope_reason or ""
     ),
 }
-_SAID_OF_A_NEW_TASK: Final = e.AMENDABLE | {"id", "status", "phase", "created", "created_by"}
-_GOES_WITH_STATUS: Final = frozenset(
+_NEW_TASK_FIELDS: Final = e.AMENDABLE | {"id", "status", "phase", "created", "created_by"}
+_STATUS_FIELDS: Final = frozenset(
     {
         *("blocked_reason", "blocked_questions", "closing_reason", "rejection_reason", "rejection_feedback"),
         *("rejection_output", "superseded_by", "rescope_reason", "lease", "assigned_to", "approved_by"),
@@ -98,7 +98,7 @@ _GOES_WITH_STATUS: Final = frozenset(
 class Draft:
     """An edited file: plain values by section, untouched entries as the records they were."""
 
-    plain: dict[str, Any] = field(default_factory=dict)
+    sections: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # section: (path, value)
     paths: set[str] = field(default_factory=set)  # of all entries
     lines: dict[str, int] = field(default_factory=dict)  # path: line
@@ -115,7 +115,7 @@ class Draft:
             raise InvalidBoard("state.yaml is not valid", self.wrong)
 
 
-def as_typed(data: bytes) -> bytes:
+def normalize_saved(data: bytes) -> bytes:
     """Return *data* without what some editors add to every file that they save, and nobody typed."""
     return data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")
 
@@ -126,17 +126,17 @@ def stated_revision(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def read(text: str, untouched: Mapping[str, Record]) -> Draft:
+def read_draft(text: str, untouched: Mapping[str, Record]) -> Draft:
     """Return what *text* says; a block that is in *untouched* is taken for its record, unparsed."""
     draft = Draft()
     try:
-        blocks = split(text)
+        blocks = split_blocks(text)
         if blocks is None:
-            _take(draft, parse(text), 0, {})
+            _take(draft, parse_yaml(text), 0, {})
         else:
             _take_blocks(draft, blocks, untouched)
     except BadYaml as error:
-        draft.wrong.append(_unreadable(error, text))
+        draft.wrong.append(_yaml_violation(error, text))
         draft.check()
     _check_sections(draft, text)
     draft.check()
@@ -144,8 +144,8 @@ def read(text: str, untouched: Mapping[str, Record]) -> Draft:
     return draft
 
 
-def _unreadable(error: BadYaml, text: str) -> Violation:
-    opened = [line for line in unclosed(text) if line < error.line]
+def _yaml_violation(error: BadYaml, text: str) -> Violation:
+    opened = [line for line in unclosed_lines(text) if line < error.line]
     if not opened:
         return Violation("state.yaml", error.problem, "mend the YAML there", error.line)
     # A quote that was forgotten makes sense until the next quote, which may be pages below.
@@ -171,7 +171,7 @@ def _has_id(value: object) -> bool:
     return not isinstance(value, dict) or "id" in value
 
 
-def _take_blocks(draft: Draft, blocks: list[Block], untouched: Mapping[str, Record]) -> None:
+def _take_blocks(draft: Draft, blocks: list[YamlBlock], untouched: Mapping[str, Record]) -> None:
     seen: dict[str, int] = {}
     for block in blocks:
         if not block.section:
@@ -181,24 +181,24 @@ def _take_blocks(draft: Draft, blocks: list[Block], untouched: Mapping[str, Reco
                 problem = f"the section {block.section!r} is there twice"
                 raise BadYaml(block.line, problem)
             seen[block.section] = block.line
-            _take(draft, _parsed(block.text, block.line - 1), block.line - 1, {})
+            _take(draft, _parse_block(block.text, block.line - 1), block.line - 1, {})
         elif (known := untouched.get(block.text)) is not None and _section_of(known) == block.section:
-            path = _added(draft, block.section, known.id, known)  # type: ignore[attr-defined]
+            path = _add_entry(draft, block.section, known.id, known)  # type: ignore[attr-defined]
             draft.lines[path] = block.line
         else:
-            whole = _parsed(f"{block.section}:\n{block.text}", block.line - 2)
+            whole = _parse_block(f"{block.section}:\n{block.text}", block.line - 2)
             _take(draft, whole, block.line - 2, {})
 
 
-def _parsed(text: str, above: int) -> Parsed:
+def _parse_block(text: str, above: int) -> ParsedYaml:
     """Parse *text*, which has *above* lines before it; they are counted only where something is wrong."""
     try:
-        return parse(text)
+        return parse_yaml(text)
     except BadYaml:
-        return parse("\n" * above + text)
+        return parse_yaml("\n" * above + text)
 
 
-def _added(draft: Draft, section: str, name: object, value: object) -> str:
+def _add_entry(draft: Draft, section: str, name: object, value: object) -> str:
     """Add an entry and return its path; one without an id, or with one that is taken, goes by its number."""
     entries = draft.entries.setdefault(section, [])
     path = f"{section}.{name}"
@@ -213,16 +213,16 @@ def _section_of(record: Record) -> str:
     return next(section for section, kind in KEYED_SECTIONS.items() if isinstance(record, kind))
 
 
-def _take(draft: Draft, parsed: Parsed, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
+def _take(draft: Draft, parsed: ParsedYaml, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
     """Sort what was parsed into the draft, and give every value the path that people read."""
     for section, said in parsed.data.items():
         value = _as_notes(said) if section == "human_notes" else said
         if section in KEYED_SECTIONS and isinstance(value, list):
             for number, entry in enumerate(value):
                 name = entry.get("id") if isinstance(entry, dict) else None
-                names[section, number] = _added(draft, section, name, entry)
+                names[section, number] = _add_entry(draft, section, name, entry)
         elif section not in KEYED_SECTIONS or value is not None:
-            draft.plain[section] = value
+            draft.sections[section] = value
     for place, line in parsed.lines.items():
         if place:
             draft.lines.setdefault(_path(place, names), line + shift)
@@ -247,10 +247,10 @@ def _check_sections(draft: Draft, text: str) -> None:
     if not text.strip():
         draft.wrong.append(Violation("state.yaml", "the file is empty", "put its text back, or remove it", 1))
         return
-    there = {*draft.plain, *draft.entries}
+    there = {*draft.sections, *draft.entries}
     for section in sorted(there - {*SECTIONS, "version", "revision"}):
         draft.refuse(section, "it is not a section of the board", f"use one of {', '.join(SECTIONS)}")
-    version = draft.plain.get("version")
+    version = draft.sections.get("version")
     if version != VERSION and "version" in there:
         draft.refuse(
             "version",
@@ -258,29 +258,29 @@ def _check_sections(draft: Draft, text: str) -> None:
             "use the Liza that wrote it",
         )
         return
-    needed = ("version", "revision", *(name for name in SECTIONS if name not in OPTIONAL))
+    needed = ("version", "revision", *(name for name in SECTIONS if name not in OPTIONAL_SECTIONS))
     if missing := [name for name in needed if name not in {*there, *draft.lines}]:
         problem = f"it has no {', '.join(missing)}: the file looks cut off"
         draft.wrong.append(Violation("state.yaml", problem, "put it back", len(text.splitlines())))
     for section in KEYED_SECTIONS:
-        if section in draft.plain and draft.plain[section] not in ([], None):
+        if section in draft.sections and draft.sections[section] not in ([], None):
             draft.refuse(section, "it is not a list of entries", "write one entry a line, each with an id")
 
 
-def typed(draft: Draft, at: datetime) -> State:
+def parse_state(draft: Draft, at: datetime) -> State:
     """Return the edited file as a board of its own, or raise everything that is wrong with its values."""
     fields: dict[str, Any] = {}
     for section, kind in KEYED_SECTIONS.items():
         fields[section] = _records(draft, section, kind, at)
     for section, kind in PLAIN_KINDS.items():
-        fields[section] = _record(draft, kind, section, _empty_if_none(draft.plain.get(section)))
-    fields["archived"] = _empty_if_none(draft.plain.get("archived"))
-    fields |= {key: draft.plain[key] for key in ("version", "revision")}
+        fields[section] = _record(draft, kind, section, _empty_if_none(draft.sections.get(section)))
+    fields["archived"] = _empty_if_none(draft.sections.get("archived"))
+    fields |= {key: draft.sections[key] for key in ("version", "revision")}
     draft.check()
     try:
         return State.model_validate(fields)
     except ValidationError as error:
-        draft.wrong += explained(error, State, "", draft.lines)
+        draft.wrong += violations_from(error, State, "", draft.lines)
     draft.check()
     raise AssertionError(fields)
 
@@ -292,7 +292,11 @@ def _empty_if_none(value: object) -> object:
 def _records(draft: Draft, section: str, kind: type[Record], at: datetime) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for path, value in draft.entries.get(section, ()):
-        record = value if isinstance(value, kind) else _record(draft, kind, path, _filled(section, value, at))
+        record = (
+            value
+            if isinstance(value, kind)
+            else _record(draft, kind, path, _with_defaults(section, value, at))
+        )
         if record is None:
             continue
         name: str = record.id  # type: ignore[attr-defined]
@@ -302,7 +306,7 @@ def _records(draft: Draft, section: str, kind: type[Record], at: datetime) -> di
     return found
 
 
-def _filled(section: str, value: Any, at: datetime) -> Any:  # noqa: ANN401
+def _with_defaults(section: str, value: Any, at: datetime) -> Any:  # noqa: ANN401
     """Add what a person need not write: the time of a note, the birth of a task."""
     if not isinstance(value, dict):
         return value
@@ -320,11 +324,11 @@ def _record(draft: Draft, kind: type[Record], path: str, value: object) -> Recor
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        draft.wrong += map(_about_done, explained(error, kind, path, draft.lines))
+        draft.wrong += map(_with_done_hint, violations_from(error, kind, path, draft.lines))
         return None
 
 
-def _about_done(wrong: Violation) -> Violation:
+def _with_done_hint(wrong: Violation) -> Violation:
     """Say to who wants to call a task done how it comes to be so: no word for it is the nearest."""
     where, _, key = wrong.path.rpartition(".")
     if key != "status" or not where.startswith("tasks") or not _DONE.search(wrong.problem):
@@ -338,7 +342,7 @@ def _about_done(wrong: Violation) -> Violation:
 
 def check_revision(draft: Draft, text: str, current: int) -> int:
     """Return the revision that the edit was made from, or raise that its number was changed."""
-    revision = draft.plain["revision"]
+    revision = draft.sections["revision"]
     stamp = _STAMP.search(text)
     if not isinstance(revision, int) or isinstance(revision, bool) or revision < 1:
         draft.refuse("revision", f"{revision!r} is not a revision", f"put {current} back")
@@ -367,8 +371,8 @@ def check_stamp(draft: Draft, text: str, revision: int, total: str) -> None:
     draft.check()
 
 
-def merged(draft: Draft, edited: State, base: State, current: State, at: datetime) -> State:
-    """Return *current* with what a person changed between *base* and *edited*, or raise why not."""
+def merge_edit(draft: Draft, edited: State, base: State, current: State, at: datetime) -> State:
+    """Return *current* with a person's changes from *base* to *edited* (a three-way merge), or raise."""
     merge = _Merge(draft, edited, base, current, at)
     merge.tasks()
     merge.notes()
@@ -376,10 +380,10 @@ def merged(draft: Draft, edited: State, base: State, current: State, at: datetim
         merge.settings(section)
     for section in ("agents", "anomalies", "discovered", "handoff", "providers", "accounts", "archived"):
         merge.own(section)
-    if merge.foreknown and not draft.is_stamped and edited.revision < current.revision:
+    if merge.later_value and not draft.is_stamped and edited.revision < current.revision:
         draft.refuse(
             "revision",
-            f"it says {edited.revision}, but the file shows {merge.foreknown}, which came later",
+            f"it says {edited.revision}, but the file shows {merge.later_value}, which came later",
             f"put {current.revision} back: Liza counts revisions",
         )
     draft.check()
@@ -391,7 +395,7 @@ class _Merge:
 
     def __init__(self, draft: Draft, edited: State, base: State, current: State, at: datetime) -> None:
         self.draft, self.edited, self.base, self.state, self.at = draft, edited, base, current, at
-        self.foreknown: str | None = None  # a path whose value only a later revision than *base* has
+        self.later_value: str | None = None  # a path whose value only a later revision than *base* has
 
     def tasks(self) -> None:
         for name, wanted in self.edited.tasks.items():
@@ -406,11 +410,11 @@ class _Merge:
         path = f"tasks.{wanted.id}"
         if (there := self.state.tasks.get(wanted.id)) is not None:
             if there == wanted:
-                self.foreknown = path
-            elif not _is_asked_alike(wanted, there):
+                self.later_value = path
+            elif not _has_same_request(wanted, there):
                 self.draft.refuse(path, "a task of this id was added meanwhile", "choose another id")
             return
-        for name in sorted(Task.model_fields.keys() - _SAID_OF_A_NEW_TASK):
+        for name in sorted(Task.model_fields.keys() - _NEW_TASK_FIELDS):
             if getattr(wanted, name) != Task.model_fields[name].default:
                 self.draft.refuse(f"{path}.{name}", "a new task has no past", "remove it")
         self._try(path, lambda: _with_new(self.state, wanted, self.at))
@@ -420,33 +424,33 @@ class _Merge:
         amended = [name for name in changed if self._is_asked(base, wanted, name)]
         if amended:
             event = e.Amend(fields={name: getattr(wanted, name) for name in amended})
-            self._try(f"tasks.{wanted.id}.{amended[0]}", lambda: self._happen(event, wanted.id))
-        if "status" in changed and not self._knows_already(f"tasks.{wanted.id}", wanted, "status"):
+            self._try(f"tasks.{wanted.id}.{amended[0]}", lambda: self._apply_by_hand(event, wanted.id))
+        if "status" in changed and not self._is_later_value(f"tasks.{wanted.id}", wanted, "status"):
             self._set_status(base, wanted)
 
     def _is_asked(self, base: Task, wanted: Task, name: str) -> bool:
-        """Tell whether this field is the person's to change, and nobody else changed it meanwhile."""
+        """Return whether this field is the person's to change, and nobody else changed it meanwhile."""
         path = f"tasks.{wanted.id}"
-        if name == "status" or self._knows_already(path, wanted, name):
+        if name == "status" or self._is_later_value(path, wanted, name):
             return False
-        if name in _GOES_WITH_STATUS and base.status is not wanted.status:
+        if name in _STATUS_FIELDS and base.status is not wanted.status:
             return False
         if name not in EDITABLE["tasks"]:
-            self.draft.refuse(f"{path}.{name}", _whose(name), _OWN)
+            self.draft.refuse(f"{path}.{name}", _change_problem(name), _PUT_BACK)
             return False
-        return self._is_not_taken(f"{path}.{name}", getattr(base, name), self._now(wanted.id, name))
+        return self._is_unchanged_since(f"{path}.{name}", getattr(base, name), self._now(wanted.id, name))
 
     def _now(self, name: str, attribute: str) -> object:
         there = self.state.tasks.get(name)
         return None if there is None else getattr(there, attribute)
 
-    def _knows_already(self, path: str, wanted: Task, name: str) -> bool:
+    def _is_later_value(self, path: str, wanted: Task, name: str) -> bool:
         if self._now(wanted.id, name) != getattr(wanted, name):
             return False
-        self.foreknown = f"{path}.{name}"
+        self.later_value = f"{path}.{name}"
         return True
 
-    def _is_not_taken(self, path: str, before: object, now: object) -> bool:
+    def _is_unchanged_since(self, path: str, before: object, now: object) -> bool:
         if now == before:
             return True
         self.draft.refuse(path, "it was changed after your copy was made", "look again and edit anew")
@@ -460,20 +464,20 @@ class _Merge:
             return
         if _was_moved_by_hand(base, there, wanted.status):
             return  # saved twice from one copy: it is done, and what agents made of it since stays
-        if not self._is_not_taken(path, base.status, there.status):
+        if not self._is_unchanged_since(path, base.status, there.status):
             return
         event = _event_by_hand(there.status, wanted.status)
         if event is None:
-            can = ", ".join(sorted(_reachable(there.status))) or "nowhere: it is final"
+            can = ", ".join(sorted(_reachable_statuses(there.status))) or "nowhere: it is final"
             self.draft.refuse(
                 path,
                 f"a person may not move a task from {there.status} to {wanted.status}",
                 f"put {there.status} back; from there you may go to {can}",
             )
             return
-        self._try(path, lambda: self._happen(_BY_HAND[event](wanted), wanted.id))
+        self._try(path, lambda: self._apply_by_hand(_BY_HAND[event](wanted), wanted.id))
 
-    def _happen(self, event: e.Event, to: str) -> State:
+    def _apply_by_hand(self, event: e.Event, to: str) -> State:
         from liza.workflow.transition import apply  # noqa: PLC0415 - who only reads a board needs no engine
 
         return apply(event, to=to, by=HUMAN, at=self.at)(self.state)
@@ -500,14 +504,14 @@ class _Merge:
             if base is None:
                 self._note(wanted)
             elif wanted != base:
-                self._renote(base, wanted)
+                self._change_note(base, wanted)
         for name in self.base.human_notes.keys() - self.edited.human_notes.keys():
             self.draft.refuse(f"human_notes.{name}", "the note was removed", "put it back: notes are kept")
 
     def _note(self, wanted: Note) -> None:
         there = self.state.human_notes.get(wanted.id)
         if there == wanted:
-            self.foreknown = f"human_notes.{wanted.id}"
+            self.later_value = f"human_notes.{wanted.id}"
             return
         if wanted.id in self.draft.unnamed and self._was_noted(wanted):
             return  # saved twice from one copy
@@ -517,25 +521,25 @@ class _Merge:
             )
             return
         if there is not None:
-            wanted = wanted.but(id=next_id(self.state.human_notes, "note"))
-        self.state = self.state.but(human_notes=with_record(self.state.human_notes, wanted))
+            wanted = wanted.replace(id=next_id(self.state.human_notes, "note"))
+        self.state = self.state.replace(human_notes=with_record(self.state.human_notes, wanted))
 
     def _was_noted(self, wanted: Note) -> bool:
         since = (note for name, note in self.state.human_notes.items() if name not in self.base.human_notes)
         return any((note.message, note.about) == (wanted.message, wanted.about) for note in since)
 
-    def _renote(self, base: Note, wanted: Note) -> None:
+    def _change_note(self, base: Note, wanted: Note) -> None:
         path = f"human_notes.{wanted.id}"
         there = self.state.human_notes[wanted.id]
         changed = {name for name in Note.model_fields if getattr(base, name) != getattr(wanted, name)}
         if there == wanted:
-            self.foreknown = path
+            self.later_value = path
         elif there.processed or not changed <= EDITABLE["human_notes"]:
             self.draft.refuse(
                 path, "the note was read already, or is Liza's to mark", "add another note instead"
             )
-        elif self._is_not_taken(path, base, there):
-            self.state = self.state.but(human_notes=with_record(self.state.human_notes, wanted))
+        elif self._is_unchanged_since(path, base, there):
+            self.state = self.state.replace(human_notes=with_record(self.state.human_notes, wanted))
 
     def settings(self, section: str) -> None:
         base, wanted, now = (getattr(state, section) for state in (self.base, self.edited, self.state))
@@ -544,13 +548,13 @@ class _Merge:
             if value == getattr(base, name):
                 continue
             if value == getattr(now, name):
-                self.foreknown = path
+                self.later_value = path
             elif name not in EDITABLE.get(section, ()):
-                self.draft.refuse(path, "it was changed", _OWN)
-            elif self._is_not_taken(path, getattr(base, name), getattr(now, name)):
-                now = now.but(**{name: value})
+                self.draft.refuse(path, "it was changed", _PUT_BACK)
+            elif self._is_unchanged_since(path, getattr(base, name), getattr(now, name)):
+                now = now.replace(**{name: value})
         self.state = (
-            self.state.but(**{section: now}) if now is not getattr(self.state, section) else self.state
+            self.state.replace(**{section: now}) if now is not getattr(self.state, section) else self.state
         )
 
     def own(self, section: str) -> None:
@@ -559,9 +563,9 @@ class _Merge:
             if wanted.get(name) == base.get(name):
                 continue
             if wanted.get(name) == now.get(name):
-                self.foreknown = f"{section}.{name}"
+                self.later_value = f"{section}.{name}"
             else:
-                self.draft.refuse(f"{section}.{name}", "it was changed", _OWN)
+                self.draft.refuse(f"{section}.{name}", "it was changed", _PUT_BACK)
 
 
 def _with_new(state: State, wanted: Task, at: datetime) -> State:
@@ -571,30 +575,30 @@ def _with_new(state: State, wanted: Task, at: datetime) -> State:
     return state.with_task(started(workflow_on(state), wanted, by=HUMAN, at=at))
 
 
-def _is_asked_alike(one: Task, other: Task) -> bool:
+def _has_same_request(one: Task, other: Task) -> bool:
     return not one.history and all(getattr(one, name) == getattr(other, name) for name in e.AMENDABLE)
 
 
 def _was_moved_by_hand(base: Task, there: Task, target: Status) -> bool:
-    """Tell whether a person moved the task to *target* after *base*, as far as the shown history tells."""
-    since = there.history[max(0, base.events_ever - there.history_earlier) :]
+    """Return whether a person moved the task to *target* after *base*, as far as the shown history tells."""
+    since = there.history[max(0, base.event_count - there.history_earlier) :]
     return any(entry.role is Role.HUMAN and entry.target is target for entry in since)
 
 
-def _whose(name: str) -> str:
+def _change_problem(name: str) -> str:
     return "history is append-only, and it was changed" if name.startswith("history") else "it was changed"
 
 
 def _event_by_hand(source: Status, target: Status) -> type[e.Event] | None:
-    for row in TABLE:
+    for row in TRANSITIONS:
         if source in row.sources and row.target is target and Role.HUMAN in row.who and row.event in _BY_HAND:
             return row.event
     return None
 
 
-def _reachable(source: Status) -> set[Status]:
+def _reachable_statuses(source: Status) -> set[Status]:
     return {
         row.target
-        for row in TABLE
+        for row in TRANSITIONS
         if source in row.sources and row.target and Role.HUMAN in row.who and row.event in _BY_HAND
     }

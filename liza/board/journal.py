@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.location import JOURNAL
-from liza.board.protocol import Entry
+from liza.board.protocol import JournalEntry
 from liza.domain.version import VERSION
 from liza.errors import READ_ONLY, DiskTrouble, JournalDamaged
 
@@ -29,19 +29,19 @@ _BEGIN: Final = b'{"revision":'
 _ENDS: Final = re.compile(rb',"sum":"[0-9a-f]{16}"}\Z')
 
 
-class Mark(NamedTuple):
+class JournalPosition(NamedTuple):
     """A place between two lines: where it is, and the sum of everything before it."""
 
     offset: int = 0
     sum: str = ""
 
 
-class Line(NamedTuple):
-    entry: Entry
-    mark: Mark  # the place behind the line
+class JournalLine(NamedTuple):
+    entry: JournalEntry
+    mark: JournalPosition  # the place behind the line
 
 
-def encoded(entry: Entry, before: Mark) -> tuple[bytes, Mark]:
+def encode_entry(entry: JournalEntry, before: JournalPosition) -> tuple[bytes, JournalPosition]:
     """Return the line of *entry* and the place behind it."""
     fields = {
         "revision": entry.revision,
@@ -54,19 +54,19 @@ def encoded(entry: Entry, before: Mark) -> tuple[bytes, Mark]:
         **({"gone": entry.gone} if entry.gone else {}),
     }
     body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
-    total = _sum(before.sum, body)
-    line = body + _end(total)
-    return line, Mark(before.offset + len(line), total)
+    total = _chain_sum(before.sum, body)
+    line = body + _line_end(total)
+    return line, JournalPosition(before.offset + len(line), total)
 
 
-def decoded(line: bytes, before: Mark) -> Line | None:
+def decode_line(line: bytes, before: JournalPosition) -> JournalLine | None:
     """Return what *line* says if it follows on *before*, else None."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
-    total = _sum(before.sum, body)
-    if tail != _end(total):
+    total = _chain_sum(before.sum, body)
+    if tail != _line_end(total):
         return None
     fields = json.loads(body + b"}")
-    entry = Entry(
+    entry = JournalEntry(
         revision=fields["revision"],
         at=datetime.fromisoformat(fields["at"]),
         by=fields["by"],
@@ -74,19 +74,19 @@ def decoded(line: bytes, before: Mark) -> Line | None:
         put=fields["put"],
         gone=fields.get("gone", {}),
     )
-    return Line(entry, Mark(before.offset + len(line), total))
+    return JournalLine(entry, JournalPosition(before.offset + len(line), total))
 
 
-def _end(total: str) -> bytes:
+def _line_end(total: str) -> bytes:
     return b',"sum":"%s"}\n' % total.encode()
 
 
 def _is_whole(line: bytes) -> bool:
-    """Tell whether *line*, though wrong, has no hole and begins or ends as lines do: then it was not torn."""
+    """Return whether *line*, though wrong, is complete: without a hole, and with a valid start or end."""
     return b"\0" not in line and (line.startswith(_BEGIN) or _ENDS.search(line) is not None)
 
 
-def _sum(before: str, body: bytes) -> str:
+def _chain_sum(before: str, body: bytes) -> str:
     return hashlib.blake2b(body, digest_size=_DIGEST, key=before.encode()).hexdigest()
 
 
@@ -109,12 +109,12 @@ class Journal:
             raise JournalDamaged(message) from None
         if found.st_ino != self._inode:
             self.close()
-            self._descriptor = _opened(self.path, self._access)
+            self._descriptor = _open_journal(self.path, self._access)
             self._inode = os.fstat(self._descriptor).st_ino
         return found.st_size
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold the file itself as well: removing the lock file must not let two writers in."""
         try:
             self._lock()
@@ -141,15 +141,15 @@ class Journal:
         except OSError:
             self.close()  # which gives the lock back as well
 
-    def holds(self, mark: Mark) -> bool:
-        """Tell whether the file still has all that was before *mark*: the last sum stands for every line."""
+    def holds(self, mark: JournalPosition) -> bool:
+        """Return whether the file still has all before *mark*: the last sum stands for every line."""
         if not mark.offset:
             return True
         if self._descriptor < 0:
             self.size()
-        return os.pread(self._descriptor, _TAIL, mark.offset - _TAIL) == _end(mark.sum)
+        return os.pread(self._descriptor, _TAIL, mark.offset - _TAIL) == _line_end(mark.sum)
 
-    def lines(self, after: Mark) -> Iterator[Line]:
+    def lines(self, after: JournalPosition) -> Iterator[JournalLine]:
         """Yield the lines behind *after*; the last one is passed over while it is not whole."""
         size = self.size()
         mark, rest, offset = after, b"", after.offset
@@ -160,7 +160,7 @@ class Journal:
             offset += len(chunk)
             *whole, rest = (rest + chunk).split(b"\n")
             for number, text in enumerate(whole):
-                line = decoded(text + b"\n", mark)
+                line = decode_line(text + b"\n", mark)
                 if line is None:
                     is_last = number == len(whole) - 1 and not rest and offset >= size
                     self._check_is_torn(text, mark, is_last=is_last)
@@ -168,7 +168,7 @@ class Journal:
                 mark = line.mark
                 yield line
 
-    def _check_is_torn(self, text: bytes, mark: Mark, *, is_last: bool) -> None:
+    def _check_is_torn(self, text: bytes, mark: JournalPosition, *, is_last: bool) -> None:
         """A power cut leaves one broken line, at the end, cut or with a hole in it; all else is damage."""
         if not is_last or _is_whole(text):
             message = (
@@ -177,9 +177,9 @@ class Journal:
             )
             raise JournalDamaged(message)
 
-    def append(self, entry: Entry, after: Mark) -> Mark:
+    def append(self, entry: JournalEntry, after: JournalPosition) -> JournalPosition:
         """Write *entry* behind *after* and return the place behind it, once it is on disk."""
-        line, mark = encoded(entry, after)
+        line, mark = encode_entry(entry, after)
         try:
             self._disk.append(self._descriptor, line)
             self._disk.sync(self._descriptor)
@@ -188,12 +188,12 @@ class Journal:
             raise DiskTrouble(f"write {self.path}", error) from error
         return mark
 
-    def mend(self, mark: Mark) -> None:
+    def mend(self, mark: JournalPosition) -> None:
         """Cut off what a dying writer left behind *mark*; it was never acknowledged."""
         if os.fstat(self._descriptor).st_size > mark.offset:
             self._cut(mark)
 
-    def _cut(self, mark: Mark) -> None:
+    def _cut(self, mark: JournalPosition) -> None:
         try:
             self._disk.truncate(self._descriptor, mark.offset)
         except OSError as error:
@@ -205,11 +205,11 @@ class Journal:
         self._descriptor = self._inode = -1
 
 
-def _opened(path: Path, access: int) -> int:
+def _open_journal(path: Path, access: int) -> int:
     flags = os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, access | flags)
     except OSError as error:
         if error.errno in READ_ONLY and access != os.O_RDONLY:
-            return _opened(path, os.O_RDONLY)
+            return _open_journal(path, os.O_RDONLY)
         raise DiskTrouble(f"open {path}", error) from error

@@ -1,19 +1,15 @@
-"""Where a board lives, and the switches there: read, thrown and taken back."""
+"""Where the board of a project is found."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.switches import FILES
 from liza.domain.version import VERSION
-from liza.errors import DiskTrouble, InvalidBoard, UsageError
-from liza.system.files import overwrite, write_new
+from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from liza.domain.switches import Switch
 
 HOME: Final = ".liza"
 JOURNAL: Final = "journal.jsonl"
@@ -49,44 +45,3 @@ def require_version(home: Path) -> None:
             f"the board in {home} is of version {version}, and this Liza reads version {VERSION}; finish it "
             'with the Liza that wrote it, or move it away and begin anew (`liza init "what to build"`)'
         )
-
-
-def switches_of(home: Path) -> dict[str, str]:
-    """Return the switches that are thrown, each with what its file says."""
-    found: dict[str, str] = {}
-    for name in FILES:
-        try:
-            found[name] = (home / name).read_text(errors="replace").strip()
-        except FileNotFoundError:
-            continue
-        except OSError:  # a directory, or not for us to read: it is there all the same
-            found[name] = ""
-    return found
-
-
-def throw(home: Path, switch: Switch, said: str) -> bool:
-    """Throw *switch* and say in its file why; return False where it is thrown already, which then stays."""
-    try:
-        return write_new(home / switch.name, _line(said))
-    except OSError as error:
-        raise DiskTrouble(f"write {home / switch.name}", error) from error
-
-
-def throw_anew(home: Path, switch: Switch, said: str) -> None:
-    """Throw *switch* and say in its file why, whatever it said before."""
-    try:
-        overwrite(home / switch.name, _line(said))
-    except OSError as error:
-        raise DiskTrouble(f"write {home / switch.name}", error) from error
-
-
-def take_back(home: Path, switch: Switch) -> None:
-    try:
-        (home / switch.name).unlink(missing_ok=True)
-    except OSError as error:
-        raise DiskTrouble(f"remove {home / switch.name}", error) from error
-
-
-def _line(said: str) -> str:
-    line = " ".join(said.split())
-    return f"{line}\n" if line else ""

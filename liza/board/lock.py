@@ -1,7 +1,8 @@
-"""The exclusive lock of the board; the kernel gives it back when its holder dies, however that happens.
+"""The exclusive lock of the board, released by the kernel when its holder dies.
 
-There are two: whoever is next waits for the lock itself, and all others wait for being next. A lock that
-thirty processes wait for wakes all thirty each time, and whoever just had it gets it again too often.
+A queue lock in front of the board lock: only its holder waits for the board lock itself. A lock that thirty
+processes wait for wakes all thirty each time, and its last holder wins again too often. For other programs
+the board lock is a `filelock.FileLock` on its file.
 """
 
 from __future__ import annotations
@@ -10,29 +11,30 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.board.lock_state import left, taken
+from liza.board.lock_state import read_lock_state, write_lock_state
 from liza.errors import DiskTrouble
+from liza.system.locks import LockFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from liza.board.disk import Disk
-    from liza.board.lock_state import Baton
+    from liza.board.lock_state import LockState
 
 QUEUE: Final = ".next"  # behind the name of the lock file: the lock of whoever is next
 
 
-class Lock:
-    """The lock file, with the baton that each holder leaves in it for the next."""
+class BoardLock:
+    """The board's lock file, with the state that each holder leaves for the next."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
-        self._door = _Door(path, disk)
-        self._queue = _Door(path.with_name(path.name + QUEUE), disk)
+        self._door = LockFile(path, disk.lock, disk.unlock)
+        self._queue = LockFile(path.with_name(path.name + QUEUE), disk.lock, disk.unlock)
 
     @contextmanager
-    def held(self, prepare: Callable[[], object]) -> Iterator[Baton]:
+    def held(self, prepare: Callable[[], object]) -> Iterator[LockState]:
         """Wait for the lock and hold it; the baton is left whatever happens meanwhile.
 
         *prepare* is done while this process is next and the holder still at work, to shorten its own turn.
@@ -49,15 +51,15 @@ class Lock:
                 except BaseException:  # a signal handler raised before it was done
                     self._queue.close()  # which gives the lock back as well
                     raise
-            baton = taken(descriptor)
+            baton = read_lock_state(descriptor)
             baton.pid = os.getpid()
             with suppress(OSError):  # a baton that cannot be left only costs the next holder a closer look
-                left(baton)
+                write_lock_state(baton)
             try:
                 yield baton
             finally:
                 with suppress(OSError):
-                    left(baton)
+                    write_lock_state(baton)
         finally:
             try:
                 self._door.unlock()
@@ -65,7 +67,7 @@ class Lock:
                 self._door.close()
                 raise
 
-    def peek(self) -> Baton | None:
+    def peek(self) -> LockState | None:
         """Return the baton as it is now, without the lock, or None where there is no lock file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -74,51 +76,10 @@ class Lock:
         except OSError as error:
             raise DiskTrouble(f"open {self.path}", error) from error
         try:
-            return taken(descriptor)
+            return read_lock_state(descriptor)
         finally:
             os.close(descriptor)
 
     def close(self) -> None:
         self._door.close()
         self._queue.close()
-
-
-class _Door:
-    """One lock file, opened when it is needed and kept open."""
-
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self.path = path
-        self._disk = disk
-        self._descriptor = -1
-
-    def lock(self) -> int:
-        while True:
-            if self._descriptor < 0:
-                self._descriptor = self._opened()
-            try:
-                self._disk.lock(self._descriptor)
-            except OSError as error:
-                raise DiskTrouble(f"lock {self.path}", error) from error
-            if os.fstat(self._descriptor).st_nlink:
-                return self._descriptor
-            self.close()  # somebody removed the file: whoever comes now locks another one
-
-    def unlock(self) -> None:
-        if self._descriptor < 0:
-            return
-        try:
-            self._disk.unlock(self._descriptor)
-        except OSError:
-            self.close()  # which gives the lock back as well
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
-
-    def _opened(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            return os.open(self.path, flags, 0o644)
-        except OSError as error:
-            raise DiskTrouble(f"open {self.path}", error) from error

@@ -1,18 +1,34 @@
-"""What an engine of the board promises; nothing above it knows files."""
+"""What an engine of the board promises, and the one door to it; nothing above it knows files.
+
+`open_board` takes the location of a board. A path is one of the engine that comes with Liza, which keeps it
+in files; `scheme://…` is one of the engine that an installed package registers for the scheme, as an entry
+point of the group `liza.boards`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from liza.system.plugins import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from datetime import datetime
+    from pathlib import Path
 
     from liza.domain.changes import Change
     from liza.domain.model import State
+    from liza.domain.switches import Switch
+    from liza.system.locks import Holder
+
+SUPERVISOR_NAME: Final = "supervisor"  # held by the one supervisor of a board
+PLANNING_NAME: Final = "planning"  # held by the planner that plans
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://")
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One change as the journal keeps it: who did what when, and the fields that it set."""
 
     revision: int
@@ -23,8 +39,89 @@ class Entry(NamedTuple):
     gone: dict[str, list[str]]  # section: the ids that left it
 
 
+class Switches(Protocol):
+    """What stops everybody, wherever they run: thrown and taken back by people and by Liza."""
+
+    def thrown(self) -> dict[str, str]:
+        """Return the switches that are thrown, by name, each with what was said."""
+
+    def throw(self, switch: Switch, said: str) -> bool:
+        """Throw *switch* and say why; return False where it is thrown already, which then stays."""
+
+    def replace(self, switch: Switch, said: str) -> None:
+        """Throw *switch* and say why, whatever was said before."""
+
+    def clear(self, switch: Switch) -> None:
+        """Take *switch* back, if it is thrown."""
+
+    def thrown_at(self, switch: Switch) -> datetime | None:
+        """Return when *switch* was thrown; None where it is not, or is being written at this moment."""
+
+    def place_of(self, switch: Switch) -> str:
+        """Return where people see *switch*, in their words."""
+
+
+class Alert(NamedTuple):
+    """One sentence that people were told."""
+
+    position: int  # to read on after it
+    at: str
+    says: str
+
+
+class Alerts(Protocol):
+    """What people have to know, oldest first, and how far it was sent to them."""
+
+    def append(self, sentence: str, *, at: datetime) -> None:
+        """Tell people something, on one line, secrets masked; whole or not at all."""
+
+    def after(self, position: int) -> list[Alert]:
+        """Return the alerts behind *position*; all, where somebody emptied them meanwhile."""
+
+    def end(self) -> int:
+        """Return the position behind the last alert."""
+
+    def sent(self) -> int:
+        """Return the position behind the last alert that was sent."""
+
+    def mark_sent(self, position: int) -> None:
+        """Record that all up to *position* was sent."""
+
+
+class Presence(Protocol):
+    """Who is alive: a name is held by one process, and free as soon as that ends, however it ends."""
+
+    def hold(self, name: str, *, at: datetime) -> AbstractContextManager[None]:
+        """Hold *name*; raise AlreadyRunning where another process does."""
+
+    def holder_of(self, name: str) -> Holder | None:
+        """Return who holds *name*, or None where nobody does."""
+
+    def is_held(self, name: str) -> bool:
+        """Return whether a process holds *name*."""
+
+    def live_workers(self) -> frozenset[str]:
+        """Return the names of the workers that are alive."""
+
+    def remove_stale(self) -> None:
+        """Remove what dead workers left of their names; nothing depends on it."""
+
+
 class Board(Protocol):
-    """The one way processes talk to each other."""
+    """The one way processes talk to each other; threads of a process may share one."""
+
+    @property
+    def home(self) -> Path:
+        """The directory in which this machine keeps runs, logs and sandboxes of the project."""
+
+    @property
+    def switches(self) -> Switches: ...
+
+    @property
+    def alerts(self) -> Alerts: ...
+
+    @property
+    def presence(self) -> Presence: ...
 
     def read(self) -> State:
         """Return the latest state; takes no lock and never sees half a change."""
@@ -42,8 +139,90 @@ class Board(Protocol):
         It may return sooner where somebody threw a switch, so whoever needs a change looks at the revision.
         """
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
+    def lock_holder(self) -> str:
+        """Return who last took the lock, for somebody who waits for it."""
+
+    def absorb(self) -> State:
+        """Take in what people saved, now, and return the state; raise EditRejected if it was not taken."""
+
+    def judge(self, data: bytes) -> None:
+        """Raise what is wrong with *data* as an edit of the board's text; nothing is written."""
+
+    def take(self, data: bytes) -> State:
+        """Do to the board what a person changed in *data*, or raise why not, with nothing written."""
+
+    def quarantine(self, data: bytes, *, at: datetime) -> Path:
+        """Keep a text that was refused, and return where."""
+
+    def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         """Yield every change past revision *after*, oldest first."""
+
+    def at(self, moment: int | datetime) -> tuple[State, str]:
+        """Return the state as it was at a revision or time, and the stamp of its text."""
+
+    def text_at(self, moment: int | datetime) -> bytes:
+        """Return the board's text, as people edit it, at a revision or time."""
 
     def close(self) -> None:
         """Let go of descriptors and threads; a closed board is not used again."""
+
+
+class Glance(NamedTuple):
+    """A board as it is, for somebody who only looks."""
+
+    state: State
+    switches: dict[str, str]
+
+
+class Engine(Protocol):
+    """What a scheme of `liza.boards` names: a module, or an object, with these functions."""
+
+    def exists(self, location: str) -> bool:
+        """Return whether there is a board at *location*."""
+
+    def open_location(self, location: str) -> Board:
+        """Return the board at *location*; it may look whether it is there later, when it is used."""
+
+    def create(self, location: str, state: State, *, by: str) -> Board:
+        """Make a board at *location* with *state* as its first revision."""
+
+    def glance(self, location: str) -> Glance | None:
+        """Return the board without locks and at little cost; None where only an open board can tell."""
+
+    def validate(self, location: str) -> State:
+        """Return the board at *location*, or raise everything that is wrong with it; nothing is changed."""
+
+
+_ENGINES: Final[Registry[Engine]] = Registry(
+    "liza.boards", "board engine", {"file": "liza.board.file_engine"}
+)
+
+
+def has_board(location: Path | str) -> bool:
+    """Return whether there is a board at *location*."""
+    return _engine_of(location).exists(str(location))
+
+
+def open_board(location: Path | str) -> Board:
+    """Return the board at *location*: a directory, or an address of another engine."""
+    return _engine_of(location).open_location(str(location))
+
+
+def create_board_at(location: Path | str, state: State, *, by: str = "human") -> Board:
+    """Make a board at *location* with *state* as its first revision."""
+    return _engine_of(location).create(str(location), state, by=by)
+
+
+def glance_at(location: Path | str) -> Glance | None:
+    """Return the board at *location* at little cost; None where it has to be opened."""
+    return _engine_of(location).glance(str(location))
+
+
+def validate_board(location: Path | str) -> State:
+    """Return the board at *location*, or a board's text in a file; raise everything that is wrong with it."""
+    return _engine_of(location).validate(str(location))
+
+
+def _engine_of(location: Path | str) -> Engine:
+    found = _SCHEME.match(str(location))
+    return _ENGINES[found[1] if found else "file"]

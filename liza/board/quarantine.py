@@ -1,20 +1,18 @@
-"""An edit that could not be taken: its text is kept, people are told, and the agents pause."""
+"""The quarantine of refused edits: the text is kept, people are alerted, the agents pause."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Final
 
+from liza.board.alerts import append_alert
 from liza.board.disk import Disk
-from liza.board.location import throw
+from liza.board.switches import FileSwitches
 from liza.domain.anomalies import Anomaly, RejectedEdit
 from liza.domain.changes import Change
 from liza.domain.record import next_id, with_record
 from liza.domain.switches import Switch
-from liza.domain.visible_text import visible
 from liza.errors import DiskTrouble
-from liza.system.files import append_line
-from liza.system.masking import mask
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,15 +22,17 @@ if TYPE_CHECKING:
     from liza.errors import InvalidBoard
 
 NAME: Final = "rejected"
-ALERTS: Final = "alerts.log"
 
 
-def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
+def quarantine_edit(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
     """Keep *data* as a file, pause the agents, and return where it is and what the board should say."""
     try:
-        where = kept(home, data, at)
-        alert(home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}")
-        throw(home, Switch.PAUSE, f"an edit of state.yaml was not taken; see {where}, then `liza resume`")
+        where = write_to_quarantine(home, data, at)
+        append_alert(
+            home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}"
+        )
+        said = f"an edit of state.yaml was not taken; see {where}, then `liza resume`"
+        FileSwitches(home).throw(Switch.PAUSE, said)
     except OSError as trouble:
         raise DiskTrouble("keep an edit of state.yaml that could not be taken", trouble) from trouble
     problems = tuple(str(violation) for violation in error.violations) or (str(error),)
@@ -45,34 +45,28 @@ def kept_beside(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> t
             timestamp=at,
             details=RejectedEdit(file=str(where.relative_to(home)), problems=problems),
         )
-        return state.but(anomalies=with_record(state.anomalies, anomaly))
+        return state.replace(anomalies=with_record(state.anomalies, anomaly))
 
     return where, Change("liza", "reject an edit", make)
 
 
-def wreck_aside(home: Path, data: bytes, at: datetime) -> None:
+def quarantine_wreck(home: Path, data: bytes, at: datetime) -> None:
     """Keep what a crash of the machine left of state.yaml; nobody wrote it, so nobody has to answer."""
     try:
-        where = kept(home, data, at)
-        alert(home, at, f"the machine went down while state.yaml was written; its remains are in {where}")
+        where = write_to_quarantine(home, data, at)
+        append_alert(
+            home, at, f"the machine went down while state.yaml was written; its remains are in {where}"
+        )
     except OSError as trouble:
         raise DiskTrouble("keep what was left of state.yaml", trouble) from trouble
-
-
-def alert(home: Path, at: datetime, sentence: str) -> None:
-    """Append one line to the file that people and their tools follow."""
-    line = visible(
-        mask().text(" ".join(sentence.splitlines()))
-    )  # a name in the sentence may hold a line break
-    append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")
 
 
 def _one_line(error: InvalidBoard) -> str:
     return " | ".join(str(violation) for violation in error.violations) or str(error)
 
 
-def kept(home: Path, data: bytes, at: datetime) -> Path:
-    """Keep a text that was not taken, and return where."""
+def write_to_quarantine(home: Path, data: bytes, at: datetime) -> Path:
+    """Write a refused text to the quarantine and return its path."""
     directory = home / NAME
     directory.mkdir(exist_ok=True)
     # Under its name it is whole: who dies in between leaves nothing that looks like an edit.

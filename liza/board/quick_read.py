@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from liza.board import snapshot
 from liza.board.disk import Disk
 from liza.board.journal import NAME as JOURNAL
-from liza.board.journal import Journal, Mark
-from liza.board.lock import Lock
-from liza.board.replay import replayed, replayed_all
+from liza.board.journal import Journal, JournalPosition
+from liza.board.lock import BoardLock
+from liza.board.replay import replay_entries, replay_journal
 from liza.board.statefile import LOCK, StateFile
 from liza.errors import LizaError
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-def latest(home: Path) -> State | None:
-    """Return the board in *home*, or None where there is more to it: an edit, a crash, trouble."""
+def read_quickly(home: Path) -> State | None:
+    """Return the board in *home* without locking; None where an edit, a crash or an error needs more."""
     disk = Disk()
     journal = Journal(home / JOURNAL, disk, os.O_RDONLY)
     try:
-        baton = Lock(home / LOCK, disk).peek()
+        baton = BoardLock(home / LOCK, disk).peek()
         file = StateFile(home, disk)
         if baton is None or file.path.is_symlink() or not file.path.is_file() or file.suspects(baton):
             return None
@@ -41,12 +41,12 @@ def latest(home: Path) -> State | None:
     return state if baton.sum == mark.sum else None
 
 
-def _read(journal: Journal, home: Path) -> tuple[State | None, Mark]:
+def _read(journal: Journal, home: Path) -> tuple[State | None, JournalPosition]:
     kept = snapshot.load(home / snapshot.NAME)
     if kept is not None and not journal.holds(kept.mark):
         kept = None
-    lines = list(journal.lines(kept.mark if kept else Mark()))
+    lines = list(journal.lines(kept.mark if kept else JournalPosition()))
     if not lines:
-        return (kept.state, kept.mark) if kept else (None, Mark())
-    state = replayed(kept.state, (line.entry for line in lines)) if kept else replayed_all(lines)
+        return (kept.state, kept.mark) if kept else (None, JournalPosition())
+    state = replay_entries(kept.state, (line.entry for line in lines)) if kept else replay_journal(lines)
     return state, lines[-1].mark

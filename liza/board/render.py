@@ -11,14 +11,14 @@ from liza.domain.record import Record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from liza.board.replay import Plains, Raw
-    from liza.domain.invariants import Step
+    from liza.board.replay import JsonBySection, JsonRecord
+    from liza.domain.invariants import StateDiff
     from liza.domain.model import HistoryEntry, State
 
 HEADER: Final = (
     "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
 )
-OPTIONAL: Final = frozenset(
+OPTIONAL_SECTIONS: Final = frozenset(
     {"integration", "workflow"}
 )  # what stands in the file only where there is something to say
 SECTIONS: Final = (
@@ -41,7 +41,7 @@ SECTIONS: Final = (
 )
 
 
-class Document:
+class StateDocument:
     """The text of one board; `follow` rewrites only the blocks of what changed."""
 
     def __init__(self, state: State) -> None:
@@ -53,9 +53,9 @@ class Document:
             if section in KEYED_SECTIONS:
                 self._blocks[section] = {name: self._item(record) for name, record in value.items()}
             else:
-                self._blocks[section] = {"": _plain(section, value)}
+                self._blocks[section] = {"": _section_bytes(section, value)}
 
-    def follow(self, step: Step, plains: Plains | None = None) -> None:
+    def follow(self, step: StateDiff, plains: JsonBySection | None = None) -> None:
         """Bring the text from the old state of *step* to the new one."""
         self._revision = step.new.revision
         # First, because what went and came back stands last.
@@ -71,13 +71,13 @@ class Document:
                     (name, self._item(value[name], known.get(name))) for name in names
                 )
             else:
-                self._blocks[section] = {"": _plain(section, value)}
+                self._blocks[section] = {"": _section_bytes(section, value)}
 
-    def _item(self, record: Record, plain: Raw | None = None) -> bytes:
+    def _item(self, record: Record, plain: JsonRecord | None = None) -> bytes:
         if not isinstance(record, Task):
-            return yaml_emit.item(plain or record.plain()).encode()
-        plain = plain or record.but(history=()).plain()
-        return (yaml_emit.item(plain) + self._past(record)).encode()
+            return yaml_emit.item_text(plain or record.to_json()).encode()
+        plain = plain or record.replace(history=()).to_json()
+        return (yaml_emit.item_text(plain) + self._past(record)).encode()
 
     def _past(self, task: Task) -> str:
         """Return the text of the history, most of which was written before."""
@@ -85,7 +85,9 @@ class Document:
             return ""
         known, texts = self._pasts.get(task.id, ((), []))
         by_entry = {id(entry): shown for entry, shown in zip(known, texts, strict=True)}
-        fresh = [by_entry.get(id(entry)) or yaml_emit.nested_item(entry.plain()) for entry in task.history]
+        fresh = [
+            by_entry.get(id(entry)) or yaml_emit.nested_item_text(entry.to_json()) for entry in task.history
+        ]
         self._pasts[task.id] = (task.history, fresh)
         return "".join(["  history:\n", *fresh])
 
@@ -108,16 +110,16 @@ class Document:
         }
 
 
-def rendered(state: State, stamp: str) -> bytes:
+def render_state(state: State, stamp: str) -> bytes:
     """Return the whole text of *state*."""
-    return Document(state).bytes(stamp)
+    return StateDocument(state).bytes(stamp)
 
 
-def _plain(section: str, value: Record | Mapping[str, str]) -> bytes:
+def _section_bytes(section: str, value: Record | Mapping[str, str]) -> bytes:
     # Settings are shown with their defaults, so that people see what there is to change.
     raw: yaml_emit.Json = (
         value.model_dump(mode="json", exclude_none=True) if isinstance(value, Record) else dict(value)
     )
-    if section in OPTIONAL and isinstance(value, Record) and value == type(value)():
+    if section in OPTIONAL_SECTIONS and isinstance(value, Record) and value == type(value)():
         return b""
-    return yaml_emit.section(section, raw).encode()
+    return yaml_emit.section_text(section, raw).encode()

@@ -16,18 +16,20 @@ from liza.errors import InvalidBoard, Violation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from liza.board.journal import Line
-    from liza.board.protocol import Entry
-    from liza.domain.invariants import Step
+    from liza.board.journal import JournalLine
+    from liza.board.protocol import JournalEntry
+    from liza.domain.invariants import StateDiff
 
-Raw = dict[str, Any]
-Plains = dict[str, dict[str, Raw]]  # section: id: the record; "" is the id of a section that is one record
+JsonRecord = dict[str, Any]
+JsonBySection = dict[
+    str, dict[str, JsonRecord]
+]  # section: id: the record; "" is the id of a section that is one record
 DERIVED: Final = frozenset({"history", "history_earlier"})  # replay counts these by itself
 
 
-def step_between(old: State, new: State) -> Step:
-    """Return what differs; records are shared between states, so identity tells what was not touched."""
-    from liza.domain.invariants import Step  # noqa: PLC0415 - who only reads a board makes no step
+def diff_states(old: State, new: State) -> StateDiff:
+    """Return the difference of two states; unchanged records are shared, so they are compared by identity."""
+    from liza.domain.invariants import StateDiff  # noqa: PLC0415 - who only reads a board makes no step
 
     put: dict[str, tuple[str, ...]] = {}
     gone: dict[str, tuple[str, ...]] = {}
@@ -36,7 +38,7 @@ def step_between(old: State, new: State) -> Step:
         before, after = getattr(old, section), getattr(new, section)
         if before is after:
             continue
-        ordered, changed = _compared(before, after)
+        ordered, changed = _compare(before, after)
         if ordered is not after:
             moved[section] = ordered
         if changed:
@@ -46,10 +48,10 @@ def step_between(old: State, new: State) -> Step:
     for section in PLAIN_SECTIONS:
         if getattr(old, section) is not getattr(new, section):
             put[section] = ()
-    return Step(old, new.but(**moved) if moved else new, put, gone)
+    return StateDiff(old, new.replace(**moved) if moved else new, put, gone)
 
 
-def _compared(
+def _compare(
     before: Mapping[str, Record], after: Mapping[str, Record]
 ) -> tuple[Mapping[str, Record], tuple[str, ...]]:
     """Return *after* as a replay orders it (first what was there), and the names of what changed in it."""
@@ -61,48 +63,50 @@ def _compared(
     return (after if names == ordered else MappingProxyType({name: after[name] for name in ordered})), changed
 
 
-def is_empty(step: Step) -> bool:
+def is_empty_diff(step: StateDiff) -> bool:
     return not step.put and not step.gone
 
 
-def plains_of(step: Step) -> Plains:
+def json_of_changes(step: StateDiff) -> JsonBySection:
     """Return the records that *step* puts as JSON values, without their history.
 
     Raise unless each can be read back as the same value.
     """
-    plains: Plains = {}
+    plains: JsonBySection = {}
     for section, names in step.put.items():
         if section in KEYED_SECTIONS:
             records = getattr(step.new, section)
-            plains[section] = {name: _survivor(records[name], f"{section}.{name}", name) for name in names}
+            plains[section] = {name: _round_trip(records[name], f"{section}.{name}", name) for name in names}
         elif section != "archived":
-            plains[section] = {"": _survivor(getattr(step.new, section), section, None)}
+            plains[section] = {"": _round_trip(getattr(step.new, section), section, None)}
     return plains
 
 
-def _survivor(record: Record, path: str, name: str | None) -> Raw:
+def _round_trip(record: Record, path: str, name: str | None) -> JsonRecord:
     # The history of a task is made of records that were checked when they were made, and there are many.
-    bare = record.but(history=()) if isinstance(record, Task) else record
+    bare = record.replace(history=()) if isinstance(record, Task) else record
     try:
         plain = bare.model_dump(mode="json", exclude_defaults=True, warnings="error")
         reborn = type(record).model_validate(plain)
     except ValidationError as error:
-        from liza.domain.problems import explained  # noqa: PLC0415 - only needed here
+        from liza.domain.problems import violations_from  # noqa: PLC0415 - only needed here
 
-        raise InvalidBoard("the change was refused", explained(error, type(record), path, {})) from error
+        raise InvalidBoard(
+            "the change was refused", violations_from(error, type(record), path, {})
+        ) from error
     except ValueError as error:  # what the record holds has no form in JSON
-        raise _misread(path) from error
+        raise _round_trip_error(path) from error
     if reborn != bare or (name is not None and plain["id"] != name):
-        raise _misread(path)
+        raise _round_trip_error(path)
     return plain
 
 
-def _misread(path: str) -> InvalidBoard:
+def _round_trip_error(path: str) -> InvalidBoard:
     wrong = Violation(path, "it would be read back as another value", "give values of the field's type")
     return InvalidBoard("the change was refused", [wrong])
 
 
-def put_of(step: Step, plains: Plains) -> dict[str, Any]:
+def journal_fields(step: StateDiff, plains: JsonBySection) -> dict[str, Any]:
     """Return the changed fields by section and id, ready for JSON; None puts a field back to its default."""
     found: dict[str, Any] = {}
     for section, names in step.put.items():
@@ -119,7 +123,7 @@ def put_of(step: Step, plains: Plains) -> dict[str, Any]:
     return found
 
 
-def _fields(old: Record | None, new: Record, plain: Raw) -> Raw:
+def _fields(old: Record | None, new: Record, plain: JsonRecord) -> JsonRecord:
     if old is None:
         found = dict(plain)
         known = 0
@@ -131,16 +135,16 @@ def _fields(old: Record | None, new: Record, plain: Raw) -> Raw:
         found = {key: plain.get(key) for key in keys}
         known = len(before.get("history", ()))
     if added := new.__dict__.get("history", ())[known:]:
-        found["history"] = [entry.plain() for entry in added]
+        found["history"] = [entry.to_json() for entry in added]
     return found
 
 
-def first_state(entry: Entry) -> State:
+def first_state(entry: JournalEntry) -> State:
     """Return the board that the first entry of a journal makes."""
-    return _trimmed(_built({**entry.put, "revision": entry.revision}))
+    return _with_trimmed_tasks(_build_state({**entry.put, "revision": entry.revision}))
 
 
-def _built(plain: Raw) -> State:
+def _build_state(plain: JsonRecord) -> State:
     """Return the board that *plain* is, checked section by section.
 
     Building what checks a kind of record takes milliseconds, and most boards begin with few kinds. Whatever
@@ -152,10 +156,10 @@ def _built(plain: Raw) -> State:
     others = plain.keys() - kept.keys()
     if others != {"revision"} or "archived" in kept or "goal" not in kept:
         return State.model_validate(plain)
-    fields: Raw = {}
+    fields: JsonRecord = {}
     for section, value in kept.items():
         if (kind := KEYED_SECTIONS.get(section)) is None:
-            fields[section] = type_of(section).model_validate(value)
+            fields[section] = section_type(section).model_validate(value)
             continue
         records = {record["id"]: kind.model_validate(record) for record in value}
         if len(records) < len(value):
@@ -164,7 +168,7 @@ def _built(plain: Raw) -> State:
     return State.model_construct(revision=plain["revision"], **fields)
 
 
-def type_of(section: str) -> type[Record]:
+def section_type(section: str) -> type[Record]:
     """Return the kind of record that a plain section is."""
     kind = State.model_fields[section].annotation
     if not isinstance(kind, type) or not issubclass(kind, Record):
@@ -172,10 +176,10 @@ def type_of(section: str) -> type[Record]:
     return kind
 
 
-def replayed(state: State, entries: Iterable[Entry]) -> State:
+def replay_entries(state: State, entries: Iterable[JournalEntry]) -> State:
     """Return *state* after *entries*; each record is built once, however often it changed."""
     keyed: dict[str, _Section] = {}
-    plain: Raw = {"archived": {}}
+    plain: JsonRecord = {"archived": {}}
     revision = state.revision
     for entry in entries:
         revision = entry.revision
@@ -188,18 +192,18 @@ def replayed(state: State, entries: Iterable[Entry]) -> State:
                 plain[section] = value
         for section, names in entry.gone.items():
             _section(keyed, state, section).remove(names)
-    changes: Raw = {section: working.rebuilt() for section, working in keyed.items()}
+    changes: JsonRecord = {section: working.rebuild() for section, working in keyed.items()}
     if added := plain.pop("archived"):
         known = {name: Status(status) for name, status in added.items()}
         changes["archived"] = MappingProxyType({**state.archived, **known})
     for section, value in plain.items():
         changes[section] = type(getattr(state, section)).model_validate(value)
-    return state.but(revision=revision, **changes)
+    return state.replace(revision=revision, **changes)
 
 
-def replayed_all(lines: Sequence[Line]) -> State:
+def replay_journal(lines: Sequence[JournalLine]) -> State:
     """Return the board after all lines of a journal, from its first."""
-    return replayed(first_state(lines[0].entry), (line.entry for line in lines[1:]))
+    return replay_entries(first_state(lines[0].entry), (line.entry for line in lines[1:]))
 
 
 class _Section:
@@ -213,20 +217,20 @@ class _Section:
         )
         self._touched: set[str] = set()  # these are plain until they are rebuilt
 
-    def put(self, changed: Raw) -> None:
+    def put(self, changed: JsonRecord) -> None:
         for name, fields in changed.items():
             known = self._records.get(name, {})
             if name not in self._touched:
                 self._touched.add(name)
-                self._records[name] = known = known.plain() if known else {}
-            _put(known, fields)
+                self._records[name] = known = known.to_json() if known else {}
+            _apply_fields(known, fields)
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             self._records.pop(name, None)
             self._touched.discard(name)
 
-    def rebuilt(self) -> Mapping[str, Record]:
+    def rebuild(self) -> Mapping[str, Record]:
         for name in self._touched:
             self._records[name] = self._kind.model_validate(self._records[name])
         return MappingProxyType(self._records)
@@ -238,8 +242,8 @@ def _section(keyed: dict[str, _Section], state: State, section: str) -> _Section
     return keyed[section]
 
 
-def went(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
-    """Return what left in *entries*, also where it came back."""
+def removed_ids(entries: Iterable[JournalEntry]) -> dict[str, tuple[str, ...]]:
+    """Return the ids that *entries* removed, even those added again later."""
     gone: dict[str, tuple[str, ...]] = {}
     for entry in entries:
         for section, names in entry.gone.items():
@@ -247,7 +251,7 @@ def went(entries: Iterable[Entry]) -> dict[str, tuple[str, ...]]:
     return gone
 
 
-def _put(known: Raw, fields: Raw) -> None:
+def _apply_fields(known: JsonRecord, fields: JsonRecord) -> None:
     history = [*known.get("history", ()), *fields.get("history", ())]
     for key, value in fields.items():
         if value is None:
@@ -260,14 +264,16 @@ def _put(known: Raw, fields: Raw) -> None:
         known["history_earlier"] = known.get("history_earlier", 0) + spare
 
 
-def _trimmed(state: State) -> State:
-    return state.but(tasks=MappingProxyType({name: task.trimmed() for name, task in state.tasks.items()}))
+def _with_trimmed_tasks(state: State) -> State:
+    return state.replace(
+        tasks=MappingProxyType({name: task.with_recent_history() for name, task in state.tasks.items()})
+    )
 
 
-def trimmed(step: Step) -> State:
+def with_trimmed_history(step: StateDiff) -> State:
     """Return the new state of *step* with only the latest history of the tasks that changed."""
     tasks = step.new.tasks
-    cut = {name: tasks[name].trimmed() for name in step.put.get("tasks", ())}
+    cut = {name: tasks[name].with_recent_history() for name in step.put.get("tasks", ())}
     if all(task is tasks[name] for name, task in cut.items()):
         return step.new
-    return step.new.but(tasks=with_records(tasks, cut))
+    return step.new.replace(tasks=with_records(tasks, cut))

@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.journal import Mark
+from liza.board.journal import JournalPosition
 from liza.domain.model import State
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ EVERY: Final = (
 
 
 class Snapshot(NamedTuple):
-    mark: Mark
+    mark: JournalPosition
     at: datetime  # of the last change in it
     state: State
 
 
 def is_due(journal: int, last: int, size: int) -> bool:
-    """Tell whether the journal grew enough since the *last* snapshot, whose length was *size*."""
+    """Return whether the journal grew enough since the *last* snapshot, whose length was *size*."""
     return journal - last > max(EVERY, size // 2)
 
 
@@ -52,6 +52,8 @@ def load(path: Path) -> Snapshot | None:
         if hashlib.blake2b(head + body, digest_size=8).hexdigest().encode() != digest:
             return None
         offset, total, at = json.loads(head)
-        return Snapshot(Mark(offset, total), datetime.fromisoformat(at), State.model_validate_json(body))
+        return Snapshot(
+            JournalPosition(offset, total), datetime.fromisoformat(at), State.model_validate_json(body)
+        )
     except (OSError, ValueError):
         return None

@@ -11,28 +11,29 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.disk import Print, has_no_writer, is_ours_alone, print_at, print_of
-from liza.board.lock_state import left
+from liza.board.disk import FileId, file_id_at, file_id_of, has_no_writer
+from liza.board.lock_state import write_lock_state
 from liza.errors import DiskTrouble, InvalidBoard
+from liza.system.host import host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.disk import Disk
-    from liza.board.lock_state import Baton
+    from liza.board.lock_state import LockState
 
 NAME: Final = "state.yaml"
 LOCK: Final = f"{NAME}.lock"
 SPARE: Final = "state.yaml.spare"
 HELD: Final = "state.yaml.held"
-NEVER: Final = Print(0, 0, 0)  # the print of no file: whatever is there differs from it
+NO_FILE: Final = FileId(0, 0, 0)  # the print of no file: whatever is there differs from it
 
 
-class Text(NamedTuple):
+class SavedText(NamedTuple):
     """What somebody saved, and the print of the very file that it was read from."""
 
     data: bytes
-    there: Print
+    there: FileId
 
 
 class StateFile:
@@ -41,37 +42,37 @@ class StateFile:
         self.spare = home / SPARE
         self._disk = disk
 
-    def is_as_left(self, baton: Baton) -> bool:
-        """Tell whether state.yaml is there as Liza put it."""
-        return baton.state is not None and print_at(self.path) == baton.state
+    def is_as_left(self, baton: LockState) -> bool:
+        """Return whether state.yaml is there as Liza put it."""
+        return baton.state is not None and file_id_at(self.path) == baton.state
 
-    def suspects(self, baton: Baton) -> list[Path]:
+    def suspects(self, baton: LockState) -> list[Path]:
         """Return the files that are not as Liza left them, oldest first."""
         if not baton.pid:
             self._search(baton)
-        there, spare = print_at(self.path), print_at(self.spare)
+        there, spare = file_id_at(self.path), file_id_at(self.spare)
         if there is not None and there == baton.spare and spare == baton.state:
             # A writer died right after its exchange, before it could leave a baton.
             baton.state, baton.spare = baton.spare, baton.state
         held = (self.path.with_name(name) for name in baton.held)
-        found = [path for path in held if print_at(path) not in {baton.held[path.name], None}]
+        found = [path for path in held if file_id_at(path) not in {baton.held[path.name], None}]
         if baton.spare is not None and spare not in {baton.spare, None}:
             found.append(self.spare)
         if there not in {baton.state, None}:
             found.append(self.path)
         return found
 
-    def _search(self, baton: Baton) -> None:
+    def _search(self, baton: LockState) -> None:
         """Without a baton, whatever is there may be somebody's."""
-        baton.held = {path.name: NEVER for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
-        baton.spare = NEVER
+        baton.held = {path.name: NO_FILE for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
+        baton.spare = NO_FILE
 
-    def is_wreck(self, there: Print, baton: Baton) -> bool:
-        """Tell whether this is Liza's own file, half on disk when the machine went down: nobody's edit."""
+    def is_wreck(self, there: FileId, baton: LockState) -> bool:
+        """Return whether this is Liza's own file, half on disk when the machine went down: nobody's edit."""
         own = {known.inode for known in (baton.state, baton.spare) if known}
         return there.inode in own and baton.is_from_before_a_crash()
 
-    def settled(self, path: Path, there: Print, baton: Baton) -> None:
+    def settled(self, path: Path, there: FileId, baton: LockState) -> None:
         """Forget a suspect whose print was *there* when it was dealt with; a later save is another one."""
         if path == self.path:
             baton.state, baton.sum = there, ""
@@ -80,33 +81,33 @@ class StateFile:
         else:
             self._forget(path, baton)
 
-    def swept(self, baton: Baton) -> None:
+    def forget_closed(self, baton: LockState) -> None:
         """Forget the files that an editor had open, and closed without writing."""
         for path in [self.path.with_name(name) for name in baton.held]:
-            there = print_at(path)
-            if there is None or (has_no_writer(path) and print_at(path) == baton.held[path.name]):
+            there = file_id_at(path)
+            if there is None or (has_no_writer(path) and file_id_at(path) == baton.held[path.name]):
                 self._forget(path, baton)
 
-    def _forget(self, path: Path, baton: Baton) -> None:
+    def _forget(self, path: Path, baton: LockState) -> None:
         path.unlink(missing_ok=True)
         baton.held.pop(path.name, None)
 
-    def put(self, data: bytes, baton: Baton) -> None:
+    def put(self, data: bytes, baton: LockState) -> None:
         """Make *data* the content of state.yaml and the file before it the spare."""
         descriptor = self._open_spare(baton)
         try:
             baton.spare = None  # from here on the spare is half written, and no edit
-            left(baton)
+            write_lock_state(baton)
             self._disk.overwrite(descriptor, data)
-            fresh = print_of(os.fstat(descriptor))
+            fresh = file_id_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         baton.spare = fresh
-        left(baton)
+        write_lock_state(baton)
         self._trade()
-        came_out = print_at(self.spare)
+        came_out = file_id_at(self.spare)
         # What Liza did not put there was saved between its look and the exchange: the next look finds it.
-        baton.spare = came_out if came_out in {baton.state, None} else NEVER
+        baton.spare = came_out if came_out in {baton.state, None} else NO_FILE
         baton.state = fresh
 
     def _trade(self) -> None:
@@ -118,7 +119,7 @@ class StateFile:
             except FileExistsError:  # and saved another one since
                 self._disk.exchange(self.spare, self.path)
 
-    def _open_spare(self, baton: Baton) -> int:
+    def _open_spare(self, baton: LockState) -> int:
         """Return a descriptor of a file that nobody else has open and that holds nobody's edit."""
         try:
             descriptor = os.open(self.spare, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -135,52 +136,54 @@ class StateFile:
             self._hold(baton)
         return self._make_spare(baton)
 
-    def _make_spare(self, baton: Baton) -> int:
+    def _make_spare(self, baton: LockState) -> int:
         baton.spare = None
-        left(baton)  # before there is a file, or an empty one would be taken for an edit
+        write_lock_state(baton)  # before there is a file, or an empty one would be taken for an edit
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self.spare, flags, 0o644)
 
-    def _is_free(self, descriptor: int, baton: Baton) -> bool:
-        """Tell whether the open spare may be written over; it is closed if not."""
+    def _is_free(self, descriptor: int, baton: LockState) -> bool:
+        """Return whether the open spare may be written over; it is closed if not."""
         is_free = False
         try:
             # Asked in this order: once nobody else has it open, its print cannot change any more.
-            is_free = is_ours_alone(descriptor) and self._is_known(baton)
+            is_free = host().is_opened_by_us_alone(descriptor) and self._is_known(baton)
         finally:
             # Also if a signal handler raised: the descriptor may hold a lease that makes others wait.
             if not is_free:
                 os.close(descriptor)
         return is_free
 
-    def _is_known(self, baton: Baton) -> bool:
-        return baton.spare is None or print_at(self.spare) == baton.spare
+    def _is_known(self, baton: LockState) -> bool:
+        return baton.spare is None or file_id_at(self.spare) == baton.spare
 
-    def _hold(self, baton: Baton) -> None:
+    def _hold(self, baton: LockState) -> None:
         """Keep the spare under a name of its own: somebody writes it still, or did since Liza looked."""
         number = 1
         while (held := self.path.with_name(f"{HELD}-{number}")).exists():
             number += 1
-        baton.held[held.name] = baton.spare or NEVER
-        left(baton)  # before the rename, or nobody would look for the file if this process died now
+        baton.held[held.name] = baton.spare or NO_FILE
+        write_lock_state(
+            baton
+        )  # before the rename, or nobody would look for the file if this process died now
         self.spare.rename(held)
 
 
-def text_of(path: Path) -> Text | None:
+def read_saved(path: Path) -> SavedText | None:
     """Return what is in *path*, or None while somebody is writing it; raise where it is no plain file."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
-            raise not_a_file(path)
+            raise not_a_file_error(path)
         data = path.read_bytes() if has_no_writer(path) else None
     except FileNotFoundError:  # an editor is between two steps of its save
         return None
     except OSError as error:
         raise DiskTrouble(f"read {path}", error) from error
-    there = print_of(found)
-    return Text(data, there) if data is not None and print_at(path) == there else None
+    there = file_id_of(found)
+    return SavedText(data, there) if data is not None and file_id_at(path) == there else None
 
 
-def not_a_file(path: Path) -> InvalidBoard:
+def not_a_file_error(path: Path) -> InvalidBoard:
     kind = f"a link to {path.readlink()}" if path.is_symlink() else "not a plain file"
     return InvalidBoard(f"{path} is {kind}; put the plain file back, or remove it and Liza writes it anew")

@@ -9,7 +9,7 @@ from liza.board.file import FileBoard
 from liza.board.journal import NAME as JOURNAL
 from liza.board.snapshot import NAME as SNAPSHOT
 from liza.board.statefile import NAME as STATE
-from liza.board.statefile import not_a_file
+from liza.board.statefile import not_a_file_error
 from liza.domain.invariants import violations
 from liza.domain.problems import line_of
 from liza.domain.record import utc_now
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-def of_path(path: Path) -> State:
+def validate_path(path: Path) -> State:
     """Return the board that *path* holds, a `.liza` directory or a state.yaml, or raise what is wrong."""
     home = path if path.is_dir() else path.parent
     if (home / JOURNAL).exists() and (path.is_dir() or path.name == STATE):
-        return _of_board(home)
-    return _of_file(path / STATE if path.is_dir() else path)
+        return _validate_board(home)
+    return _validate_file(path / STATE if path.is_dir() else path)
 
 
-def _of_board(home: Path) -> State:
+def _validate_board(home: Path) -> State:
     board = FileBoard(home)
     try:
         latest = max(entry.revision for entry in board.entries())
@@ -39,16 +39,16 @@ def _of_board(home: Path) -> State:
         if state != board.read():
             raise JournalDamaged(f"{home / SNAPSHOT} does not fit the journal; remove it")
         if (file := home / STATE).exists() or file.is_symlink():
-            board.judge(_bytes(file))
+            board.judge(_read_bytes(file))
         return state
     finally:
         board.close()
 
 
-def _of_file(path: Path) -> State:
-    text = edits.as_typed(_bytes(path)).decode(errors="replace")
-    draft = edits.read(text, {})
-    state = edits.typed(draft, utc_now())
+def _validate_file(path: Path) -> State:
+    text = edits.normalize_saved(_read_bytes(path)).decode(errors="replace")
+    draft = edits.read_draft(text, {})
+    state = edits.parse_state(draft, utc_now())
     wrong = [_with_line(violation, draft) for violation in violations(state)]
     if wrong:
         raise InvalidBoard(f"{path} is not valid", wrong)
@@ -59,9 +59,9 @@ def _with_line(violation: Violation, draft: edits.Draft) -> Violation:
     return violation._replace(line=line_of(violation.path, draft.lines))
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise not_a_file(path)
+        raise not_a_file_error(path)
     try:
         return path.read_bytes()
     except OSError as error:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 
-class Block(NamedTuple):
+class YamlBlock(NamedTuple):
     section: str  # "" for what stands above the first section
     item: bool
     line: int
@@ -45,19 +45,19 @@ _HEADER = re.compile(_BLANK)
 _BARE = re.compile(rf"{_KEY}:(?: ++#.*+| *+)\n{_BLANK}")
 
 
-def split(text: str) -> list[Block] | None:
+def split_blocks(text: str) -> list[YamlBlock] | None:
     """Cut *text* into sections and the items of those that are lists; return None where that is not sure.
 
     Parsing block by block then means the same as parsing the whole. A list's section holds no value of its
     own, and its items are parsed below its name: `parse(f"{block.section}:\\n{block.text}")`.
     """
-    if any(mark in text for mark in _FOREIGN) or next(unclosed(text), None) is not None:
+    if any(mark in text for mark in _FOREIGN) or next(unclosed_lines(text), None) is not None:
         return None
-    blocks = _cut(text, list(_START.finditer("\n" + text)))
+    blocks = _cut_blocks(text, list(_START.finditer("\n" + text)))
     return blocks if _is_sound(blocks) else None
 
 
-def unclosed(text: str) -> Iterator[int]:
+def unclosed_lines(text: str) -> Iterator[int]:
     """Yield the lines that seem to open a quote or a bracket without closing it."""
     lines = "\n" + text
     for found in _UNCLOSED.finditer(lines):
@@ -65,19 +65,19 @@ def unclosed(text: str) -> Iterator[int]:
             yield lines.count("\n", 0, found.start()) + 1
 
 
-def _cut(text: str, starts: list[re.Match[str]]) -> list[Block]:
+def _cut_blocks(text: str, starts: list[re.Match[str]]) -> list[YamlBlock]:
     cuts = [*(start.start() for start in starts), len(text)]
-    blocks = [Block("", item=False, line=1, text=text[: cuts[0]])] if cuts[0] else []
+    blocks = [YamlBlock("", item=False, line=1, text=text[: cuts[0]])] if cuts[0] else []
     name, line = "", 1 + text.count("\n", 0, cuts[0])
     for start, begin, end in zip(starts, cuts, cuts[1:], strict=False):
         name = start["section"] or name
         part = text[begin:end]
-        blocks.append(Block(name, start.lastgroup == "item", line, part))
+        blocks.append(YamlBlock(name, start.lastgroup == "item", line, part))
         line += part.count("\n")
     return blocks
 
 
-def _is_sound(blocks: list[Block]) -> bool:
+def _is_sound(blocks: list[YamlBlock]) -> bool:
     sections = [block.section for block in blocks if not block.item]
     if len(set(sections)) < len(sections):
         return False

@@ -12,10 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.board.file import FileBoard
-from liza.board.location import take_back, throw
-from liza.cli.views.status import status
-from liza.daemon.project import begun
+from liza.cli.views.status import status_text
+from liza.daemon.project import create_board
 from liza.domain.model import Status
 from liza.domain.switches import Switch
 from liza.errors import UsageError
@@ -24,12 +22,13 @@ from liza.repo.command import git
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 GOAL: Final = "A greeter: greet people, say goodbye, from the command line"
 RECORDING: Final = "team.yaml"
-PAUSED: Final = 2.0  # seconds that the demo stands still, so that it can be seen
-LONGEST: Final = 120.0  # seconds after which the demo is taken for broken
+PAUSE_SECONDS: Final = 2.0  # seconds that the demo stands still, so that it can be seen
+TIMEOUT: Final = 120.0  # seconds after which the demo is taken for broken
 VISION: Final = """\
 # A greeter
 
@@ -44,7 +43,7 @@ workers: {{planner: 1, coder: 2, reviewer: 1}}
 """
 
 
-def prepared(directory: Path, *, pace: str = "1") -> FileBoard:
+def prepare_repository(directory: Path, *, pace: str = "1") -> Board:
     """Make somebody's repository in *directory*, with a goal and agents from a recording."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty; name a directory that is, or does not exist")
@@ -56,7 +55,7 @@ def prepared(directory: Path, *, pace: str = "1") -> FileBoard:
     git("init", "--quiet", "--initial-branch=main", ".", cwd=directory)
     git("add", ".", cwd=directory)
     git("commit", "--quiet", "-m", "What we want", cwd=directory, environment=_AUTHOR)
-    return begun(directory, GOAL, spec=None, workflow=None)[0]
+    return create_board(directory, GOAL, spec=None, workflow=None)[0]
 
 
 _AUTHOR: Final = {
@@ -66,31 +65,34 @@ _AUTHOR: Final = {
 }
 
 
-def played(board: FileBoard, say: Callable[[str], None]) -> int:
+def run_demo(board: Board, say: Callable[[str], None]) -> int:
     """Let `liza run` work on the goal, with one PAUSE on the way; return its exit code."""
     words = [sys.executable, "-m", "liza", "-C", str(board.home.parent), "run", "--until-idle"]
     run = subprocess.Popen(words)
     pausing = threading.Thread(target=_pause_once, args=(board, run, say), daemon=True)
     pausing.start()
     try:
-        return run.wait(LONGEST)
+        return run.wait(TIMEOUT)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         run.send_signal(signal.SIGTERM)
         return run.wait()
 
 
-def _pause_once(board: FileBoard, run: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:
+def _pause_once(board: Board, run: subprocess.Popen[bytes], say: Callable[[str], None]) -> None:
     """Throw PAUSE once something was merged and coders are at work, as a person would."""
     state = board.read()
     while run.poll() is None and not _is_a_good_moment(state):
         state = board.wait(state.revision, 0.5)
     if run.poll() is not None:
         return
-    if not throw(board.home, Switch.PAUSE, "so that you can see one"):
+    if not board.switches.throw(Switch.PAUSE, "so that you can see one"):
         return  # somebody else's
-    say(f"PAUSE is thrown for {PAUSED:.0f} seconds: agents are frozen where they are, nothing new starts.")
-    time.sleep(PAUSED)
-    take_back(board.home, Switch.PAUSE)
+    say(
+        f"PAUSE is thrown for {PAUSE_SECONDS:.0f} seconds: "
+        "agents are frozen where they are, nothing new starts."
+    )
+    time.sleep(PAUSE_SECONDS)
+    board.switches.clear(Switch.PAUSE)
     say("PAUSE is taken back: they go on where they were.")
 
 
@@ -99,12 +101,12 @@ def _is_a_good_moment(state: State) -> bool:
     return Status.MERGED in statuses and statuses.count(Status.WORKING) > 1
 
 
-def told(board: FileBoard) -> str:
+def demo_summary(board: Board) -> str:
     """Return what came of it: the merged history, and where to look."""
     root, branch = board.home.parent, board.read().config.integration_branch
     history = git("log", "--graph", "--format=%h %s", branch, cwd=root)
     return f"""
-{status(board.read(), {})}
+{status_text(board.read(), {})}
 What was merged into {branch}:
 
 {history}

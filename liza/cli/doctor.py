@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.board.disk import can_exchange
-from liza.board.validate import of_path
-from liza.cli.views.health import Finding, Gate, Machine, Mark, Project, judged
-from liza.daemon.baseline import Ground, kept_base, try_base
-from liza.daemon.project import home_from, switches_of
-from liza.daemon.project_sandbox import required, warning
-from liza.daemon.recover import RUNS, is_of, orphaned
+from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
+from liza.cli.views.health import GateHealth, HealthFinding, HealthMark, MachineFacts, ProjectFacts, diagnose
+from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
+from liza.daemon.project import home_from
+from liza.daemon.project_sandbox import require_sandbox, sandbox_warning
+from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
 from liza.domain.lifecycle import TERMINAL
 from liza.errors import LizaError, NoCage, UsageError
 from liza.repo import command, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
-from liza.system.disk_space import space
-from liza.system.proc_table import left_behind
-from liza.system.run_control import Stop
-from liza.system.sandbox.bubblewrap import obstacle
+from liza.system.disk_space import disk_usage
+from liza.system.proc_table import leftover_processes
+from liza.system.run_control import RunControl
+from liza.system.sandbox.bubblewrap import sandbox_obstacle
 
 if TYPE_CHECKING:
     from liza.domain.model import State
@@ -42,10 +42,10 @@ KEYS: Final = (
     *("ANTHROPIC_AUTH_TOKEN", "AWS_ACCESS_KEY_ID", "DASHSCOPE_API_KEY"),
 )
 PATIENCE: Final = 10.0  # seconds that a program may take to tell its version
-LONGEST: Final = 40  # characters of a version
+LONGEST_VERSION: Final = 40  # characters of a version
 
 
-def examined(directory: Path, *, baseline: bool = True) -> list[Finding]:
+def examine(directory: Path, *, baseline: bool = True) -> list[HealthFinding]:
     """Return what there is to say about this machine, and about the project around *directory* if any.
 
     With *baseline* the project's gates are tried where nobody knows yet what they come to.
@@ -53,45 +53,49 @@ def examined(directory: Path, *, baseline: bool = True) -> list[Finding]:
     try:
         home = home_from(directory)
     except UsageError:
-        return [*judged(_machine(directory), None), *_no_checkout(directory)]
-    return judged(_machine(home), _project(home, baseline=baseline))
+        return [*diagnose(_machine_facts(directory), None), *_checkout_findings(directory)]
+    return diagnose(_machine_facts(home), _project_facts(home, baseline=baseline))
 
 
-def _no_checkout(directory: Path) -> list[Finding]:
+def _checkout_findings(directory: Path) -> list[HealthFinding]:
     """Return why no project can begin in *directory*; where there is no git at all, none was meant to."""
     try:
         command.top_level(directory)
     except UsageError as error:
         sentence, _, do = str(error).partition("; ")
-        return [Finding("repository", Mark.FAIL, sentence, do)] if "not in a git" not in sentence else []
+        return (
+            [HealthFinding("repository", HealthMark.FAIL, sentence, do)]
+            if "not in a git" not in sentence
+            else []
+        )
     return []
 
 
-def _machine(place: Path) -> Machine:
-    return Machine(
+def _machine_facts(place: Path) -> MachineFacts:
+    return MachineFacts(
         python=tuple(sys.version_info[:3]),
         git=_git_version(),
-        obstacle=obstacle(),
-        namespaces=_number("user/max_user_namespaces"),
+        obstacle=sandbox_obstacle(),
+        namespaces=_sysctl("user/max_user_namespaces"),
         exchanges=can_exchange(place),
-        watches=_number("fs/inotify/max_user_watches"),
-        instances=_number("fs/inotify/max_user_instances"),
+        watches=_sysctl("fs/inotify/max_user_watches"),
+        instances=_sysctl("fs/inotify/max_user_instances"),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         programs=programs(),
         keys=tuple(name for name in KEYS if os.environ.get(name)),
-        space=space(place),
+        space=disk_usage(place),
         skew=_skew(place),
     )
 
 
 def _git_version() -> tuple[int, ...]:
     try:
-        return command.version()
+        return command.git_version()
     except LizaError:
         return ()
 
 
-def _number(name: str) -> int | None:
+def _sysctl(name: str) -> int | None:
     try:
         return int((Path("/proc/sys") / name).read_text())
     except (OSError, ValueError):
@@ -114,7 +118,7 @@ def _version(program: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return "(does not tell its version)"
     lines = done.stdout.strip().splitlines()
-    return lines[0][:LONGEST] if done.returncode == 0 and lines else "(does not tell its version)"
+    return lines[0][:LONGEST_VERSION] if done.returncode == 0 and lines else "(does not tell its version)"
 
 
 def _skew(place: Path) -> float:
@@ -126,60 +130,63 @@ def _skew(place: Path) -> float:
         return 0.0  # what cannot be written to is told by the board
 
 
-def _project(home: Path, *, baseline: bool) -> Project:
+def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
     repository = Repository.around(home.parent)
-    state, trouble = _board(home)
-    lock = home / locks.SUPERVISOR
-    holder = locks.holder(lock)
-    living = locks.living(home) if holder else frozenset()
+    state, trouble = _read_board(home)
+    board = open_board(home)
+    holder = board.presence.holder_of(SUPERVISOR_NAME)
+    living = board.presence.live_workers() if holder else frozenset()
     config = state.config if state else None
     ref = BRANCHES + (config.integration_branch if config else "")
     checked_out = repository.checked_out_at(ref) if config else None
-    return Project(
+    return ProjectFacts(
         trouble=trouble,
-        sandbox=warning(config.sandbox) if config else None,
+        sandbox=sandbox_warning(config.sandbox) if config else None,
         refused=_refusal(state) if state else None,
         holder=str(holder) if holder else None,
-        real_holder=holding(lock) if holder else None,
-        orphans=() if holder else tuple(map(str, orphaned(home))),
+        real_holder=lock_holder_pid(home / locks.SUPERVISOR_LOCK) if holder else None,
+        orphans=() if holder else tuple(map(str, orphaned_workers(home))),
         leftovers=tuple(
-            map(str, left_behind(home / RUNS, lambda run: not any(is_of(run, name) for name in living)))
+            map(
+                str,
+                leftover_processes(home / RUNS, lambda run: not any(is_run_of(run, name) for name in living)),
+            )
         ),
         stale=_stale(repository, state) if state else (),
-        salvages=len(salvage.listed(repository)),
-        has_identity=not repository.signature,
+        salvages=len(salvage.list_salvages(repository)),
+        has_identity=not repository.author_variables,
         integration=ref.removeprefix(BRANCHES),
         integration_at=repository.commit_at(ref) if config else None,
         checked_out=str(checked_out) if checked_out else None,
         has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),
-        switches=tuple(switches_of(home)),
-        gates=gates_of(Ground(home, repository, config), baseline=baseline) if config else None,
+        switches=tuple(board.switches.thrown()),
+        gates=gates_of(BaselineContext(home, repository, config), baseline=baseline) if config else None,
     )
 
 
-def gates_of(ground: Ground, *, baseline: bool) -> tuple[Gate, ...] | None:
+def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ...] | None:
     """Return what the project's gates come to on what work is based on; None where nobody knows."""
-    if not any(ground.config.gates.plain().values()):
+    if not any(ground.config.gates.to_json().values()):
         return ()
     try:
-        found = try_base(ground, Stop()) if baseline else kept_base(ground)
+        found = run_baseline(ground, RunControl()) if baseline else cached_baseline(ground)
     except NoCage:  # said elsewhere: a run would not start either
         return None
     if found is None:
         return None
-    return tuple(Gate(one.sentence(), one.is_in_the_way, one.likely) for one in found.tried)
+    return tuple(GateHealth(one.sentence(), one.is_blocking, one.likely) for one in found.tried)
 
 
-def _board(home: Path) -> tuple[State | None, str | None]:
+def _read_board(home: Path) -> tuple[State | None, str | None]:
     try:
-        return of_path(home), None
+        return validate_board(home), None
     except LizaError as error:
         return None, str(error)
 
 
 def _refusal(state: State) -> str | None:
     try:
-        required(state.config.sandbox)
+        require_sandbox(state.config.sandbox)
     except NoCage as error:
         return str(error)
     return None
@@ -190,7 +197,7 @@ def _stale(repository: Repository, state: State) -> tuple[str, ...]:
     return tuple(name for name in names if (status := state.status_of(name)) is None or status in TERMINAL)
 
 
-def holding(path: Path) -> int | None:
+def lock_holder_pid(path: Path) -> int | None:
     """Return the process that has a lock on *path*, as the kernel tells; None where it does not."""
     try:
         inode = path.stat().st_ino

@@ -6,6 +6,7 @@ Nothing heavy is imported until a command needs it, so that `liza --help` answer
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -15,15 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza import __version__
 from liza.cli.commands import boards, environment, history, queries, runs, tasks
-from liza.cli.registry import COMMANDS, GROUPS, told
-from liza.domain.visible_text import guarded
+from liza.cli.registry import COMMANDS, GROUPS, report_error
+from liza.domain.visible_text import visible_stream
 from liza.errors import EXIT_CODES, LizaError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+# New objects until cycles are looked for. There are few cycles here, and with Python's own 700 the search for
+# them is a fifth of what it takes to start a worker.
+GARBAGE: Final = (50_000, 20, 100)
+
 # As help lists them: what people need first stands first.
-ROOMS: Final = tuple(room.__name__ for room in (boards, runs, tasks, queries, history, environment))
+SECTIONS: Final = tuple(room.__name__ for room in (boards, runs, tasks, queries, history, environment))
 
 
 def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
@@ -37,7 +42,7 @@ def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
     below = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     groups: dict[str, Any] = {}
-    for name in sorted(names, key=lambda name: ROOMS.index(COMMANDS[name].run.__module__)):
+    for name in sorted(names, key=lambda name: SECTIONS.index(COMMANDS[name].run.__module__)):
         summary, run, arguments = COMMANDS[name]
         group, _, word = name.rpartition(" ")
         if group and group not in groups:
@@ -52,7 +57,7 @@ def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     return top
 
 
-def _meant(words: Sequence[str]) -> Collection[str]:
+def _commands_for(words: Sequence[str]) -> Collection[str]:
     """Return the one command that *words* begin with where that is plain: to describe all takes a while."""
     first = words[0] if words else ""
     is_plain = first in COMMANDS and not any(name.startswith(f"{first} ") for name in COMMANDS)
@@ -83,18 +88,19 @@ def anchor(path: str, here: Path) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    gc.set_threshold(*GARBAGE)
     # We use no plugins of pydantic, and looking for them takes as long as reading a board.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
-    sys.stdout, sys.stderr = guarded(sys.stdout), guarded(sys.stderr)
+    sys.stdout, sys.stderr = visible_stream(sys.stdout), visible_stream(sys.stderr)
     words = sys.argv[1:] if words is None else words
-    args = parser(_meant(words)).parse_args(words)
+    args = parser(_commands_for(words)).parse_args(words)
     _configure_logging(args.command)
     args.directory = (args.directory or Path()).absolute()
     try:
         code = args.run(args)
     except LizaError as error:
-        code = told(error)
+        code = report_error(error)
     except BrokenPipeError:
         # Whoever read our output has left; Python must not complain about it while it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

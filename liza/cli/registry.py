@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.changes import Change
     from liza.errors import LizaError
 
@@ -73,25 +73,27 @@ def home_of(args: Namespace) -> Path:
     return home_from(args.directory)
 
 
-def board_of(args: Namespace) -> FileBoard:
-    from liza.board.file import FileBoard
+def board_of(args: Namespace) -> Board:
+    from liza.board.protocol import open_board
 
-    return FileBoard(home_of(args))
+    return open_board(home_of(args))
 
 
 def update(args: Namespace, change: Change, done: str) -> None:
     """Let *change* happen, after whatever a person saved, and say that it is done."""
     board = board_of(args)
-    with patience(board):
+    with tell_if_waiting(board):
         board.absorb()
         state = board.update(change)
     print(json.dumps({"revision": state.revision}) if args.json else f"{done} Revision {state.revision}.")
 
 
 @contextmanager
-def patience(board: FileBoard) -> Iterator[None]:
+def tell_if_waiting(board: Board) -> Iterator[None]:
     """Tell a person who waits for the lock whom they wait for."""
-    told = threading.Timer(PATIENCE, lambda: print(f"liza: waiting for {board.holder()}", file=sys.stderr))
+    told = threading.Timer(
+        PATIENCE, lambda: print(f"liza: waiting for {board.lock_holder()}", file=sys.stderr)
+    )
     told.daemon = True
     told.start()
     try:
@@ -100,7 +102,7 @@ def patience(board: FileBoard) -> Iterator[None]:
         told.cancel()
 
 
-def said(text: str, what: str) -> str:
+def require_text(text: str, what: str) -> str:
     if not text.strip():
         raise UsageError(f"the {what} is empty; say something")
     try:
@@ -110,6 +112,6 @@ def said(text: str, what: str) -> str:
     return text
 
 
-def told(error: LizaError) -> int:
+def report_error(error: LizaError) -> int:
     print(f"liza: {error}", file=sys.stderr)
     return error.exit_code

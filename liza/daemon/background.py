@@ -1,34 +1,38 @@
-"""A supervisor without a terminal: started into the background, and ended from anywhere."""
+"""A supervisor without a terminal: start it in the background, stop it from anywhere."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.recover import RUNS, await_end, orphaned, recovered, supervising
+from liza.daemon.recover import RUNS, await_exit, orphaned_workers, recover, supervisor_processes
 from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
 from liza.system import locks
-from liza.system.proc_table import STOPPED, ended, send, swept
+from liza.system.host import host
+from liza.system.platform import STOPPED
+from liza.system.proc_table import kill_all, process_of, send_signal, sweep
+from liza.system.wakeup import wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 LOG: Final = "supervisor.log"
-PATIENCE: Final = 30.0  # seconds `liza stop` waits: more than a supervisor gives its workers
-DEAF: Final = 15.0  # seconds after ABORT in which a run that hears of it has ended
-TICK: Final = 0.2  # seconds between two looks for who was stopped
+STOP_TIMEOUT: Final = 30.0  # seconds `liza stop` waits: more than a supervisor gives its workers
+ABORT_TIMEOUT: Final = 15.0  # seconds after ABORT in which a run that hears of it has ended
+POLL_INTERVAL: Final = 0.2  # seconds between two looks for who was stopped
 
 
 def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
-    """Run *run* in the background and return its pid once it calls what it is given; raise what it could not.
+    """Run *run* in the background and return its pid once it calls its argument; re-raise what kept it from
+    starting.
 
-    Two forks: the one between leads the session and ends, so that no terminal can come back to what stays.
+    It forks twice: the first child becomes session leader and exits, so that the second can never acquire a
+    terminal.
     """
     reader, writer = os.pipe()
     sys.stdout.flush()
@@ -36,7 +40,7 @@ def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
     if child == 0:
         os.close(reader)
         os.setsid()
-        os._exit(0 if os.fork() else _stay(run, home, writer))
+        os._exit(0 if os.fork() else _run_detached(run, home, writer))
     os.close(writer)
     os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
@@ -50,7 +54,7 @@ def detach(run: Callable[[Callable[[], None]], int], home: Path) -> int:
 _BY_CODE: Final = {str(kind.exit_code): kind for kind in (LizaError, UsageError, InvalidBoard, RedBase)}
 
 
-def _stay(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:
+def _run_detached(run: Callable[[Callable[[], None]], int], home: Path, writer: int) -> int:
     with os.fdopen(writer, "w") as pipe:
 
         def ready() -> None:
@@ -82,50 +86,52 @@ def _redirect(log: Path) -> None:
     os.close(out)
 
 
-def see_to_end(home: Path, patience: float = DEAF) -> str:
-    """See to it that the run of *home*, which was told to end, does; return what had to be done for it.
+def ensure_ended(home: Path, patience: float = ABORT_TIMEOUT) -> str:
+    """Make sure that the run of *home*, which was asked to end, does; return what had to be done.
 
-    Whoever was stopped hears nothing: it is woken, again and again, and killed after *patience* seconds.
+    A stopped process receives no signal: it is continued again and again, and killed after *patience*
+    seconds.
     """
     deadline = time.monotonic() + patience
-    while running := [process for process in supervising(home) if process.pid != os.getpid()]:
-        for process in [*running, *orphaned(home)]:
+    while running := [process for process in supervisor_processes(home) if process.pid != os.getpid()]:
+        for process in [*running, *orphaned_workers(home)]:
             if process.state == STOPPED:
-                send(process, signal.SIGCONT)
+                send_signal(process, signal.SIGCONT)
         if time.monotonic() > deadline:
             return _kill_run(home)
-        await_end(running, TICK)
+        await_exit(running, POLL_INTERVAL)
     return ""
 
 
 def _kill_run(home: Path) -> str:
-    killed = supervising(home)
-    left = ended(lambda: [*supervising(home), *orphaned(home)])
-    survivors = [*map(str, left), *swept(home / RUNS).survivors]
+    killed = supervisor_processes(home)
+    left = kill_all(lambda: [*supervisor_processes(home), *orphaned_workers(home)])
+    survivors = [*map(str, left), *sweep(home / RUNS).survivors]
     if survivors:
         raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
-    recovered(home, dry_run=False)
+    recover(home, dry_run=False)
     return f"{', '.join(map(str, killed))} did not hear, and was killed; what it held was given back"
 
 
-def stop(home: Path) -> str:
-    """End the supervisor of *home* as SIGTERM does, wait for it, and return who it was."""
-    path = home / locks.SUPERVISOR
-    who = locks.holder(path)
+def stop_supervisor(home: Path) -> str:
+    """Send SIGTERM to the supervisor of *home*, wait for its exit, and return who it was."""
+    path = home / locks.SUPERVISOR_LOCK
+    who = locks.holder_of(path)
     if who is None:
         raise LizaError("no supervisor is running here; `liza run` starts one")
     if who.host != os.uname().nodename:
         raise LizaError(f"the supervisor is {who}; run `liza stop` there")
+    process = process_of(who.pid)
     try:
-        descriptor = os.pidfd_open(who.pid)
+        descriptor = host().open_exit(who.pid)
     except ProcessLookupError:
         return str(who)
     try:
-        # The descriptor was opened first: who holds the lock now is whom it names.
-        if locks.holder(path) == who:
-            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # who is stopped hears it only then
-        if not select.select([descriptor], [], [], PATIENCE)[0]:
+        # The process was looked at first: who holds the lock now is the one that is signalled, or nobody.
+        if process and locks.holder_of(path) == who:
+            send_signal(process, signal.SIGTERM)
+            send_signal(process, signal.SIGCONT)  # who is stopped hears it only then
+        if not wait_readable(descriptor, STOP_TIMEOUT):
             raise LizaError(f"{who} was asked to end and has not yet; a second `liza stop` ends it at once")
     finally:
         os.close(descriptor)

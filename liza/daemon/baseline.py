@@ -12,47 +12,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.daemon.course import GateVisits, gate_runner, likely_of, results_of
-from liza.daemon.project_sandbox import Guard
+from liza.daemon.course import GateTenants, cause_explainer, gate_runner, results_of
+from liza.daemon.project_sandbox import ProjectSandbox
 from liza.daemon.turn import RUNS
 from liza.domain.config import Config
 from liza.domain.model import Status, Task
 from liza.domain.record import utc_now
 from liza.errors import RedBase
-from liza.gates.canary import CODE, Shown, Sight, sees_code
-from liza.gates.context import Case
-from liza.gates.failures import named
-from liza.gates.results import Result
-from liza.gates.runner import Ran
+from liza.gates.canary import CODE, CanaryOutcome, CanaryResult, run_code_canary
+from liza.gates.context import GateContext
+from liza.gates.failures import summarize_tests
+from liza.gates.results import CachedResult
+from liza.gates.runner import CommandResult
 from liza.repo.repository import BRANCHES, Repository
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
 
-WHO: Final = "baseline"
+BASELINE_ID: Final = "baseline"
 GATES: Final = ("setup", "lint", "test")
 SHOWN_LINES: Final = 15
 
 Say = Callable[[str], None]
 
 
-class Tried(NamedTuple):
-    """What one gate came to on the base, what a person should try where it is red, and what it sees."""
+class GateBaseline(NamedTuple):
+    """The result of one gate on the base commit, a likely cause where it is red, and whether it notices
+    broken code.
+    """
 
     gate: str
-    result: Result
+    result: CachedResult
     likely: str = ""
-    canary: Shown | None = None
+    canary: CanaryResult | None = None
 
     @property
     def is_blind(self) -> bool:
-        """Whether the tests stay green with the code broken; a linter may well look at something else."""
-        return self.gate == "test" and self.canary is not None and self.canary.sight is Sight.BLIND
+        """Whether the tests pass with broken code; a linter may check something else."""
+        return self.gate == "test" and self.canary is not None and self.canary.sight is CanaryOutcome.BLIND
 
     @property
-    def is_in_the_way(self) -> bool:
+    def is_blocking(self) -> bool:
         return self.is_blind or not self.result.is_usable
 
     def sentence(self) -> str:
-        """Return how it stands, in one line."""
+        """Return the result in one line."""
         result = self.result
         if self.is_blind and self.canary:
             return (
@@ -67,43 +69,48 @@ class Tried(NamedTuple):
             count = len(result.failed)
             return (
                 f"{self.gate} is red on the base: {count} tests, which are known and do not count against "
-                f"work: {named(result.failed)}"
+                f"work: {summarize_tests(result.failed)}"
+            )
+        if result.ending is not RunEnding.DONE:
+            return (
+                f"{self.gate} was not through on the base: {MEANING[result.ending]} after "
+                f"{result.seconds:.0f} s (`{result.line}`)"
             )
         return (
             f"{self.gate} is red on the base: {result.cause or f'exit code {result.code}'} (`{result.line}`)"
         )
 
     def _seen(self) -> str:
-        if self.canary is None or self.canary.sight is Sight.SEES:
+        if self.canary is None or self.canary.sight is CanaryOutcome.SEES:
             return ""
-        if self.canary.sight is Sight.BLIND:
+        if self.canary.sight is CanaryOutcome.BLIND:
             return "; it passes with broken code as well, so it says nothing about code"
         return f"; whether it sees the code was not tried: {self.canary.how}"
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the gates came to on *commit*."""
+    """The results of the gates on *commit*."""
 
     commit: str
-    tried: tuple[Tried, ...]
+    tried: tuple[GateBaseline, ...]
 
     @property
-    def in_the_way(self) -> tuple[Tried, ...]:
-        return tuple(one for one in self.tried if one.is_in_the_way)
+    def blocking_gates(self) -> tuple[GateBaseline, ...]:
+        return tuple(one for one in self.tried if one.is_blocking)
 
     def lines(self) -> Iterator[str]:
-        """Yield what people should know: a line a gate, and more about those that are in the way."""
+        """Yield a line for each gate, with details for those that block a start."""
         for one in self.tried:
             yield one.sentence()
-            if one.is_in_the_way:
+            if one.is_blocking:
                 yield from _details(one)
 
-    def require_fit(self) -> None:
-        """Refuse to start where work could not be judged."""
-        if not self.in_the_way:
+    def require_usable(self) -> None:
+        """Raise `RedBase` where the gates could not judge any work."""
+        if not self.blocking_gates:
             return
-        said = [line for one in self.in_the_way for line in (one.sentence(), *_details(one))]
+        said = [line for one in self.blocking_gates for line in (one.sentence(), *_details(one))]
         first = (
             f"nothing was started: work on {self.commit[:12]} could not be judged; mend this, or "
             "`liza run --no-baseline` goes on all the same"
@@ -111,7 +118,7 @@ class Baseline:
         raise RedBase("\n  ".join([first, *said]))
 
 
-def _details(one: Tried) -> Iterator[str]:
+def _details(one: GateBaseline) -> Iterator[str]:
     if not one.is_blind:
         yield from (f"  | {line}" for line in one.result.tail.splitlines()[-SHOWN_LINES:])
     yield f"  likely: {one.likely}"
@@ -119,15 +126,15 @@ def _details(one: Tried) -> Iterator[str]:
         yield f"  whole output: .liza/{RUNS}/{one.result.run}"
 
 
-BLIND: Final = (
+LIKELY_BLIND: Final = (
     "it tests another copy, such as your checkout through an editable installation, or nothing; let it run "
     "what is in the current directory"
 )
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Where a baseline is tried."""
+class BaselineContext:
+    """The project whose baseline is run."""
 
     home: Path
     repository: Repository
@@ -138,20 +145,22 @@ class Ground:
         found = self.repository.commit_at(BRANCHES + self.config.integration_branch)
         return found or self.repository.commit_at("HEAD")
 
-    def case(self, base: str, stop: Stop) -> Case:
-        warden = Guard(self.home, self.repository, self.config.sandbox, self.config.worktree.copied)
+    def case(self, base: str, stop: RunControl) -> GateContext:
+        warden = ProjectSandbox(self.home, self.repository, self.config.sandbox, self.config.worktree.copied)
         now = utc_now()
-        task = Task(id=WHO, description=WHO, status=Status.IDLE, created=now, created_by="supervisor")
-        limits = Limits(total=self.config.limits.agent_minutes * 60)
-        return Case(
+        task = Task(
+            id=BASELINE_ID, description=BASELINE_ID, status=Status.IDLE, created=now, created_by="supervisor"
+        )
+        limits = RunLimits(total=self.config.limits.agent_minutes * 60)
+        return GateContext(
             task=task,
             repository=self.repository,
             base=base,
             head=base,
             config=self.config,
-            run=gate_runner(warden, GateVisits(f"{WHO}.supervisor"), self._folder, limits, stop),
+            run=gate_runner(warden, GateTenants(f"{BASELINE_ID}.supervisor"), self._folder, limits, stop),
             results=results_of(self.home, self.config),
-            likely=likely_of(self.repository, warden),
+            likely=cause_explainer(self.repository, warden),
         )
 
     def _folder(self, name: str) -> Path:
@@ -159,59 +168,61 @@ class Ground:
         return self.home / RUNS / run
 
 
-def try_base(ground: Ground, stop: Stop, say: Say = lambda _: None) -> Baseline | None:
-    """Run every gate that is set up on the base; None where there is nothing to run, or no commit yet.
+def run_baseline(ground: BaselineContext, stop: RunControl, say: Say = lambda _: None) -> Baseline | None:
+    """Run every configured gate on the base; None where no gate is configured or there is no commit.
 
-    What is kept and good is not run again; *say* is told before anything that may take its time.
+    Good results in the cache are used again; *say* is called before a step that may be slow.
     """
     base = ground.base()
     lines = {name: line for name in GATES if (line := getattr(ground.config.gates, name))}
     if base is None or not lines:
         return None
     with ground.case(base, stop) as case:
-        tried: list[Tried] = []
+        tried: list[GateBaseline] = []
         for gate, line in lines.items():
-            tried.append(_tried(case, gate, line, say))
+            tried.append(_run_gate(case, gate, line, say))
             if gate == "setup" and not tried[-1].result.is_green:
                 break
     return Baseline(base, tuple(tried))
 
 
-def kept_base(ground: Ground) -> Baseline | None:
-    """Return what is known of the base without running anything; None where a gate was not tried on it."""
+def cached_baseline(ground: BaselineContext) -> Baseline | None:
+    """Return the baseline from the cache alone; None where a gate has no result yet."""
     base = ground.base()
     lines = {name: line for name in GATES if (line := getattr(ground.config.gates, name))}
     if base is None or not lines:
         return None
-    with ground.case(base, Stop()) as case:
+    with ground.case(base, RunControl()) as case:
         found = {gate: case.results.of(case.base_tree, line) for gate, line in lines.items()}
-        tried = tuple(_known(case, gate, result) for gate, result in found.items() if result)
+        tried = tuple(_cached_gate(case, gate, result) for gate, result in found.items() if result)
     return Baseline(base, tried) if len(tried) == len(lines) else None
 
 
-def _known(case: Case, gate: str, result: Result) -> Tried:
+def _cached_gate(case: GateContext, gate: str, result: CachedResult) -> GateBaseline:
     if not result.is_usable:
-        return Tried(gate, result, case.likely(result.line, _as_ran(result)))
+        return GateBaseline(gate, result, case.likely(result.line, _as_command_result(result)))
     code = case.results.of(case.base_tree, result.line, CODE)
-    sight = Sight.BLIND if code and code.is_green else Sight.SEES
-    return Tried(gate, result, BLIND, Shown(sight, "its source files were turned into nonsense"))
+    sight = CanaryOutcome.BLIND if code and code.is_green else CanaryOutcome.SEES
+    return GateBaseline(
+        gate, result, LIKELY_BLIND, CanaryResult(sight, "its source files were turned into nonsense")
+    )
 
 
-def _tried(case: Case, gate: str, line: str, say: Say) -> Tried:
+def _run_gate(case: GateContext, gate: str, line: str, say: Say) -> GateBaseline:
     known = case.results.of(case.base_tree, line)
     if known is None or not known.is_usable:
         say(f"trying {gate} on the base: `{line}`")
-        result = case.on_base(gate, line, afresh=True)
+        result = case.base_result(gate, line, afresh=True)
     else:
         result = known
     if not result.is_usable:
-        return Tried(gate, result, case.likely(line, _as_ran(result)))
+        return GateBaseline(gate, result, case.likely(line, _as_command_result(result)))
     if gate == "setup" or result.is_empty:
-        return Tried(gate, result)
+        return GateBaseline(gate, result)
     if case.results.of(case.base_tree, line, CODE) is None:
         say(f"trying whether {gate} notices broken code")
-    return Tried(gate, result, BLIND, sees_code(case, line))
+    return GateBaseline(gate, result, LIKELY_BLIND, run_code_canary(case, line))
 
 
-def _as_ran(result: Result) -> Ran:
-    return Ran(result.code, Ending.DONE, out=result.tail)
+def _as_command_result(result: CachedResult) -> CommandResult:
+    return CommandResult(result.code, result.ending, out=result.tail)

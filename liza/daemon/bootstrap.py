@@ -1,14 +1,12 @@
-"""What every agent is told before anything else, and whether all of it is there.
-
-An agent that is not told who it is, what it works on or where its spec is would guess. Whatever is missing
-keeps it from being started, and the task waits for somebody who knows.
+"""The first part of every prompt: role, paths, specs and task; an agent is not started while one of them is
+missing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.policy.plan_checks import path_of
+from liza.daemon.policy.plan_checks import spec_file
 from liza.domain.answers import Step
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ LONGEST_SPEC: Final = (
 )
 
 
-class Where(NamedTuple):
+class RunPaths(NamedTuple):
     """The paths of a run."""
 
     root: Path  # of the user's project
@@ -42,14 +40,14 @@ class Bootstrap(NamedTuple):
     spec: str | None = None  # the reference that counts for the task, or else for the goal
 
     @classmethod
-    def of(cls, role: Role, step: Step, state: State, task: Task | None, where: Where) -> Bootstrap:
+    def of(cls, role: Role, step: Step, state: State, task: Task | None, where: RunPaths) -> Bootstrap:
         # A task whose spec is missing can only be replanned by who reads the goal's.
         own = task.spec_ref if task and step is not Step.REPLAN else None
         reference = own or state.goal.spec_ref
         return cls(role, step, *where, state.goal.description, task, reference)
 
     def missing(self) -> tuple[str, ...]:
-        """Return what an agent would lack, as sentences; nothing where it is complete."""
+        """Return a sentence for each thing that is missing."""
         task = None if self.step is Step.REPLAN else self.task  # what a task lacks is a reason to replan it
         found = {
             "the goal has no words": bool(self.goal.strip()),
@@ -69,13 +67,13 @@ class Bootstrap(NamedTuple):
                 f"role: {self.role}, step: {self.step}",
                 f"task: {self.task.id if self.task else 'none; the goal as a whole'}",
                 f"working directory: {self.seen}",
-                *self._surroundings(),
+                *self._location_lines(),
                 f"specs: {self.spec or 'none but the goal'}",
-                *self._unreachable_spec(),
+                *self._spec_text_lines(),
             ]
         )
 
-    def _surroundings(self) -> list[str]:
+    def _location_lines(self) -> list[str]:
         if self.seen != self.cwd:
             note = "a worktree of your own, at the path of the project; the user's checkout is out of reach"
             return [f"project root: {self.seen} ({note})", "board: kept by Liza, out of reach"]
@@ -85,12 +83,12 @@ class Bootstrap(NamedTuple):
         ]
 
     def _file(self) -> Path | None:
-        """Return the file of the spec: in the agent's checkout or, not committed yet, in the user's."""
-        path = path_of(self.spec or "")
+        """Return the spec file: from the agent's checkout, or from the user's where it is not committed."""
+        path = spec_file(self.spec or "")
         found = (root / path for root in (self.cwd, self.root))
         return next((file for file in found if file.is_file()), None)
 
-    def _unreachable_spec(self) -> list[str]:
+    def _spec_text_lines(self) -> list[str]:
         file = self._file() if self.spec else None
         if file is None or file.is_relative_to(self.cwd):
             return []

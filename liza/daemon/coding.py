@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.flows import asks_checkpoint
 from liza.daemon.policy import coder
-from liza.daemon.policy.admission import admitted, closed
-from liza.daemon.project_sandbox import CAGES
-from liza.daemon.ruling import ruled
-from liza.daemon.turn import Next, Strayed, begun, held_by
+from liza.daemon.policy.admission import admit, denial_of
+from liza.daemon.project_sandbox import SANDBOXES
+from liza.daemon.ruling import apply_rules
+from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
-from liza.domain.answer_reading import says_blocked
-from liza.domain.answers import CheckpointAnswer, Implement, Outcome, Step
+from liza.domain.answer_parsing import says_blocked
+from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery
 from liza.domain.model import Handoff, Status
@@ -24,38 +24,43 @@ from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Feedback
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.gates.finding import blames_history
 from liza.repo import salvage
 from liza.repo.copies import committed_copies
 from liza.repo.durable import sync_work
 from liza.repo.merge import merge
-from liza.repo.objects import listing
-from liza.repo.private_gitdir import left_by_a_crash
+from liza.repo.objects import list_tree
+from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import branch_of
-from liza.repo.snapshot import commit_all, conflict_marks, lay, put_back
-from liza.repo.submission import submission
-from liza.repo.trespass import leave_at_rest, touched_at_rest
-from liza.system.run_control import Ending
+from liza.repo.snapshot import commit_all, conflict_marked_paths, overlay, roll_back
+from liza.repo.squash import Squashing, move_squashed, squash
+from liza.repo.submission import inspect_submission
+from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
+from liza.system.run_control import RunEnding
 from liza.workflow.position import Worked
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
-    from liza.daemon.turn import Asked, Place, Turn
-    from liza.domain.answers import Value
-    from liza.domain.budget import Run
+    from collections.abc import Sequence
+
+    from liza.daemon.turn import AgentAnswer, Turn, Worker
+    from liza.domain.answers import AnswerValue
+    from liza.domain.budget import AdmissionRequest
     from liza.domain.events import Event
     from liza.domain.model import State, Task
+    from liza.domain.verdicts import Verdict
     from liza.repo.worktree import Worktree
 
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
-GONE: Final = (
+BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
 )
 
 log = logging.getLogger(__name__)
 
 
-class Claimed(NamedTuple):
-    """A task that was taken: as it is now, and as it was before."""
+class ClaimedTask(NamedTuple):
+    """A claimed task: as it is now, and as it was before."""
 
     state: State
     task: Task
@@ -63,132 +68,132 @@ class Claimed(NamedTuple):
     token: str
 
 
-def turn(place: Place) -> Next:
-    """Do one task, if there is one to do."""
+def take_turn(place: Worker) -> AfterTurn:
+    """Work on one task, if there is one."""
     state = place.board.read()
     task = coder.pick(state, place.name)
-    if task is None or not place.may_begin(state, _first_run(place, state, task)):
-        return Next.WAIT
-    head = _base(place, state)
+    if task is None or not place.check_admission(state, _first_run(place, state, task)):
+        return AfterTurn.WAIT
+    head = _base_commit(place, state)
     if head is None:
-        return Next.WAIT
-    claimed = claimed_by(place, head)
+        return AfterTurn.WAIT
+    claimed = claim_next(place, head)
     if claimed is None:
-        return Next.WORK
+        return AfterTurn.WORK
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
     run = _first_run(place, claimed.state, claimed.task)
-    with begun(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
-        return _worked(turn, claimed)
+    with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
+        return _prepare_and_work(turn, claimed)
 
 
-def _base(place: Place, state: State) -> str | None:
-    """Return what new work begins at; None where people have to put the integration branch right first."""
+def _base_commit(place: Worker, state: State) -> str | None:
+    """Return the commit that new work starts from; None while the integration branch needs repair."""
     head = place.repository.commit_at(place.integration(state))
     if head is None:
-        place.orders.pause(GONE.format(name=state.config.integration_branch))
+        place.stop_requests.pause(BRANCH_GONE.format(name=state.config.integration_branch))
         return None
-    return head if place.is_known(head) else None
+    return head if place.verify_head(head) else None
 
 
-def _worked(turn: Turn, claimed: Claimed) -> Next:
+def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
-        worktree = _prepared(turn.place, claimed)
-        return _work(turn, claimed, worktree) if _is_ready(turn, worktree) else Next.WORK
+        worktree = _prepare_worktree(turn.place, claimed)
+        return _work(turn, claimed, worktree) if _run_setup(turn, worktree) else AfterTurn.WORK
     except Refused as error:  # somebody else decides about the task now, so nothing more is written
-        log.warning("%s", turn.keeper.lost or error)
-    except Strayed as found:
-        turn.drifted(found.moved, "tests")
+        log.warning("%s", turn.lease_renewer.lost or error)
+    except GateTampered as found:
+        turn.block_for_drift(found.moved, "tests")
     except (DiskTrouble, InvalidBoard):
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
         block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
-        _given_up(turn, block)
+        _give_up(turn, block)
     except LizaError as error:  # the agent left a worktree that git cannot work with
-        _given_up(turn, e.Fail(reason=printable(str(error))))
-    return Next.WORK
+        _give_up(turn, e.Fail(reason=printable(str(error))))
+    return AfterTurn.WORK
 
 
-def _first_run(place: Place, state: State, task: Task) -> Run:
-    return place.wanted(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+def _first_run(place: Worker, state: State, task: Task) -> AdmissionRequest:
+    return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
 
 
-def claimed_by(place: Place, head: str) -> Claimed | None:
-    """Take the task that comes next, chosen under the lock; None where others were faster."""
+def claim_next(place: Worker, head: str) -> ClaimedTask | None:
+    """Claim the next task, chosen under the lock; None where another worker was faster."""
     token, taken = secrets.token_hex(16), []
     by = place.actor(token)
 
     def make(state: State) -> State:
         task, at = coder.pick(state, place.name), place.clock()
         run = _first_run(place, state, task) if task else None
-        shut = closed(state, run, at) if run else None
+        shut = denial_of(state, run, at) if run else None
         if task is None or run is None or (shut and shut.cap is not Cap.TASK):
             return state
         taken.append(task)
         most = place.workflow(state).phases[place.workflow(state).start].most(None)
         claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
         state = apply(claim, to=task.id, by=by, at=at)(state)
-        if most is not None and coder.is_spent(task, most):
-            return apply(coder.spent(most), to=task.id, by=by, at=at)(state)
+        if most is not None and coder.is_out_of_iterations(task, most):
+            return apply(coder.iterations_block(most), to=task.id, by=by, at=at)(state)
         if shut:
-            state, block = budget.blocked(state, task.id)
+            state, block = budget.block_for_cost(state, task.id)
             return apply(block, to=task.id, by=by, at=at)(state)
-        state = ruled(place.workflow(state), state, task.id, at)
-        return admitted(state, run, at) if state.task(task.id).lease else state
+        state = apply_rules(place.workflow(state), state, task.id, at)
+        return admit(state, run, at) if state.task(task.id).lease else state
 
     state = place.board.update(Change(place.name, "claim", make, about=lambda: taken[-1].id))
-    task = held_by(state, token)
-    return Claimed(state, task, taken[-1], token) if task else None
+    task = task_with_token(state, token)
+    return ClaimedTask(state, task, taken[-1], token) if task else None
 
 
-def _work(turn: Turn, claimed: Claimed, worktree: Worktree) -> Next:
-    asked = _checkpointed(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
+def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
+    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
-        return _cannot_begin(turn, asked.value)
+        return _record_block(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
-        if asked is not None and not _is_let_begin(turn, asked):
-            return Next.WORK
+        if asked is not None and not _pass_checkpoint(turn, asked):
+            return AfterTurn.WORK
         task = turn.state.task(claimed.task.id)
         facts, begins = (
             prompt_values.for_implement(turn.state, task),
             turn.place.trees.after if asked else None,
         )
-        turn.proof = _Proof(turn)
+        turn.proof = _CommitProof(turn)
         asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
-    worktree_setup.tear_down(turn, worktree)
-    if turn.keeper.lost:
-        log.warning("%s: what its agent did after that is not used", turn.keeper.lost)
-        return Next.WORK
+    worktree_setup.run_teardown(turn, worktree)
+    if turn.lease_renewer.lost:
+        log.warning("%s: what its agent did after that is not used", turn.lease_renewer.lost)
+        return AfterTurn.WORK
     if asked.moved:
-        turn.drifted(asked.moved)
-        return Next.WORK
+        turn.block_for_drift(asked.moved)
+        return AfterTurn.WORK
     if isinstance(asked.value, Implement):
-        _hand_in(turn, worktree, asked, asked.value)
-        return Next.WORK
-    return _without_answer(turn, worktree, asked)
+        _submit(turn, worktree, asked, asked.value)
+        return AfterTurn.WORK
+    return _record_no_answer(turn, worktree, asked)
 
 
-def _is_ready(turn: Turn, worktree: Worktree) -> bool:
-    """Run the project's setup; where it fails on the base, tell people and hold it against nobody."""
+def _run_setup(turn: Turn, worktree: Worktree) -> bool:
+    """Run the project's setup; return False and pause the run where it fails on the base."""
     try:
-        why = worktree_setup.make_ready(turn, worktree)
+        why = worktree_setup.run_setup(turn, worktree)
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
     if why is None:
         return True
-    turn.place.orders.pause(f"{printable(why)}; mend it, or gates.setup, then `liza resume`")
+    turn.place.stop_requests.pause(f"{printable(why)}; mend it, or gates.setup, then `liza resume`")
     turn.record(e.Release(reason="the project's setup fails, so that nobody can begin"))
     return False
 
 
-def _prepared(place: Place, claimed: Claimed) -> Worktree:
+def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
     """Return the worktree: as it was left for the same coder, fresh for another, brought up to date."""
     task, at, trees = claimed.task, place.clock(), place.worktrees
     base = str(task.base_commit)
-    if found := trees.registered(trees.path_of(task.id)):
-        left_by_a_crash(place.home / CAGES, found, task.id)
-        if where := touched_at_rest(found):
+    if found := trees.worktree_at(trees.path_of(task.id)):
+        import_after_crash(place.home / SANDBOXES, found, task.id)
+        if where := pop_idle_change(found):
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
     tip = place.repository.commit_at(branch_of(task.id))
@@ -205,14 +210,14 @@ def _prepared(place: Place, claimed: Claimed) -> Worktree:
     except GitFailed:  # its agent wrote history anew, and nothing of it has to do with the base any more
         return trees.renew(task.id, base, at=at)
     worktree = trees.renew(task.id, base, at=at)
-    lay(worktree, over.tree)
+    overlay(worktree, over.tree)
     return worktree
 
 
-def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
+def _ask_checkpoint(turn: Turn, worktree: Worktree) -> AgentAnswer:
     task = turn.state.task(str(turn.task))
 
-    def check(value: Value) -> str | None:
+    def check(value: AnswerValue) -> str | None:
         said = (
             coder.SAYS_NOTHING if isinstance(value, CheckpointAnswer) and coder.says_nothing(value) else None
         )
@@ -222,7 +227,7 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
         before, after = turn.place.trees.before, turn.place.trees.after
         if before is None or before == after:
             return None
-        put_back(worktree, task.id, head=before.head, tree=before.tree, at=turn.place.clock())
+        roll_back(worktree, task.id, head=before.head, tree=before.tree, at=turn.place.clock())
         return "the worktree was changed in a step that is read-only; it was put back"
 
     facts = prompt_values.for_checkpoint(turn.state, task)
@@ -232,18 +237,18 @@ def _checkpointed(turn: Turn, worktree: Worktree) -> Asked:
     return asked
 
 
-def _cannot_begin(turn: Turn, answer: CheckpointAnswer) -> Next:
+def _record_block(turn: Turn, answer: CheckpointAnswer) -> AfterTurn:
     """Record what a coder has to know before it begins."""
-    if turn.keeper.lost:
-        log.warning("%s: what its agent asks is not used", turn.keeper.lost)
-        return Next.WORK
+    if turn.lease_renewer.lost:
+        log.warning("%s: what its agent asks is not used", turn.lease_renewer.lost)
+        return AfterTurn.WORK
     block = e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
     turn.record(block, more=lambda state: turn.with_anomalies(state, answer.anomalies))
-    return Next.WORK
+    return AfterTurn.WORK
 
 
-def _is_let_begin(turn: Turn, asked: Asked) -> bool:
-    """Write the checkpoint down, and tell whether no rule and no gate stops the task for what it says."""
+def _pass_checkpoint(turn: Turn, asked: AgentAnswer) -> bool:
+    """Record the checkpoint, run its gates, and return whether the work may begin."""
     if isinstance(asked.value, CheckpointAnswer):
         checkpoint, anomalies = e.WriteCheckpoint(checkpoint=asked.value.checkpoint()), asked.value.anomalies
         more = (lambda state: turn.with_anomalies(state, anomalies)) if anomalies else None
@@ -253,8 +258,8 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
         return False
     base = str(task.base_commit)
     try:
-        with course.case_of(turn, task, base, base, course.said(asked)) as case:
-            found = course.judged(turn, flow, task.position, case)
+        with course.gate_context(turn, task, base, base, course.agent_output(asked)) as case:
+            found = course.run_gates(turn, flow, task.position, case)
     except course.Halted:
         turn.record(e.Release(reason="it was stopped before it began"))
         return False
@@ -262,88 +267,103 @@ def _is_let_begin(turn: Turn, asked: Asked) -> bool:
         turn.broken(error, e.Release(reason=printable(str(error))))
         return False
     if found.outcome is not GateOutcome.PASS:
-        turn.record(coder.judged(found.outcome, base, found))
+        turn.record(coder.event_for_gates(found.outcome, base, found))
         return False
     turn.verdicts = found.verdicts
     return True
 
 
-class _Proof:
-    """Takes work for done whose coder committed something and gave no answer that can be read.
+class _CommitProof:
+    """Accepts work as done if its coder committed something and gave no readable answer.
 
-    What it did is judged by machines and a reviewer in any case. Whoever speaks of being blocked is asked.
+    Gates and a reviewer judge it anyway. A coder that says it is blocked is asked again instead.
     """
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
 
-    def __call__(self, asked: Asked) -> Implement | None:
+    def __call__(self, asked: AgentAnswer) -> Implement | None:
         before, after = self._turn.place.trees.before, self._turn.place.trees.after
         if before is None or after is None or before.head == after.head or says_blocked(asked.reply.text):
             return None
         log.info("%s: taken as done, because it committed; %s", self._turn.task, asked.why)
-        return Implement(status=Outcome.DONE, summary=f"Finish {self._turn.task}")
+        return Implement(status=WorkStatus.DONE, summary=f"Finish {self._turn.task}")
 
 
-def _hand_in(turn: Turn, worktree: Worktree, asked: Asked, answer: Implement) -> None:
+def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implement) -> None:
     task = turn.state.task(str(turn.task))
     head: str | None = None
     reasons: tuple[str, ...] = ()
-    if answer.status is Outcome.DONE and worktree.is_there:
+    if answer.status is WorkStatus.DONE and worktree.is_there:
         after = turn.place.trees.after
-        message = coder.message_of(task, answer)
+        message = coder.commit_message(task, answer)
         commit_all(worktree, message, at=turn.place.clock(), tree=after and after.tree)
-    if answer.status is Outcome.DONE:
+    if answer.status is WorkStatus.DONE:
         after = turn.place.trees.after
         tree = after and after.tree
-        head, reasons = submission(worktree, task.id, str(task.base_commit), tree=tree)
-        reasons += _unresolved(turn, task, head)
-        reasons += _copied(turn, task, head)
-    _leave(turn, worktree)
-    event = coder.concluded(answer, head, tuple(map(printable, reasons)))
+        head, reasons = inspect_submission(worktree, task.id, str(task.base_commit), tree=tree)
+        reasons += _conflict_mark_faults(turn, task, head)
+        reasons += _copied_file_faults(turn, task, head)
+    _record_at_rest(turn, worktree)
+    event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
     if isinstance(event, e.Submit | e.FindNothing):
-        event = event.but(verdicts=turn.verdicts)
+        event = event.replace(verdicts=turn.verdicts)
     if isinstance(event, e.Submit):
-        event = event.but(tree=turn.place.repository.tree_of(event.commit))
+        event = event.replace(tree=turn.place.repository.tree_of(event.commit))
         try:
-            event = _through_gates(turn, task, event.commit, asked)
+            event = _judge_submission(turn, task, event.commit, asked, answer)
         except BrokenGate as error:
             # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
             turn.broken(error, event)
             return
     elif isinstance(event, e.FindNothing):
-        event = _believed(turn, task, event, asked)
-    turn.record(event, more=lambda state: _told(turn, state, answer, event))
+        event = _verify_nothing_to_do(turn, task, event, asked)
+    turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
 
-def _leave(turn: Turn, worktree: Worktree) -> None:
-    """Remember what *worktree* is, where others could get into it before its task is taken again."""
-    if turn.lookout and worktree.is_there:
-        leave_at_rest(worktree)
+def _record_at_rest(turn: Turn, worktree: Worktree) -> None:
+    """Record the state of *worktree*, so that a change made while nobody holds its task is noticed."""
+    if turn.tamper_monitor and worktree.is_there:
+        record_idle_state(worktree)
 
 
-def _through_gates(turn: Turn, task: Task, head: str, asked: Asked) -> Event:
-    """Return what the machines of the workflow make of *head*: handed in, sent back, or a question."""
-    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
-    work = Worked(turn.place.clock(), tree=tree, run=asked.run)
+def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: Implement) -> Event:
+    """Run the gates on *head* and return the event that follows: submit, revise, or a question."""
     try:
-        with course.case_of(turn, task, str(task.base_commit), head, course.said(asked)) as case:
-            found = course.judged(turn, flow, task.position, case, work=work, before=turn.verdicts)
-            found = found._replace(verdicts=(*turn.verdicts, *found.verdicts))
+        found = _run_machine_gates(turn, task, head, asked)
+        if found.outcome is GateOutcome.PASS or not blames_history(found.feedback):
+            return coder.event_for_gates(found.outcome, head, found)
+        many = Squashing(str(task.base_commit), head, coder.commit_message(task, answer))
+        one = squash(turn.place.repository, many, at=turn.place.clock())
+        why = f"{found.against}: {found.reason}"
+        found = _run_machine_gates(turn, task, one, asked, before=found.verdicts)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
+    move_squashed(turn.place.repository, task.id, one, instead_of=head)
+    event = coder.event_for_gates(found.outcome, one, found)
+    return event.replace(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
+
+
+def _run_machine_gates(
+    turn: Turn, task: Task, head: str, asked: AgentAnswer, before: Sequence[Verdict] = ()
+) -> course.GatesResult:
+    flow, tree = turn.place.workflow(turn.state), turn.place.repository.tree_of(head)
+    work = Worked(turn.place.clock(), tree=tree, run=asked.run)
+    known = tuple(one for one in before if one.outcome is GateOutcome.PASS) or turn.verdicts
+    with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
+        found = course.run_gates(turn, flow, task.position, case, work=work, before=known)
     log.info("%s: the gates say %s", task.id, found.outcome)
-    return coder.judged(found.outcome, head, found)
+    return found._replace(verdicts=(*known, *found.verdicts))
 
 
-def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Event:
-    """Return *claim*, unless a command that shows when the task is done says that it is not."""
+def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: AgentAnswer) -> Event:
+    """Return *claim*, unless a check of the task itself fails."""
     flow, base = turn.place.workflow(turn.state), str(task.base_commit)
     try:
-        with course.case_of(turn, task, base, base, course.said(asked)) as case:
-            said = course.denied(flow, case)
+        with course.gate_context(turn, task, base, base, course.agent_output(asked)) as case:
+            said = course.run_own_checks(flow, case)
     except course.Halted:
         return e.Release(reason="it was stopped before its claim was checked")
     except BrokenGate:  # whoever reviews the claim asks again
@@ -355,59 +375,61 @@ def _believed(turn: Turn, task: Task, claim: e.FindNothing, asked: Asked) -> Eve
     return e.Revise(reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said), phase=flow.start)
 
 
-def _unresolved(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
+def _conflict_mark_faults(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
     """Return why a conflict that was given back is not resolved; only then there may be marks of it."""
     if head is None or not task.conflicted:
         return ()
-    paths = conflict_marks(turn.place.repository, str(task.base_commit), head)
+    paths = conflict_marked_paths(turn.place.repository, str(task.base_commit), head)
     return tuple(f"{task.id}: conflict marks are left in {path}; resolve them" for path in paths)
 
 
-def _copied(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
+def _copied_file_faults(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
     """Return which files of the user's checkout were committed that every worktree gets a copy of."""
     names = turn.state.config.worktree.copied
     if head is None or not names:
         return ()
-    paths = listing(turn.place.repository, head)
+    paths = list_tree(turn.place.repository, head)
     found = committed_copies(names, paths)
     return tuple(f"{task.id}: {path} is a copy of the user's own file; take it out" for path in found)
 
 
-def _told(turn: Turn, state: State, answer: Implement, event: Event) -> State:
-    """Return the board with what the agent says beside its outcome; a hand-over that was used goes."""
+def _with_side_reports(turn: Turn, state: State, answer: Implement, event: Event) -> State:
+    """Return the board with the anomalies and discoveries of *answer*, and without the hand-over that was
+    used.
+    """
     name, at, task = turn.place.name, turn.place.clock(), turn.task
     state = turn.with_anomalies(state, answer.anomalies)
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
     if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:
-        return state.but(handoff={key: value for key, value in state.handoff.items() if key != task})
+        return state.replace(handoff={key: value for key, value in state.handoff.items() if key != task})
     return state
 
 
-def _without_answer(turn: Turn, worktree: Worktree, asked: Asked) -> Next:
+def _record_no_answer(turn: Turn, worktree: Worktree, asked: AgentAnswer) -> AfterTurn:
     ending, name, at = asked.reply.ending, str(turn.task), turn.place.clock()
-    is_full = ending is Ending.CONTEXT_FULL
+    is_full = ending is RunEnding.CONTEXT_FULL
     if is_full:
         commit_all(worktree, f"Work in progress on {name}", at=at)
     elif worktree.is_there:
-        salvage.save(turn.place.repository, name, worktree, at=at)
-    _leave(turn, worktree)
+        salvage.save_work(turn.place.repository, name, worktree, at=at)
+    _record_at_rest(turn, worktree)
 
     def more(state: State) -> State:
         note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))
-        return state.but(handoff=with_record(state.handoff, note)) if is_full else state
+        return state.replace(handoff=with_record(state.handoff, note)) if is_full else state
 
-    turn.record(coder.without_answer(asked.reply, asked.why), more=more)
-    return Next.RESTART if is_full else Next.WORK
+    turn.record(coder.event_without_answer(asked.reply, asked.why), more=more)
+    return AfterTurn.RESTART if is_full else AfterTurn.WORK
 
 
-def _last_words(asked: Asked) -> str:
+def _last_words(asked: AgentAnswer) -> str:
     return (
         asked.reply.text.strip()[-LONGEST_HANDOFF:].strip() or "its context was full before it said anything"
     )
 
 
-def _given_up(turn: Turn, event: Event) -> None:
+def _give_up(turn: Turn, event: Event) -> None:
     try:
         turn.record(event)
     except Refused as error:

@@ -9,56 +9,56 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.flows import own
+from liza.daemon.flows import gate_options
 from liza.daemon.policy.retries import AFTER_A_KILL
-from liza.daemon.turn import RUNS, SLACK, Strayed
+from liza.daemon.turn import LEASE_SLACK, RUNS, GateTampered
 from liza.domain.position import Position
 from liza.domain.verdicts import Feedback, Outcome, Verdict
 from liza.errors import Refused
 from liza.gates import registry, runner
-from liza.gates.causes import Setting, likely_cause
+from liza.gates.causes import CommandSurroundings, likely_cause
 from liza.gates.checkout import SETUP, installs
-from liza.gates.context import Case, Said
-from liza.gates.results import FOLDER, Results
+from liza.gates.context import GateContext, Statements
+from liza.gates.results import FOLDER, ResultCache
 from liza.system import process
-from liza.system.run_control import Ending, Level, Limits, rest
-from liza.system.sandbox.bubblewrap import Doing, Visit
+from liza.system.run_control import RunEnding, RunLimits, StopLevel, sleep_unless_stopped
+from liza.system.sandbox.bubblewrap import RunPurpose, Tenant
 from liza.workflow import engine
 from liza.workflow.document import GateKind, Predicate
-from liza.workflow.position import Judge, Moved, Worked
+from liza.workflow.position import GateJob, Move, Worked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from liza.daemon.project_sandbox import Guard
-    from liza.daemon.turn import Asked, Turn
+    from liza.daemon.project_sandbox import ProjectSandbox
+    from liza.daemon.turn import AgentAnswer, Turn
     from liza.domain.config import Config
     from liza.domain.model import Task
-    from liza.gates.context import Likely
-    from liza.gates.runner import Ran, Run
+    from liza.gates.context import CauseExplainer
+    from liza.gates.runner import CommandResult, CommandRunner
     from liza.repo.repository import Repository
-    from liza.system.run_control import Stop
+    from liza.system.run_control import RunControl
     from liza.workflow.document import Workflow
 
-_KNOWN: Final = frozenset(Predicate)
+_PREDICATES: Final = frozenset(Predicate)
 
 
 class Halted(Exception):
     """A gate was cut short because the turn was told to end; nothing may be concluded from it."""
 
 
-class Judged(NamedTuple):
-    """Where the machines' verdicts lead, and the verdicts."""
+class GatesResult(NamedTuple):
+    """The verdicts of the machine gates, and the position that they lead to."""
 
-    moved: Moved
+    moved: Move
     verdicts: tuple[Verdict, ...]
     facts: frozenset[Predicate] = frozenset()  # what conditions of gates ask, as it is for this work
 
     @property
     def outcome(self) -> Outcome:
-        """What it comes to: where no phase was decided yet, nothing is in the way so far."""
+        """The outcome so far: PASS while no phase was decided."""
         if self.moved.position.waiting is not None:
             return Outcome.ASK
         return self.moved.decision.outcome if self.moved.decision else Outcome.PASS
@@ -82,121 +82,130 @@ class Judged(NamedTuple):
 
     @property
     def reason(self) -> str:
-        said = self._against() or next(reversed(self.verdicts), None)
+        said = self._last_refusal() or next(reversed(self.verdicts), None)
         return (said.reason if said else None) or "a gate did not let it pass"
 
     @property
     def feedback(self) -> tuple[Feedback, ...]:
-        said = self._against()
+        said = self._last_refusal()
         return (said.feedback if said else ()) or (Feedback(message=self.reason),)
 
-    def _against(self) -> Verdict | None:
+    @property
+    def against(self) -> str:
+        """Which gate said no."""
+        said = self._last_refusal()
+        return said.gate if said else "nobody"
+
+    def _last_refusal(self) -> Verdict | None:
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
 
 
-def said(asked: Asked) -> Said:
+def agent_output(asked: AgentAnswer) -> Statements:
     """Return what an agent said in the run that made the work."""
     summary = getattr(asked.value, "summary", "")
-    return Said(text=asked.reply.text, answers=(summary,) if summary else ())
+    return Statements(text=asked.reply.text, answers=(summary,) if summary else ())
 
 
 @contextmanager
-def case_of(turn: Turn, task: Task, base: str, head: str, said: Said = Said()) -> Iterator[Case]:  # noqa: B008
-    """Give what gates look at; their commands keep the lease, obey switches, and are looked after.
+def gate_context(
+    turn: Turn,
+    task: Task,
+    base: str,
+    head: str,
+    said: Statements = Statements(),  # noqa: B008 - it is frozen
+) -> Iterator[GateContext]:
+    """Open the context for gates; their commands renew the lease and obey switches.
 
-    What agents wrote runs in gates, so whatever it moved counts as if an agent had: it raises `Strayed`.
+    Gates run code that agents wrote: whatever it changes outside of its tree raises `GateTampered`.
     """
-    with _case(turn, task, base, head, said) as case:
+    with _new_context(turn, task, base, head, said) as case:
         yield case
     if moved := turn.look():
-        raise Strayed(moved)
+        raise GateTampered(moved)
 
 
-def _case(turn: Turn, task: Task, base: str, head: str, said: Said) -> Case:
-    return Case(
+def _new_context(turn: Turn, task: Task, base: str, head: str, said: Statements) -> GateContext:
+    return GateContext(
         task=task,
         repository=turn.place.repository,
         base=base,
         head=head,
         config=turn.state.config,
-        run=_runner(turn),
+        run=_turn_gate_runner(turn),
         clock=turn.place.clock,
         said=said,
         results=results_of(turn.place.home, turn.state.config),
-        likely=likely_of(turn.place.repository, turn.place.warden(turn.state)),
+        likely=cause_explainer(turn.place.repository, turn.place.project_sandbox(turn.state)),
     )
 
 
-class GateVisits:
-    """Whose home each command of a case has: new each time, or as the setup before it left it.
-
-    Agents wrote what runs there, so that no command finds what another one wrote.
-    """
+class GateTenants:
+    """Gives each command of a gate its home: an empty one, or the one that the setup before it left."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._was_set_up = False
 
-    def __call__(self, line: str, name: str) -> Visit:
+    def __call__(self, line: str, name: str) -> Tenant:
         if name != SETUP:
-            return Visit(self._name, doing=Doing.COMMAND, inherits=self._was_set_up)
+            return Tenant(self._name, doing=RunPurpose.COMMAND, inherits=self._was_set_up)
         self._was_set_up = True
-        return Visit(self._name, doing=Doing.SETUP, borrows=not installs(line))
+        return Tenant(self._name, doing=RunPurpose.SETUP, borrows=not installs(line))
 
 
-def ready_runner(turn: Turn) -> Run:
-    """Return how the project's setup is run in the worktree of an agent: in the home of that agent."""
+def setup_runner(turn: Turn) -> CommandRunner:
+    """Return a runner for the project's setup in an agent's worktree, with the home of that agent."""
 
-    def visit(line: str, _name: str) -> Visit:
-        return Visit(f"{turn.task}.{turn.place.name}", doing=Doing.READY, borrows=not installs(line))
+    def visit(line: str, _name: str) -> Tenant:
+        return Tenant(f"{turn.task}.{turn.place.name}", doing=RunPurpose.READY, borrows=not installs(line))
 
-    return _running(turn, visit)
-
-
-def _runner(turn: Turn) -> Run:
-    return _running(turn, GateVisits(f"{turn.task}.gate-{turn.place.name}"))
+    return _turn_runner(turn, visit)
 
 
-def _running(turn: Turn, visit: Callable[[str, str], Visit]) -> Run:
-    limits = Limits(total=turn.state.config.limits.agent_minutes * 60)
+def _turn_gate_runner(turn: Turn) -> CommandRunner:
+    return _turn_runner(turn, GateTenants(f"{turn.task}.gate-{turn.place.name}"))
+
+
+def _turn_runner(turn: Turn, visit: Callable[[str, str], Tenant]) -> CommandRunner:
+    limits = RunLimits(total=turn.state.config.limits.agent_minutes * 60)
 
     def folder(name: str) -> Path:
         return turn.place.home / RUNS / turn.place.run_id(name)
 
     def living() -> AbstractContextManager[None]:
         turn.begin_run()
-        return turn.keeper.expecting_life(limits.total + SLACK)
+        return turn.lease_renewer.require_liveness(limits.total + LEASE_SLACK)
 
-    return gate_runner(turn.place.warden(turn.state), visit, folder, limits, turn.stop, living)
+    return gate_runner(turn.place.project_sandbox(turn.state), visit, folder, limits, turn.stop, living)
 
 
 def gate_runner(
-    warden: Guard,
-    visit: Callable[[str, str], Visit],
+    warden: ProjectSandbox,
+    visit: Callable[[str, str], Tenant],
     folder_for: Callable[[str], Path],
-    limits: Limits,
-    stop: Stop,
+    limits: RunLimits,
+    stop: RunControl,
     living: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Run:
-    """Return what runs the commands of gates: the same way for work and for what it is based on.
+) -> CommandRunner:
+    """Return a runner for gate commands, the same for work and for its base.
 
-    *visit* says whose home a command has; *living* is around each, for whoever has to be seen alive.
+    *visit* gives the home of a command; *living* is entered around each, to keep a lease alive.
     """
 
-    def run(line: str, cwd: Path, name: str) -> Ran:
+    def run(line: str, cwd: Path, name: str) -> CommandResult:
         folder = folder_for(name)
-        job = runner.job(line, cwd, folder, limits)
+        job = runner.shell_job(line, cwd, folder, limits)
         with living(), warden.caged(job, visit(line, name)) as caged:
-            outcome = process.run(caged, stop)
-        if stop.level is not Level.GO:
+            outcome = process.run_job(caged, stop)
+        if stop.level is not StopLevel.GO:
             raise Halted
-        return runner.ran(outcome, folder.name)
+        return runner.command_result(outcome, folder.name)
 
-    def run_unkilled(line: str, cwd: Path, name: str) -> Ran:
+    def run_unkilled(line: str, cwd: Path, name: str) -> CommandResult:
         """Run, and run again what somebody killed: that says nothing about the work."""
         ran = run(line, cwd, name)
         for pause in AFTER_A_KILL:
-            if ran.ending is not Ending.KILLED or not rest(stop, pause):
+            if ran.ending is not RunEnding.KILLED or not sleep_unless_stopped(stop, pause):
                 break
             ran = run(line, cwd, name)
         return ran
@@ -204,54 +213,55 @@ def gate_runner(
     return run_unkilled
 
 
-def results_of(home: Path, config: Config) -> Results:
+def results_of(home: Path, config: Config) -> ResultCache:
     """Return what is known of the trees that work is based on."""
-    return Results(home / FOLDER, config)
+    return ResultCache(home / FOLDER, config)
 
 
-def likely_of(repository: Repository, warden: Guard) -> Likely:
-    """Return who explains a command that fails whatever the work is."""
-    setting = Setting(repository.root, warden.is_caging)
+def cause_explainer(repository: Repository, warden: ProjectSandbox) -> CauseExplainer:
+    """Return a function that explains why a command fails whatever the work is."""
+    setting = CommandSurroundings(repository, warden.is_sandboxed)
     return lambda line, ran: likely_cause(setting, line, ran)
 
 
-def denied(workflow: Workflow, case: Case) -> tuple[Verdict, ...]:
-    """Return what the task's own checks say of a tree to which nothing is said to be missing, up to a no.
+def run_own_checks(workflow: Workflow, case: GateContext) -> tuple[Verdict, ...]:
+    """Run the task's own checks where nothing is said to be missing; return the verdicts up to the first
+    failure, if any.
 
-    The engine asks no machine where nothing was made; these are not about what was made.
+    The engine runs no gate where nothing was made; these checks are not about what was made.
     """
     said: list[Verdict] = []
     for gate in workflow.phases[workflow.start].gates:
         if gate.kind is GateKind.COMMAND and "from" in gate.options:
-            said.append(registry.judge(gate.id, gate.kind, own(gate.options), case))
+            said.append(registry.run_gate(gate.id, gate.kind, gate_options(gate.options), case))
             if said[-1].outcome is Outcome.REVISE:
                 return tuple(said)
     return ()
 
 
-def judged(
+def run_gates(
     turn: Turn,
     workflow: Workflow,
     position: Position | None,
-    case: Case,
+    case: GateContext,
     *,
     work: Worked | None = None,
     before: Iterable[Verdict] = (),
-) -> Judged:
-    """Ask every machine that is next, until a phase is decided against the work or somebody else is next.
+) -> GatesResult:
+    """Run every machine gate that is next, until a phase rejects the work or an agent or a person is next.
 
-    *position* is the task's, *work* what was made since; *before* is what was said already.
+    Verdicts in *before* are used again where they are about this tree.
     """
     if position is None:
         raise Refused("a task without a position in the workflow cannot be judged")
-    facts = frozenset(Predicate(name) for name in case.facts & _KNOWN)
-    here, at, said = position.but(tree=case.tree), turn.place.clock(), list[Verdict]()
+    facts = frozenset(Predicate(name) for name in case.facts & _PREDICATES)
+    here, at, said = position.replace(tree=case.tree), turn.place.clock(), list[Verdict]()
     moved = engine.report(workflow, here, at, work=work, verdicts=before, facts=facts)
     while moved.decision is None or moved.decision.outcome is Outcome.PASS:
-        match engine.job(workflow, moved.position, facts):
-            case Judge(gate) if gate.is_mechanical and gate.kind is not GateKind.EFFECT:
-                verdict = registry.judge(gate.id, gate.kind, own(gate.options), case)
-                if turn.stop.level is not Level.GO:
+        match engine.next_job(workflow, moved.position, facts):
+            case GateJob(gate) if gate.is_mechanical and gate.kind is not GateKind.EFFECT:
+                verdict = registry.run_gate(gate.id, gate.kind, gate_options(gate.options), case)
+                if turn.stop.level is not StopLevel.GO:
                     raise Halted
                 said.append(verdict)
                 moved = engine.report(
@@ -259,4 +269,4 @@ def judged(
                 )
             case _:
                 break
-    return Judged(moved, tuple(said), facts)
+    return GatesResult(moved, tuple(said), facts)

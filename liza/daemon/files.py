@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write(path: Path, text: str) -> None:
+def write_report(path: Path, text: str) -> None:
     """Write a file that is whole or not there."""
     try:
         path.parent.mkdir(exist_ok=True)

@@ -11,8 +11,8 @@ from liza.domain.position import FINAL
 from liza.errors import UsageError, Violation
 from liza.gates import registry
 from liza.workflow.document import Effect, GateKind
-from liza.workflow.load import is_file, load, workflow_text
-from liza.workflow.performed import not_performed
+from liza.workflow.load import is_file, load_workflow, workflow_text
+from liza.workflow.supported import unsupported_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,20 +31,22 @@ def workflow_of(config: Config, root: Path) -> Workflow:
     """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
     name = config.workflow
     if not is_file(name):
-        return _loaded(name, config.limits, 0)
+        return _load_runnable(name, config.limits, 0)
     path = root / name
     # A person may edit the file while a run goes on.
-    return _loaded(str(path), config.limits, path.stat().st_mtime_ns if path.exists() else 0)
+    return _load_runnable(str(path), config.limits, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 @lru_cache(maxsize=4)
-def _loaded(name: str, limits: Limits, _stamp: int) -> Workflow:
-    flow = load(name, limits, _unfit)
+def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
+    flow = load_workflow(name, limits, _shape_violations)
     for place, phase in flow.phases.items():
         for gate in phase.gates:
             if gate.kind not in _NOT_MACHINES:
-                _checked(
-                    f"the workflow {name!r}, phase {place}, gate {gate.id}", gate.kind, own(gate.options)
+                _require_valid_gate(
+                    f"the workflow {name!r}, phase {place}, gate {gate.id}",
+                    gate.kind,
+                    gate_options(gate.options),
                 )
     return flow
 
@@ -60,12 +62,12 @@ def adopt_workflow(board: Board, root: Path, by: str) -> None:
             if task.position and task.position.end not in FINAL and task.position.phase not in flow.phases:
                 where = f"{task.id} is in the phase {task.position.phase}"
                 raise UsageError(f"{where}, which the workflow {flow.name} does not have; put the phase back")
-        return state if new == state.workflow else state.but(workflow=new)
+        return state if new == state.workflow else state.replace(workflow=new)
 
     board.update(Change(by, "adopt the workflow", make))
 
 
-def _unfit(flow: Workflow) -> list[Violation]:
+def _shape_violations(flow: Workflow) -> list[Violation]:
     """Return why workers cannot run *flow*: its shape, or what of it they would not do."""
     others = [place for place, phase in flow.phases.items() if phase.worker and place != flow.start]
     if flow.phases[flow.start].worker != CODER or others or merging_phase(flow) is None:
@@ -73,18 +75,18 @@ def _unfit(flow: Workflow) -> list[Violation]:
         usual = Config.model_fields["workflow"].default
         mend = f"use `{usual}`, or a file of that shape"
         return [Violation("phases", f"it cannot be run yet: {shape}", mend)]
-    return not_performed(flow)
+    return unsupported_parts(flow)
 
 
-def _checked(where: str, kind: GateKind, options: dict[str, Any]) -> None:
+def _require_valid_gate(where: str, kind: GateKind, options: dict[str, Any]) -> None:
     try:
-        registry.checked(kind, options)
+        registry.validate_options(kind, options)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
 
 
-def own(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *options* without what is for whoever asks: on which tree, and that silence is no answer."""
+def gate_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *options* without those that the engine itself reads."""
     return {key: value for key, value in options.items() if key not in {"tree", "on_timeout"}}
 
 
@@ -97,5 +99,5 @@ def merging_phase(workflow: Workflow) -> str | None:
 
 
 def asks_checkpoint(workflow: Workflow) -> bool:
-    """Tell whether something is said, and judged, before the work."""
+    """Return whether the workflow has a gate before the work."""
     return any(gate.at == "before" for gate in workflow.phases[workflow.start].gates)

@@ -18,11 +18,21 @@ from liza.domain.model import IntegrationFailure
 from liza.domain.record import printable
 from liza.domain.verdicts import Outcome
 from liza.errors import BrokenGate, LizaError, UnfitRepository
-from liza.repo.merge import Account, Conflict, Landed, Merged, doubts, land, merge, resolve, seal
-from liza.repo.signing import key_of
+from liza.repo.merge import (
+    Conflict,
+    Landed,
+    Merged,
+    MergeDescription,
+    commit_merge,
+    land_merge,
+    merge,
+    merge_doubts,
+    resolve_conflict,
+)
+from liza.repo.signing import ensure_key
 from liza.repo.trailers import Trailer
-from liza.repo.verify import Link, links
-from liza.system.masking import mask
+from liza.repo.verify import ChainCommit, first_parent_chain
+from liza.system.masking import environment_mask
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Turn
@@ -37,18 +47,18 @@ log = logging.getLogger(__name__)
 def integrate(turn: Turn) -> None:
     """Bring the approved task of *turn* to the integration branch, or say what stands in the way."""
     for _ in range(MOST_ROUNDS):
-        if _tried(turn, turn.current()):
+        if _try_once(turn, turn.current()):
             return
     turn.record(e.Release(reason="the integration branch moved faster than the merge; it is tried again"))
 
 
-def _tried(turn: Turn, task: Task) -> bool:
+def _try_once(turn: Turn, task: Task) -> bool:
     """Try once; return False where the branch moved meanwhile."""
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     if task.merging and repository.contains(ref, task.merging.commit):
         turn.record(e.Merge(commit=task.merging.commit))
         return True
-    if found := _merged_by_another(turn, task):
+    if found := _merge_by_another(turn, task):
         turn.record(e.StartMerge(onto=found.parents[0], commit=found.commit), e.Merge(commit=found.commit))
         return True
     head = repository.commit_at(ref)
@@ -56,21 +66,21 @@ def _tried(turn: Turn, task: Task) -> bool:
         raise UnfitRepository(
             f"{task.id}: the integration branch {ref} is gone; put it back, then `liza resume`"
         )
-    if not turn.place.is_known(head):
+    if not turn.place.verify_head(head):
         turn.record(e.Release(reason=f"{ref} has commits that no merge of the board made"))
         return True
     commit = str(task.review_commit)
     merged = merge(repository, head, commit)
     if isinstance(merged, Conflict):
-        resolution = resolve(repository, merged)
+        resolution = resolve_conflict(repository, merged)
         if resolution is None:
-            _conflicted(turn, task, merged)
+            _record_conflict(turn, task, merged)
             return True
         merged = resolution
-    return _landed(turn, task, merged, head)
+    return _land_merge(turn, task, merged, head)
 
 
-def _merged_by_another(turn: Turn, task: Task) -> Link | None:
+def _merge_by_another(turn: Turn, task: Task) -> ChainCommit | None:
     """Return the merge of *task* that is on the branch, though the board says another was started.
 
     A reviewer that was away for longer than its lease may have moved the ref after somebody took over.
@@ -82,37 +92,37 @@ def _merged_by_another(turn: Turn, task: Task) -> Link | None:
     )
     if not repository.contains(ref, commit):
         return None
-    chain = links(repository, ref, task.base_commit)
+    chain = first_parent_chain(repository, ref, task.base_commit)
     return next(
         (link for link in chain if link.trailers.get(Trailer.TASK) == task.id and commit in link.parents),
         None,
     )
 
 
-def _landed(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
+def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     commit = str(task.review_commit)
-    subject, key = f"Merge {task.id}: {task.description.splitlines()[0]}", key_of(turn.place.home)
-    account = Account(subject, _trailers(task), key)
-    sealed = seal(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
-    if not _is_green(turn, task, sealed, head):
+    subject, key = f"Merge {task.id}: {task.description.splitlines()[0]}", ensure_key(turn.place.home)
+    account = MergeDescription(subject, _trailers(task), key)
+    sealed = commit_merge(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
+    if not _test_merged_tree(turn, task, sealed, head):
         return True
     turn.record(e.StartMerge(onto=head, commit=sealed))
-    if not isinstance(land(repository, ref, sealed, onto=head, task=task.id), Landed):
+    if not isinstance(land_merge(repository, ref, sealed, onto=head, task=task.id), Landed):
         return False
-    if wrong := doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
+    if wrong := merge_doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
         log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))
         return False
     turn.record(e.Merge(commit=sealed))
     return True
 
 
-def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
+def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     """Ask the machines about exactly the tree that would be merged; record what stands in the way."""
     flow = turn.place.workflow(turn.state)
     try:
-        with course.case_of(turn, task, head, sealed) as case:
-            found = course.judged(turn, flow, task.position, case)
+        with course.gate_context(turn, task, head, sealed) as case:
+            found = course.run_gates(turn, flow, task.position, case)
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
         return False
@@ -131,7 +141,7 @@ def _is_green(turn: Turn, task: Task, sealed: str, head: str) -> bool:
 
 def _trailers(task: Task) -> dict[Trailer, str]:
     passed = [one for one in task.verdicts if one.outcome is Outcome.PASS and one.label != "skipped"]
-    commands = {one.gate: one.opinion_of or (one.evidence and one.evidence.command) for one in passed}
+    commands = {one.gate: one.judging_worker or (one.evidence and one.evidence.command) for one in passed}
     gates = [f"{gate}: {line}" if line else gate for gate, line in commands.items()]
     return {
         Trailer.TASK: task.id,
@@ -139,21 +149,21 @@ def _trailers(task: Task) -> dict[Trailer, str]:
         Trailer.APPROVED_BY: str(task.approved_by),
         Trailer.GATES: "; ".join(gates) or "none",
         Trailer.AGENT: ", ".join(task.authors),
-        **({Trailer.TAINTS: marks} if (marks := ", ".join(map(_accepted, task.taints))) else {}),
+        **({Trailer.TAINTS: marks} if (marks := ", ".join(map(_taint_text, task.taints))) else {}),
     }
 
 
-def _accepted(taint: Taint) -> str:
+def _taint_text(taint: Taint) -> str:
     return f"{taint.mark} (accepted by {taint.accepted_by})"
 
 
-def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
-    paths = tuple(mask().text(printable(path)) for path in conflict.paths)
+def _record_conflict(turn: Turn, task: Task, conflict: Conflict) -> None:
+    paths = tuple(environment_mask().text(printable(path)) for path in conflict.paths)
     reason = printable(
         f"it conflicts with what was merged meanwhile ({conflict}); the work is laid over the new base "
         "without a commit, with conflict marks: resolve them"
     )
-    events = reviewer.conflicted(task, reason, paths)
+    events = reviewer.events_for_conflict(task, reason, paths)
     at, by = turn.place.clock(), turn.place.name
 
     def more(state: State) -> State:
@@ -164,8 +174,8 @@ def _conflicted(turn: Turn, task: Task, conflict: Conflict) -> None:
     turn.record(*events, more=more)
 
 
-def unfit(turn: Turn, error: LizaError) -> None:
-    """Give the task back and let everybody wait for a person who puts the repository right."""
+def pause_and_release(turn: Turn, error: LizaError) -> None:
+    """Release the task, and pause the run until a person has repaired the repository."""
     sentence = printable(str(error))
-    turn.place.orders.pause(sentence)
+    turn.place.stop_requests.pause(sentence)
     turn.record(e.Release(reason=sentence))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.reviewer import is_retriable
 from liza.domain.changes import Change
-from liza.domain.model import Status, Yours
+from liza.domain.model import PersonCommit, Status
 from liza.domain.record import printable
-from liza.repo.signing import key_of
-from liza.repo.trailers import one_line
-from liza.repo.verify import Link, links
+from liza.repo.signing import ensure_key
+from liza.repo.trailers import single_line
+from liza.repo.verify import ChainCommit, first_parent_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from liza.repo.repository import Repository
 
 
-TAKEN: Final = "taken as yours, on the integration branch: "
+TAKEN_AS_YOURS: Final = "taken as yours, on the integration branch: "
 
 
 def note_base(board: Board, head: str, *, by: str) -> State:
@@ -38,7 +38,7 @@ def note_base(board: Board, head: str, *, by: str) -> State:
 
     def make(latest: State) -> State:
         known = latest.integration
-        return latest if known.base else latest.but(integration=known.but(base=head))
+        return latest if known.base else latest.replace(integration=known.replace(base=head))
 
     return board.update(Change(by, "note where the integration branch begins", make))
 
@@ -51,17 +51,17 @@ def known_commits(state: State) -> frozenset[str]:
     return frozenset([*merging, *merged, *yours, *filter(None, [state.integration.base])])
 
 
-def strangers(repository: Repository, home: Path, state: State, head: str) -> list[Link]:
+def unknown_commits(repository: Repository, home: Path, state: State, head: str) -> list[ChainCommit]:
     """Return the commits below *head* that neither the board nor its key knows, oldest first."""
     known = known_commits(state)
     if head in known or state.integration.base is None:
         return []
-    key = key_of(home)
-    chain = links(repository, head, state.integration.base)
+    key = ensure_key(home)
+    chain = first_parent_chain(repository, head, state.integration.base)
     return [link for link in chain if link.commit not in known and not link.is_signed_with(key)]
 
 
-def are_asked_for(repository: Repository, state: State, head: str) -> bool:
+def is_requested_resolution(repository: Repository, state: State, head: str) -> bool:
     """Return whether *head* has the work of a task whose conflict the board asks people to resolve."""
     asked = (
         task
@@ -71,23 +71,27 @@ def are_asked_for(repository: Repository, state: State, head: str) -> bool:
     return any(repository.contains(head, str(task.review_commit)) for task in asked)
 
 
-def take_as_yours(board: Board, found: Iterable[Link], why: str, *, by: str, at: datetime) -> str:
+def record_human_commits(
+    board: Board, found: Iterable[ChainCommit], why: str, *, by: str, at: datetime
+) -> str:
     """Record that people made the commits *found*; return the sentence to tell them."""
     new = tuple(found)
 
     def make(state: State) -> State:
         known = {one.commit for one in state.integration.yours}
-        more = tuple(Yours(commit=link.commit, at=at, why=why) for link in new if link.commit not in known)
+        more = tuple(
+            PersonCommit(commit=link.commit, at=at, why=why) for link in new if link.commit not in known
+        )
         yours = (*state.integration.yours, *more)
-        return state.but(integration=state.integration.but(yours=yours)) if more else state
+        return state.replace(integration=state.integration.replace(yours=yours)) if more else state
 
     board.update(Change(by, "take commits on the integration branch as yours", make))
-    return f"{TAKEN}{told(new)} ({why})"
+    return f"{TAKEN_AS_YOURS}{commit_list(new)} ({why})"
 
 
-def told(found: Iterable[Link]) -> str:
-    """Return *found* as a person knows commits: by hash and subject."""
+def commit_list(found: Iterable[ChainCommit]) -> str:
+    """Return *found* as a list of hashes and subjects."""
     return "; ".join(
-        f"{link.commit[:12]} {one_line(printable(link.message.partition(chr(10))[0]))[:72]}".strip()
+        f"{link.commit[:12]} {single_line(printable(link.message.partition(chr(10))[0]))[:72]}".strip()
         for link in found
     )

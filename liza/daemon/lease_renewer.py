@@ -1,4 +1,6 @@
-"""A thread beside a turn: it renews the lease while there is reason to, ends dear runs, heeds switches."""
+"""A thread beside a turn: it renews the lease while the run shows signs of life, ends runs above their cap,
+passes on switches.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from liza.daemon.stop_requests import pass_on
+from liza.daemon.stop_requests import forward_switch
 from liza.domain.events import Renew
 from liza.errors import LizaError, Refused
 from liza.workflow.transition import apply
@@ -19,18 +21,18 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.protocol import Board
-    from liza.daemon.stop_requests import Orders
+    from liza.daemon.stop_requests import StopRequests
     from liza.domain.model import Actor
-    from liza.system.run_control import Stop
+    from liza.system.run_control import RunControl
 
-COUNT: Final = 0.5  # seconds between two looks at the money while an agent runs
-LOOK: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
-SHARE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
+COST_INTERVAL: Final = 0.5  # seconds between two looks at the money while an agent runs
+SWITCH_INTERVAL: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
+RENEWALS_PER_LEASE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
 
 log = logging.getLogger(__name__)
 
 
-class Held(NamedTuple):
+class HeldLease(NamedTuple):
     """A task that a worker holds, and the token that proves it."""
 
     task: str
@@ -38,24 +40,24 @@ class Held(NamedTuple):
     seconds: float
 
 
-class Keeper:
-    """Keeps one turn going; a lost lease ends whatever *stop* reaches, at once.
+class LeaseRenewer:
+    """Renews the lease of one turn; a lost lease stops its run at once.
 
-    *too_dear* gets what the run has cost so far and returns why it has to end, or None.
+    *too_dear* gets the cost of the run so far and returns why it has to end, or None.
     """
 
     def __init__(
         self,
         board: Board,
-        orders: Orders,
-        stop: Stop,
-        held: Held | None,
+        orders: StopRequests,
+        stop: RunControl,
+        held: HeldLease | None,
         clock: Callable[[], datetime],
         too_dear: Callable[[float], str | None] = lambda _: None,
     ) -> None:
         self.lost: str | None = None
         self._too_dear = too_dear
-        self._count = time.monotonic() + COUNT
+        self._count = time.monotonic() + COST_INTERVAL
         self._board = board
         self._orders = orders
         self._stop = stop
@@ -64,7 +66,7 @@ class Keeper:
         self._patience: float | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
-        self._due = time.monotonic() + (held.seconds / SHARE if held else 0)
+        self._due = time.monotonic() + (held.seconds / RENEWALS_PER_LEASE if held else 0)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -75,9 +77,9 @@ class Keeper:
         self._thread.join()
 
     @contextmanager
-    def expecting_life(self, patience: float) -> Iterator[None]:
+    def require_liveness(self, patience: float) -> Iterator[None]:
         """Renew only while a run shows signs of life at least every *patience* seconds."""
-        self._stop.saw_life()
+        self._stop.note_life()
         self._patience = patience
         try:
             yield
@@ -85,15 +87,15 @@ class Keeper:
             self._patience = None
 
     def _keep(self) -> None:
-        while not self._over.wait(LOOK):
-            pass_on(self._orders.switch(), self._stop)
+        while not self._over.wait(SWITCH_INTERVAL):
+            forward_switch(self._orders.switch(), self._stop)
             if self._held and self.lost is None and time.monotonic() >= self._due and self._is_alive():
                 self._renew(self._held)
             if self._patience is not None and self._stop.capped is None and time.monotonic() >= self._count:
-                self._mind_money()
+                self._check_cost()
 
-    def _mind_money(self) -> None:
-        self._count = time.monotonic() + COUNT
+    def _check_cost(self) -> None:
+        self._count = time.monotonic() + COST_INTERVAL
         try:
             why = self._too_dear(self._stop.usd)
         except LizaError as error:  # as with the lease; the run's own end tells what it cost
@@ -107,8 +109,8 @@ class Keeper:
             return True
         return time.monotonic() - self._stop.seen <= self._patience
 
-    def _renew(self, held: Held) -> None:
-        self._due = time.monotonic() + held.seconds / SHARE
+    def _renew(self, held: HeldLease) -> None:
+        self._due = time.monotonic() + held.seconds / RENEWALS_PER_LEASE
         now = self._clock()
         renewal = Renew(expires=now + timedelta(seconds=held.seconds))
         try:

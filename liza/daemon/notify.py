@@ -1,8 +1,8 @@
-"""Telling people: each alarm once, in alerts.log, and from there to their command and their webhook.
+"""Sends alerts to people: each alarm once, through alerts.log, to their command and their webhook.
 
-alerts.log is the queue: workers and commands append to it, and the one supervisor sends on what it has not
-sent yet. How far that is lies beside it, so that a restart neither repeats nor forgets. Sending has a thread
-of its own: whoever is told slowly, or is not there, holds up nobody.
+alerts.log is the queue: workers and commands append to it, and the one supervisor sends what is new. The
+offset of what was sent is stored beside it, so that a restart neither repeats nor loses an alert. Sending has
+its own thread, so that a slow receiver blocks nobody.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from liza.board.quarantine import ALERTS, alert
 from liza.domain.config import Notify
 from liza.domain.record import utc_now
+from liza.errors import DiskTrouble
 from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from liza.board.protocol import Alert, Board
     from liza.daemon.alarms import Alarm
 
 FOLDER: Final = "told"
@@ -44,8 +45,8 @@ UNSENT: Final = "not told: "  # how a line starts that says so, which is itself 
 _SHELL: Final = ("sh", "-c", '"$@" >/dev/null 2>&1; echo $?', "sh")
 
 
-class Told:
-    """Which alarms were told, also by the supervisors before this one."""
+class SentAlarms:
+    """The alarms that were sent, also by earlier supervisors."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / FOLDER / "alarms.json"
@@ -65,14 +66,14 @@ class Told:
         kept = list(self._keys)[-MOST_REMEMBERED:]
         self._keys = dict.fromkeys(kept)
         with suppress(OSError):  # a full disk may be what the alarm is about
-            _replace(self._path, json.dumps(kept))
+            _write_atomically(self._path, json.dumps(kept))
 
 
 def _digest(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
-def _replace(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     overwrite(path, text)
 
@@ -88,17 +89,16 @@ class Message(NamedTuple):
         return json.dumps(self._asdict(), ensure_ascii=False).encode()
 
 
-class Courier:
-    """Sends on what comes into alerts.log, one message after the other."""
+class Notifier:
+    """Sends the lines of alerts.log, one after the other."""
 
     def __init__(
-        self, home: Path, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
+        self, board: Board, *, retries: tuple[float, ...] = RETRIES, patience: float = PATIENCE
     ) -> None:
-        self._home = home
+        self._alerts = board.alerts
+        self._root = board.home.parent
         self._retries = retries
         self._patience = patience
-        self._log = home / ALERTS
-        self._mark = home / FOLDER / "sent"
         self._notify = Notify()
         self._news = threading.Event()
         self._closing = threading.Event()
@@ -109,9 +109,9 @@ class Courier:
         self._thread.start()
 
     def nudge(self, notify: Notify) -> None:
-        """Look whether there is something to send, by the settings of now; returns at once."""
+        """Wake the sender if there is something to send, with the settings of now; return at once."""
         self._notify = notify
-        if self._size() != self._sent():
+        if self._alerts.end() != self._alerts.sent():
             self._news.set()
 
     def close(self, patience: float = DRAIN) -> None:
@@ -127,74 +127,48 @@ class Courier:
             self._news.wait()
             self._news.clear()
             is_closing = self._closing.is_set()  # asked before, so that all that came until then is sent
-            with suppress(OSError):  # a full disk: at the next alert
+            with suppress(DiskTrouble):  # a full disk: at the next alert
                 self._send_on()
             if is_closing:
                 return
 
     def _send_on(self) -> None:
-        start, data = self._unsent()
-        lines = data.splitlines(keepends=True)
-        if len(lines) > MOST_WAITING:
-            dropped = lines[:-MOST_WAITING]
-            self._complain(f"{len(dropped)} alerts that are too many to send; see {ALERTS}")
-            start, lines = start + sum(map(len, dropped)), lines[-MOST_WAITING:]
-        for line in lines:
-            if self._is_late():
+        waiting = self._alerts.after(self._alerts.sent())
+        if (dropped := len(waiting) - MOST_WAITING) > 0:
+            self._log_failure(f"{dropped} alerts that are too many to send; see alerts.log")
+        for alert in waiting[-MOST_WAITING:]:
+            if self._is_late() or not self._deliver(alert):
                 return
-            if not self._is_settled(line.decode(errors="replace").strip()):
-                return
-            start += len(line)
-            _replace(self._mark, str(start))
+            self._alerts.mark_sent(alert.position)
 
-    def _unsent(self) -> tuple[int, bytes]:
-        """Return what whole lines there are after the last one that was sent, and where they start."""
-        start = self._sent()
-        if start > self._size():  # somebody emptied the log
-            start = 0
-        with self._log.open("rb") as log:
-            log.seek(start)
-            data = log.read()
-        return start, data[: data.rfind(b"\n") + 1]
-
-    def _size(self) -> int:
-        return self._log.stat().st_size if self._log.exists() else 0
-
-    def _sent(self) -> int:
-        try:
-            return int(self._mark.read_text())
-        except (OSError, ValueError):
-            return 0
-
-    def _is_settled(self, line: str) -> bool:
-        """Send one line; tell whether it was, or was given up. One that the end cut short is neither."""
-        at, _, said = line.partition(" ")
-        if not said or said.startswith(UNSENT):
+    def _deliver(self, alert: Alert) -> bool:
+        """Send one alert; return whether it was sent or given up, False where the shutdown cut it short."""
+        if not alert.says or alert.says.startswith(UNSENT):
             return True
-        message, notify = Message(at, said, self._home.parent.name), self._notify
+        message, notify = Message(alert.at, alert.says, self._root.name), self._notify
         whys: list[str] = []
-        if notify.command and (why := commanded(notify.command, message, self._home.parent, self._patience)):
+        if notify.command and (why := run_command(notify.command, message, self._root, self._patience)):
             whys.append(f"{notify.command[0]} {why}")
-        if notify.webhook and (why := self._posted(notify.webhook, notify.secret_env, message)):
+        if notify.webhook and (why := self._post_with_retries(notify.webhook, notify.secret_env, message)):
             # Only the host: the rest of an address is often the secret.
             whys.append(f"{urlsplit(notify.webhook).hostname or 'the webhook'} {why}")
         if whys and self._is_late():
             return False
         for why in whys:
-            self._complain(f"{why}: {said}")
+            self._log_failure(f"{why}: {alert.says}")
         return True
 
-    def _posted(self, url: str, secret_env: str, message: Message) -> str | None:
+    def _post_with_retries(self, url: str, secret_env: str, message: Message) -> str | None:
         secret = os.environ.get(secret_env)
-        why = posted(url, secret, message, self._patience)
+        why = post_webhook(url, secret, message, self._patience)
         for delay in self._retries:
-            if why is None or not self._has_waited(delay):
+            if why is None or not self._wait_before_retry(delay):
                 break
-            why = posted(url, secret, message, self._patience)
+            why = post_webhook(url, secret, message, self._patience)
         return why
 
-    def _has_waited(self, delay: float) -> bool:
-        """Wait before another try; tell whether there is time for one, which a run that ends may not have."""
+    def _wait_before_retry(self, delay: float) -> bool:
+        """Wait before a retry; return whether there is time for one."""
         began = time.monotonic()
         while (left := delay - (time.monotonic() - began)) > 0:
             if self._is_late(left):
@@ -209,12 +183,12 @@ class Courier:
     def _is_late(self, more: float = 0.0) -> bool:
         return time.monotonic() + more > self._deadline
 
-    def _complain(self, what: str) -> None:
-        with suppress(OSError):
-            alert(self._home, utc_now(), f"{UNSENT}{what}")
+    def _log_failure(self, what: str) -> None:
+        with suppress(DiskTrouble):
+            self._alerts.append(f"{UNSENT}{what}", at=utc_now())
 
 
-def commanded(command: tuple[str, ...], message: Message, cwd: Path, patience: float) -> str | None:
+def run_command(command: tuple[str, ...], message: Message, cwd: Path, patience: float) -> str | None:
     """Run *command* with the message as last word, and as JSON on stdin; return what went wrong."""
     try:
         process = subprocess.Popen(
@@ -229,13 +203,13 @@ def commanded(command: tuple[str, ...], message: Message, cwd: Path, patience: f
     try:
         said, _ = process.communicate(message.body(), timeout=patience)
     except subprocess.TimeoutExpired:
-        _end(process)
+        _kill_command(process)
         return f"took longer than {patience:g} seconds and was ended"
     code = said.decode(errors="replace").strip()
     return None if code == "0" else f"ended with exit code {code or 'unknown'}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_command(process: subprocess.Popen[bytes]) -> None:
     """End a command with all that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -252,7 +226,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def posted(url: str, secret: str | None, message: Message, patience: float) -> str | None:
+def post_webhook(url: str, secret: str | None, message: Message, patience: float) -> str | None:
     """Send the message to *url* as JSON, signed where there is a secret; return what went wrong."""
     if not url.startswith(("http://", "https://")):
         return "is not an http or https address"

@@ -5,58 +5,57 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from liza.board.protocol import PLANNING_NAME
 from liza.daemon import prompt_values
 from liza.daemon.policy import plan_checks, planner
-from liza.daemon.reviewing import AGAIN, GIVEN_BACK
-from liza.daemon.turn import Next, begun
+from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
+from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.record import printable
 from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
-from liza.repo.scratch import scratch
-from liza.system import locks
-from liza.system.run_control import Ending
+from liza.repo.scratch import scratch_tree
+from liza.system.run_control import RunEnding
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.daemon.policy.planner import Wake
-    from liza.daemon.turn import Asked, Place, Turn
-    from liza.domain.answers import Value
+    from liza.daemon.policy.planner import PlanRequest
+    from liza.daemon.turn import AgentAnswer, Turn, Worker
+    from liza.domain.answers import AnswerValue
     from liza.domain.model import State
 
-LOCK: Final = "planning.lock"
 LONGEST_PATTERN: Final = 300  # characters of why a planner's answer was of no use
 
 log = logging.getLogger(__name__)
 
 
-def turn(place: Place) -> Next:
-    """Think about one thing, if the board has something new to think about."""
-    if _tidied(place):
-        return Next.WORK
+def take_turn(place: Worker) -> AfterTurn:
+    """Plan or replan, if something on the board is new."""
+    if _tidy(place):
+        return AfterTurn.WORK
     state = place.board.read()
-    wake = planner.wake(state)
-    if wake is None or not place.may_begin(state, place.wanted(state, wake.step, None)):
-        return Next.WAIT
+    wake = planner.plan_request(state)
+    if wake is None or not place.check_admission(state, place.planned_run(state, wake.step, None)):
+        return AfterTurn.WAIT
     try:
         # Two planners would plan the same twice: a plan has no task to hold a lease on.
-        with locks.held(place.home / LOCK, at=place.clock()):
-            return _thought(place)
+        with place.board.presence.hold(PLANNING_NAME, at=place.clock()):
+            return _ask_planner(place)
     except AlreadyRunning:
-        return Next.WAIT
+        return AfterTurn.WAIT
 
 
-def _tidied(place: Place) -> bool:
-    """Do what takes no thought: block stuck tasks, see that all is done."""
+def _tidy(place: Worker) -> bool:
+    """Block stuck tasks and complete the goal; return whether the board changed."""
 
     def make(state: State) -> State:
         at, by = place.clock(), place.actor()
-        for task, block in planner.stuck(state):
+        for task, block in planner.stuck_tasks(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
-        return planner.completed(state, at)
+        return planner.with_goal_completed(state, at)
 
     before = place.board.read()
     if make(before) is before:
@@ -65,23 +64,28 @@ def _tidied(place: Place) -> bool:
     return True
 
 
-def _thought(place: Place) -> Next:
+def _ask_planner(place: Worker) -> AfterTurn:
     state = place.board.read()
-    wake = planner.wake(state)
+    wake = planner.plan_request(state)
     if wake is None:
-        return Next.WORK
+        return AfterTurn.WORK
     log.info("planning, because %s", wake.why)
     head = place.repository.commit_at(place.integration(state)) or place.repository.head()
     try:
-        with begun(place, state, about=wake.task) as turn, scratch(place.worktrees, str(head)) as path:
-            asked = turn.ask(wake.step, _known(state, wake), path, check=_Check(place, path), again=AGAIN)
-            return _recorded(turn, wake, asked)
+        with (
+            open_turn(place, state, about=wake.task) as turn,
+            scratch_tree(place.worktrees, str(head)) as path,
+        ):
+            asked = turn.ask(
+                wake.step, _values_for(state, wake), path, check=_PlanCheck(place, path), again=RETRY_ENDINGS
+            )
+            return _record(turn, wake, asked)
     except (GitFailed, UnfitRepository) as error:
-        place.orders.pause(printable(str(error)))
-        return Next.WAIT
+        place.stop_requests.pause(printable(str(error)))
+        return AfterTurn.WAIT
 
 
-def _known(state: State, wake: Wake) -> dict[str, str]:
+def _values_for(state: State, wake: PlanRequest) -> dict[str, str]:
     return (
         prompt_values.for_plan(state, wake)
         if wake.step is Step.PLAN
@@ -89,27 +93,27 @@ def _known(state: State, wake: Wake) -> dict[str, str]:
     )
 
 
-class _Check:
-    """Says why a plan that reads well is not taken; what is only doubtful goes back once."""
+class _PlanCheck:
+    """Returns why a plan is refused; a plan that is only doubtful is refused once."""
 
-    def __init__(self, place: Place, checkout: Path) -> None:
+    def __init__(self, place: Worker, checkout: Path) -> None:
         self._place = place
         self._checkout = checkout
         self._doubted = False
 
-    def __call__(self, value: Value) -> str | None:
+    def __call__(self, value: AnswerValue) -> str | None:
         if not isinstance(value, Plan | Replan):
             return None
         found = plan_checks.problems(
-            ground(self._place.board.read(), self._place, self._checkout), value.tasks
+            plan_context(self._place.board.read(), self._place, self._checkout), value.tasks
         )
         if not self._doubted:
-            found += plan_checks.doubts(value.tasks)
+            found += plan_checks.concerns(value.tasks)
             self._doubted = True
         return "; ".join(found) or None
 
 
-def ground(state: State, place: Place, checkout: Path | None = None) -> plan_checks.Ground:
+def plan_context(state: State, place: Worker, checkout: Path | None = None) -> plan_checks.PlanContext:
     """Return what plans are held against: a spec may be on the branch, or not committed yet."""
     roots = [root.resolve() for root in (checkout, place.repository.root) if root is not None]
 
@@ -117,39 +121,39 @@ def ground(state: State, place: Place, checkout: Path | None = None) -> plan_che
         found = ((root / path).resolve() for root in roots)
         return any(one.is_file() and one.is_relative_to(root) for one, root in zip(found, roots, strict=True))
 
-    return plan_checks.Ground(state, has_file)
+    return plan_checks.PlanContext(state, has_file)
 
 
-def _recorded(turn: Turn, wake: Wake, asked: Asked) -> Next:
+def _record(turn: Turn, wake: PlanRequest, asked: AgentAnswer) -> AfterTurn:
     if asked.moved:
-        turn.drifted(asked.moved)
-        return Next.WORK
-    if asked.value is None and asked.reply.ending in GIVEN_BACK:
-        return Next.RESTART if asked.reply.ending is Ending.CONTEXT_FULL else Next.WORK
+        turn.block_for_drift(asked.moved)
+        return AfterTurn.WORK
+    if asked.value is None and asked.reply.ending in RELEASE_ENDINGS:
+        return AfterTurn.RESTART if asked.reply.ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK
 
     def make(state: State) -> State:
-        return _after(turn, state, wake, asked)
+        return _with_answer(turn, state, wake, asked)
 
     turn.update(f"{wake.step} {wake.task or ''}".strip(), make)
     log.info("%s: %s", wake.step, asked.why or "recorded")
-    return Next.WORK
+    return AfterTurn.WORK
 
 
-def _after(turn: Turn, state: State, wake: Wake, asked: Asked) -> State:
+def _with_answer(turn: Turn, state: State, wake: PlanRequest, asked: AgentAnswer) -> State:
     place, value = turn.place, asked.value
-    at, by = place.clock(), place.actor().but(run=asked.run)
-    if isinstance(value, Plan | Replan) and plan_checks.problems(ground(state, place), value.tasks):
+    at, by = place.clock(), place.actor().replace(run=asked.run)
+    if isinstance(value, Plan | Replan) and plan_checks.problems(plan_context(state, place), value.tasks):
         return state  # somebody took one of its ids meanwhile: it is asked again
     if isinstance(value, Plan | Replan):
         state = turn.with_anomalies(state, value.anomalies, about=wake.task)
     if isinstance(value, Plan):
-        state = planner.planned(state, wake, value, by=by, at=at)
+        state = planner.with_plan(state, wake, value, by=by, at=at)
         for question in value.questions:
             details = SpecAmbiguity(spec_ref=state.goal.spec_ref or "the goal", question=question)
             state = with_anomaly(state, details, about=None, by=place.name, at=at)
         return state
     if isinstance(value, Replan):
-        return planner.replanned(state, wake, value, by=by, at=at)
-    state = planner.without_answer(state, wake, asked.why, by=by, at=at)
+        return planner.with_replan(state, wake, value, by=by, at=at)
+    state = planner.with_people_asked(state, wake, asked.why, by=by, at=at)
     loop = RetryLoop(error_pattern=asked.why[:LONGEST_PATTERN], count=2)
     return with_anomaly(state, loop, about=wake.task, by=place.name, at=at)

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from liza.board.file import FileBoard
 from liza.board.location import HOME as HOME  # noqa: PLC0414 - it is part of a project
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
-from liza.board.location import switches_of as switches_of  # noqa: PLC0414 - as above
+from liza.board.protocol import create_board_at, open_board
 from liza.domain.config import Config
 from liza.domain.model import Adopted, Goal, State, Status
-from liza.domain.problems import explained
+from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.repo.command import exclude, top_level
 from liza.repo.repository import BRANCHES, Repository
+from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.repo.verify import Known
+    from liza.board.protocol import Board
+    from liza.repo.verify import TrustedFacts
 
 TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
@@ -42,27 +43,27 @@ class Choice(NamedTuple):
     why: str
 
 
-def integration_from(start: Path) -> str:
+def integration_ref(start: Path) -> str:
     """Return the full name of the integration branch: the board's, or where there is none, the team's."""
     root = top_level(start)
     there = (root / HOME).is_dir()
-    config = FileBoard(home_from(root)).read().config if there else configured(root, {})[0]
+    config = open_board(home_from(root)).read().config if there else effective_config(root, {})[0]
     return BRANCHES + config.integration_branch
 
 
-def known_merges(start: Path, key_file: Path | None = None) -> Known:
+def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
     """Return what the board around *start*, if there is one, and its key tell of merges."""
-    from liza.repo.signing import NAME, known_key  # noqa: PLC0415 - who begins a project verifies nothing
-    from liza.repo.verify import Known  # noqa: PLC0415 - as above
+    from liza.repo.signing import KEY_FILE, read_key  # noqa: PLC0415 - who begins a project verifies nothing
+    from liza.repo.verify import TrustedFacts  # noqa: PLC0415 - as above
 
     root = top_level(start)
-    key = known_key(start / key_file if key_file else root / HOME / NAME)
+    key = read_key(start / key_file if key_file else root / HOME / KEY_FILE)
     if key_file and key is None:
         raise UsageError(f"{key_file} is no key; give the file `.liza/key` of the board that merged")
     if not (root / HOME).is_dir():
-        return Known(key)
-    state = FileBoard(home_from(root)).read()
-    return Known(
+        return TrustedFacts(key)
+    state = open_board(home_from(root)).read()
+    return TrustedFacts(
         key,
         has_board=True,
         base=state.integration.base,
@@ -75,14 +76,14 @@ def known_merges(start: Path, key_file: Path | None = None) -> Known:
 def settings_around(start: Path) -> Config:
     """Return the settings of the board around *start*, or where there is none, the team's."""
     try:
-        return FileBoard(home_from(start)).read().config
+        return open_board(home_from(start)).read().config
     except UsageError:
         return Config.model_validate(team_settings(top_level(start)))
 
 
-def begun(
+def create_board(
     start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
-) -> tuple[FileBoard, list[Choice]]:
+) -> tuple[Board, list[Choice]]:
     """Make the board of the repository around *start*; return it with what was chosen.
 
     *fit* raises what keeps a run from following the workflow.
@@ -91,16 +92,16 @@ def begun(
     if not goal.strip():
         raise UsageError("the goal is empty; say in a sentence what to build")
     if spec is not None:
-        spec = _inside(root, start / spec)
-    config, choices = configured(root, {"spec": spec, "workflow": workflow})
-    _require_fit(root, config)
+        spec = _relative_path(root, start / spec)
+    config, choices = effective_config(root, {"spec": spec, "workflow": workflow})
+    _require_runnable(root, config)
     Repository.around(root).require_room(config.integration_branch)
     fit(config, root)
     now = utc_now()
     first = Goal(description=goal, spec_ref=config.spec, created=now)
     state = State(revision=1, goal=first, config=config, workflow=_workflow_text(config, root))
-    board = FileBoard.create(root / HOME, state)
-    remember(root / HOME, team_settings(root))
+    board = create_board_at(root / HOME, state)
+    record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
     return board, [Choice("goal", goal.strip(), ""), *choices]
 
@@ -117,7 +118,7 @@ def _is_file(workflow: str) -> bool:
     return "/" in workflow or workflow.endswith(".yaml")
 
 
-def _require_fit(root: Path, config: Config) -> None:
+def _require_runnable(root: Path, config: Config) -> None:
     if config.workflow != Config.model_fields["workflow"].default:
         from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
 
@@ -146,21 +147,19 @@ def _require_commands(root: Path, config: Config) -> None:
             )
 
 
-def checked(root: Path, settings: dict[str, Any]) -> Config:
+def valid_config(root: Path, settings: dict[str, Any]) -> Config:
     """Return *settings* as those of a run in *root*; raise what is wrong with them."""
-    config = _validated(root, settings)
-    _require_fit(root, config)
+    config = _parse_config(root, settings)
+    _require_runnable(root, config)
     return config
 
 
-def remember(home: Path, team: dict[str, Any]) -> None:
+def record_applied(home: Path, team: dict[str, Any]) -> None:
     """Note in one step that all of *team* is on the board."""
-    fresh = home / f"{APPLIED}.new"
-    fresh.write_text(json.dumps(team))
-    fresh.replace(home / APPLIED)
+    overwrite(home / APPLIED, json.dumps(team))
 
 
-def remembered(home: Path) -> dict[str, Any] | None:
+def applied_settings(home: Path) -> dict[str, Any] | None:
     """Return what the team's file said when it was applied last; None where nobody knows."""
     try:
         found = json.loads((home / APPLIED).read_text())
@@ -169,16 +168,16 @@ def remembered(home: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def spec_inside(start: Path, spec: str) -> str:
+def spec_path(start: Path, spec: str) -> str:
     """Return the path of a spec as the repository around *start* has it; raise where it is no file there.
 
     A part of the file may be named, as in `docs/x.md#part`.
     """
     file = re.split(r"#|:\d|\s", spec.strip(), maxsplit=1)[0]
-    return _inside(top_level(start), start / file) + spec.strip()[len(file) :]
+    return _relative_path(top_level(start), start / file) + spec.strip()[len(file) :]
 
 
-def _inside(root: Path, path: Path) -> str:
+def _relative_path(root: Path, path: Path) -> str:
     if not path.is_file():
         raise UsageError(f"the spec {str(path)!r} is not a file; give a path that exists")
     try:
@@ -187,7 +186,7 @@ def _inside(root: Path, path: Path) -> str:
         raise UsageError(f"the spec {str(path)!r} is outside the repository {root}; move it inside") from None
 
 
-def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
+def effective_config(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[Choice]]:
     """Return the effective settings: what was found, under the team's file, under the flags."""
     found = [detect(root) for detect in _DETECTORS]
     settings: dict[str, Any] = {}
@@ -196,21 +195,21 @@ def configured(root: Path, flags: dict[str, str | None]) -> tuple[Config, list[C
     team = team_settings(root)
     if "default" in team.get("agents", {}):  # half of one agent and half of another would be neither
         settings.pop("agents", None)
-    _lay_over(settings, team)
-    _lay_over(settings, {key: value for key, value in flags.items() if value is not None})
-    config = _validated(root, settings)
+    _merge_settings(settings, team)
+    _merge_settings(settings, {key: value for key, value in flags.items() if value is not None})
+    config = _parse_config(root, settings)
     return config, _choices(config, team, [detection for detection in found if detection])
 
 
 def team_settings(root: Path) -> dict[str, Any]:
     """Return what the committed `liza.yaml` says, checked; empty where there is none."""
-    from liza.domain.yaml_parse import BadYaml, parse  # noqa: PLC0415 - YAML is needed only where there is such a file
+    from liza.domain.yaml_parse import BadYaml, parse_yaml  # noqa: PLC0415 - YAML is needed only where there is such a file
 
     path = root / TEAM_FILE
     if not path.exists():
         return {}
     try:
-        parsed = parse(path.read_text())
+        parsed = parse_yaml(path.read_text())
     except (BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{TEAM_FILE}: {error}; mend it") from error
     settings: dict[str, Any] = parsed.data
@@ -218,22 +217,22 @@ def team_settings(root: Path) -> dict[str, Any]:
     try:
         Config.model_validate(settings)
     except ValidationError as error:
-        problems = "; ".join(map(str, explained(error, Config, "", lines)))
+        problems = "; ".join(map(str, violations_from(error, Config, "", lines)))
         raise UsageError(f"{TEAM_FILE}: {problems}") from error
     return settings
 
 
-def _validated(root: Path, settings: dict[str, Any]) -> Config:
+def _parse_config(root: Path, settings: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        raise UsageError("; ".join(map(str, explained(error, Config, str(root), {})))) from error
+        raise UsageError("; ".join(map(str, violations_from(error, Config, str(root), {})))) from error
 
 
-def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
+def _merge_settings(below: dict[str, Any], above: dict[str, Any]) -> None:
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(below.get(key), dict):
-            _lay_over(below[key], value)
+            _merge_settings(below[key], value)
         else:
             below[key] = value
 
@@ -241,7 +240,7 @@ def _lay_over(below: dict[str, Any], above: dict[str, Any]) -> None:
 Detection = tuple[str, str, Any, str]  # section, key, value, why
 
 
-def _test_command(root: Path) -> Detection | None:
+def _detect_test_command(root: Path) -> Detection | None:
     for name, holds, command in _TESTS:
         path = root / name
         if path.exists() and holds(path):
@@ -249,11 +248,11 @@ def _test_command(root: Path) -> Detection | None:
     return None
 
 
-def _has_target(makefile: Path) -> bool:
+def _has_test_target(makefile: Path) -> bool:
     return any(line.startswith("test:") for line in makefile.read_text(errors="replace").splitlines())
 
 
-def _has_script(package: Path) -> bool:
+def _has_test_script(package: Path) -> bool:
     try:
         return "test" in json.loads(package.read_text()).get("scripts", {})
     except (ValueError, AttributeError):
@@ -269,24 +268,27 @@ def _always(_: Path) -> bool:
 
 
 _TESTS: Final[tuple[tuple[str, Callable[[Path], bool], str], ...]] = (
-    ("Makefile", _has_target, "make test"),
+    ("Makefile", _has_test_target, "make test"),
     ("pytest.ini", _always, "python3 -m pytest -q"),
     ("pyproject.toml", _mentions_pytest, "python3 -m pytest -q"),
     ("conftest.py", _always, "python3 -m pytest -q"),
-    ("package.json", _has_script, "npm test"),
+    ("package.json", _has_test_script, "npm test"),
     ("Cargo.toml", _always, "cargo test"),
     ("go.mod", _always, "go test ./..."),
 )
 
 
-def _agent(_: Path) -> Detection | None:
-    from liza.agents.detect import available  # noqa: PLC0415 - only a new board needs to know
+def _detect_agent(_: Path) -> Detection | None:
+    from liza.agents.detect import available_agents, passed_over  # noqa: PLC0415 - only a new board needs to know
 
-    best = next(iter(available()), None)
-    return ("agents", "default", best.choice.plain(), best.why) if best else None
+    best = next(iter(available_agents()), None)
+    others = passed_over()
+    if best is None:
+        return ("agents", "default", {}, "; ".join(others)) if others else None
+    return "agents", "default", best.choice.to_json(), "; ".join([best.why, *others])
 
 
-_DETECTORS: Final = (_test_command, _agent)
+_DETECTORS: Final = (_detect_test_command, _detect_agent)
 _NO_AGENT: Final = (
     "no coding program is on the PATH and no model's key in the environment; "
     f"install one, or put a program of yours into agents.default.command of {TEAM_FILE}"
@@ -302,5 +304,5 @@ def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> li
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
-        Choice("agent", backend or "none", why.get(("agents", "default"), said) if backend else _NO_AGENT),
+        Choice("agent", backend or "none", why.get(("agents", "default"), said if backend else _NO_AGENT)),
     ]

@@ -1,4 +1,4 @@
-"""Who guards the agents of a project: settings, repository and machine made into a cage for each run."""
+"""The sandbox of each run of a project, built from its settings, its repository and this machine."""
 
 from __future__ import annotations
 
@@ -16,66 +16,73 @@ from urllib.parse import urlsplit
 
 from liza.domain.anomalies import NoSandbox
 from liza.domain.changes import with_anomaly
-from liza.domain.config import Network, Sandbox, SandboxMode
+from liza.domain.config import Network, SandboxConfig, SandboxMode
 from liza.errors import NoCage
 from liza.repo.copies import copy_into
-from liza.repo.dependencies import installed_in, lend, linked_in, take_back
+from liza.repo.dependencies import (
+    installed_folders,
+    link_dependencies,
+    remove_dependency_links,
+    strict_editable_folders,
+)
 from liza.repo.editable import Redirection
-from liza.repo.mounting import Points
+from liza.repo.mounting import MountPoints
 from liza.repo.pool import Worktrees
-from liza.repo.private_gitdir import Shadow
+from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import Repository
-from liza.repo.worktree import write
+from liza.repo.worktree import write_text_whole
 from liza.system.no_follow import remove
 from liza.system.ports import ports_of
 from liza.system.sandbox import egress_client
 from liza.system.sandbox.bubblewrap import (
     DEPENDENCIES,
-    INSIDE,
+    SANDBOX_ROOT,
     Access,
-    Bounds,
-    Cage,
-    Doing,
     Mount,
-    Privacy,
-    environment_in,
+    PrivateDirs,
+    ProcessBounds,
+    RunPurpose,
+    SandboxSpec,
+    host_mounts,
+    inspect_host,
     is_below,
-    obstacle,
-    surrounding,
-    surveyed,
-    tried,
+    probe_sandbox,
+    sandbox_environment,
+    sandbox_obstacle,
 )
-from liza.system.sandbox.egress_proxy import MODEL_HOSTS, turnstile
-from liza.system.sandbox.homes import GateHome, environment_of
+from liza.system.sandbox.egress_proxy import MODEL_HOSTS, run_egress_proxy
+from liza.system.sandbox.gate_home import GateHome, environment_with_home
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.domain.model import State
     from liza.system.process import Job
-    from liza.system.sandbox.bubblewrap import Surroundings, Visit
+    from liza.system.sandbox.bubblewrap import HostView, Tenant
 
-CAGES: Final = "cages"  # below .liza: what caged runs have for themselves
+SANDBOXES: Final = "cages"  # below .liza: what caged runs have for themselves
 PROXY_PORT: Final = 3128  # on a loopback that only the cage has
-SOCKET: Final = INSIDE / "turnstile"
-HATCH: Final = INSIDE / "hatch.py"
-BRIEF: Final = INSIDE / "brief.json"
-PROGRAMS: Final = INSIDE / "programs"  # where the cage has those programs of the checkout that are agents
-HOME: Final = INSIDE / "home"  # where it has a home that would stand where the work is
+PROXY_SOCKET: Final = SANDBOX_ROOT / "turnstile"
+EGRESS_CLIENT: Final = SANDBOX_ROOT / "hatch.py"
+BRIEF: Final = SANDBOX_ROOT / "brief.json"
+PROGRAMS: Final = (
+    SANDBOX_ROOT / "programs"
+)  # where the cage has those programs of the checkout that are agents
+HOME: Final = SANDBOX_ROOT / "home"  # where it has a home that would stand where the work is
 # What of the user's own configuration of git belongs to content, or signs it; the rest stays outside.
 _GIT_SETTINGS: Final = r"^(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$"
-_ADDRESSES: Final = ("_BASE_URL", "_API_BASE", "_HOST")  # how the variables end that name one
+_URL_SUFFIXES: Final = ("_BASE_URL", "_API_BASE", "_HOST")  # how the variables end that name one
 _LOOPBACK: Final = ("127.0.0.1:", "localhost:")
 
 
-def is_caged(sandbox: Sandbox) -> bool:
-    """Tell whether agents are caged under these settings, on this machine."""
-    return sandbox.mode is not SandboxMode.OFF and obstacle() is None
+def is_sandboxed(sandbox: SandboxConfig) -> bool:
+    """Return whether agents run in a sandbox under these settings, on this machine."""
+    return sandbox.mode is not SandboxMode.OFF and sandbox_obstacle() is None
 
 
-def required(sandbox: Sandbox) -> None:
-    """Refuse to go on where a cage is asked for that cannot be had."""
-    if sandbox.mode is SandboxMode.OFF or (trial := tried()).why is None:
+def require_sandbox(sandbox: SandboxConfig) -> None:
+    """Raise `NoCage` where the settings ask for a sandbox that this machine does not have."""
+    if sandbox.mode is SandboxMode.OFF or (trial := probe_sandbox()).why is None:
         return
     why = trial.why
     if sandbox.mode is SandboxMode.REQUIRE:
@@ -86,137 +93,143 @@ def required(sandbox: Sandbox) -> None:
         raise NoCage(f"sandbox.network is `{sandbox.network}`, which only a cage can keep", why)
 
 
-def kept(sandbox: Sandbox) -> Sandbox:
-    """Return the settings of a board whose agents are caged now: from here on they are, or do not run."""
-    is_open = sandbox.mode is SandboxMode.AUTO and is_caged(sandbox)
-    return sandbox.but(mode=SandboxMode.REQUIRE) if is_open else sandbox
+def with_required_mode(sandbox: SandboxConfig) -> SandboxConfig:
+    """Return the settings with mode `require` where `auto` found a sandbox: from here on agents run in it or
+    not at all.
+    """
+    is_open = sandbox.mode is SandboxMode.AUTO and is_sandboxed(sandbox)
+    return sandbox.replace(mode=SandboxMode.REQUIRE) if is_open else sandbox
 
 
-def warning(sandbox: Sandbox) -> str | None:
-    """Return what people must know where agents run free; None where they do not."""
-    if is_caged(sandbox):
+def sandbox_warning(sandbox: SandboxConfig) -> str | None:
+    """Return the warning that agents run without a sandbox; None where they do not."""
+    if is_sandboxed(sandbox):
         return None
-    why = "sandbox.mode is `off`" if sandbox.mode is SandboxMode.OFF else obstacle()
+    why = "sandbox.mode is `off`" if sandbox.mode is SandboxMode.OFF else sandbox_obstacle()
     return f"agents run without a sandbox, with all the rights that you have: {why}"
 
 
-class _Site(NamedTuple):
+class _JobView(NamedTuple):
     """Where a job is done: the path at which it finds itself, and what else of the machine it sees."""
 
     job: Job
     argv: Sequence[str]  # as they are right inside
     at: Path
-    around: Surroundings
+    around: HostView
     opened: tuple[Mount, ...]
-    points: Points
+    points: MountPoints
 
 
 @dataclass(frozen=True)
-class Guard:
-    """The warden of a project."""
+class ProjectSandbox:
+    """Runs the jobs of one project in a sandbox, or unsandboxed where the settings say so."""
 
     home: Path
     repository: Repository
-    sandbox: Sandbox
+    sandbox: SandboxConfig
     copies: tuple[str, ...] = ()  # ignored files of the checkout that every tree gets
 
     @property
-    def is_caging(self) -> bool:
-        return is_caged(self.sandbox)
+    def is_sandboxed(self) -> bool:
+        return is_sandboxed(self.sandbox)
 
     def path_inside(self, cwd: Path) -> Path:
         """Return the path of the checkout for a worktree in a cage: what names the project means the work."""
         is_worktree = cwd.is_relative_to(self.repository.area)
-        return self.repository.root.resolve() if is_worktree and self.is_caging else cwd
+        return self.repository.root.resolve() if is_worktree and self.is_sandboxed else cwd
 
     @contextmanager
-    def caged(self, job: Job, visit: Visit) -> Iterator[Job]:
-        """Give *job* in a cage, or as it is where there is none; then take over what it committed."""
+    def caged(self, job: Job, visit: Tenant) -> Iterator[Job]:
+        """Yield *job* wrapped in a sandbox, or as it is where there is none; afterwards take over what it
+        committed.
+        """
         job = replace(job, processes=self.sandbox.processes)
-        required(self.sandbox)
-        job = self._equipped(job)
-        own = self.home / CAGES / visit.name
+        require_sandbox(self.sandbox)
+        job = self._equip(job)
+        own = self.home / SANDBOXES / visit.name
         with ExitStack() as stack:
             home = self._home(visit, own, stack)
-            if not is_caged(self.sandbox):
-                yield self._free(job, visit, own, home)
+            if not is_sandboxed(self.sandbox):
+                yield self._unsandboxed(job, visit, own, home)
                 return
-            site = self._site(job, visit, own)
+            site = self._job_view(job, visit, own)
             # Removed last, when the run is over: whatever looks at the worktree then finds the work alone.
             stack.enter_context(site.points)
             git, settings = self._git(site, visit, own / "git", stack)
-            cage, environment = self._cage(site, visit, own, git)
-            cage, environment = self._reaching(cage, environment, visit, stack)
+            cage, environment = self._build_sandbox(site, visit, own, git)
+            cage, environment = self._with_egress(cage, environment, visit, stack)
             yield replace(
                 job,
                 argv=cage.around(site.argv),
-                environment=_configured(environment, settings),
-                is_caged=True,
+                environment=_with_git_settings(environment, settings),
+                is_sandboxed=True,
                 shared_mb=self.sandbox.memory_mb,
             )
 
-    def _equipped(self, job: Job) -> Job:
+    def _equip(self, job: Job) -> Job:
         """Put into a worktree what it gets beside its tree; return *job* with the ports that are its own."""
-        worktree = Worktrees(self.repository).registered(job.cwd)
+        worktree = Worktrees(self.repository).worktree_at(job.cwd)
         if worktree is None:
             return job
         copy_into(self.repository, self.copies, job.cwd)
         ports = ports_of(self.repository.root, worktree.admin.name)
         return replace(job, environment={**job.environment, **ports})
 
-    def _home(self, visit: Visit, own: Path, stack: ExitStack) -> GateHome | None:
+    def _home(self, visit: Tenant, own: Path, stack: ExitStack) -> GateHome | None:
         """Return the home that a gate's command has for itself; None where an agent keeps its own."""
-        if visit.doing in (Doing.AGENT, Doing.READY):
+        if visit.doing in (RunPurpose.AGENT, RunPurpose.READY):
             return None
         home = GateHome(own)
         home.begin(inherits=visit.inherits)
-        stack.callback(home.keep if visit.doing is Doing.SETUP else home.end)
-        if not is_caged(self.sandbox):
-            home.furnish(Path.home())
+        stack.callback(home.keep if visit.doing is RunPurpose.SETUP else home.end)
+        if not is_sandboxed(self.sandbox):
+            home.populate(Path.home())
             stack.callback(home.clear_settings)
         return home
 
-    def _free(self, job: Job, visit: Visit, own: Path, home: GateHome | None) -> Job:
-        """Return *job* so that, without a cage, it finds the tree that it runs in and not the checkout."""
+    def _unsandboxed(self, job: Job, visit: Tenant, own: Path, home: GateHome | None) -> Job:
+        """Return *job* for a run without a sandbox, redirected so that it finds its own tree and not the
+        checkout.
+        """
         root, top = self.repository.root.resolve(), job.cwd.resolve()
         environment = dict(job.environment)
         if home is not None:
-            environment = environment_of(home.path, environment)
+            environment = environment_with_home(home.path, environment)
         if not job.cwd.is_relative_to(self.repository.area):
             return replace(job, environment=environment)
-        installed = installed_in(self.repository)
+        installed = installed_folders(self.repository)
         names = [path.relative_to(root) for path in installed]
         if visit.borrows:
-            lend(root, top, names)
+            link_dependencies(root, top, names)
         else:
-            take_back(top, names)
+            remove_dependency_links(top, names)
         remove(own / "links")
         led = Redirection(root, top, installed, own / "links")
-        worktree = Worktrees(self.repository).registered(job.cwd)
-        environment = _configured(environment, worktree.exclusion if worktree else {})
-        if visit.doing is Doing.AGENT:
+        worktree = Worktrees(self.repository).worktree_at(job.cwd)
+        environment = _with_git_settings(environment, worktree.exclusion if worktree else {})
+        if visit.doing is RunPurpose.AGENT:
             return replace(job, environment=led.environment(environment))
         *words, line = job.argv
-        led.require_seen(environment, line)
+        led.require_redirectable(environment, line)
         return replace(job, argv=(*words, led.line(line)), environment=led.environment(environment, line))
 
-    def _site(self, job: Job, visit: Visit, own: Path) -> _Site:
+    def _job_view(self, job: Job, visit: Tenant, own: Path) -> _JobView:
         """Decide what the cage has of the checkout: paths in it that the tree does not have are mounted."""
         root, environment = self.repository.root.resolve(), dict(job.environment)
         at = self.path_inside(job.cwd)
-        installed = installed_in(self.repository) if visit.borrows else ()
-        programs, argv = _programs(job, root, installed) if at == root else ([], job.argv)
+        installed = installed_folders(self.repository) if visit.borrows else ()
+        programs, argv = _checkout_programs(job, root, installed) if at == root else ([], job.argv)
         home = Path(environment.get("HOME") or Path.home())
         show = [self.repository.root / Path(name).expanduser() for name in self.sandbox.show]
         show += [*(home / name for name in visit.shows), *installed, *_interpreters(installed)]
-        show += linked_in(root)
-        around = surveyed(argv, environment, checkout=root, show=show)
+        show += strict_editable_folders(root)
+        around = inspect_host(argv, environment, checkout=root, show=show)
         write = [(self.repository.root / Path(name).expanduser()).resolve() for name in self.sandbox.write]
         opened = [
             *(Mount(path, Access.READ) for path in around.shown),
             *(Mount(path, Access.WRITE) for path in write if path.exists()),
         ]
-        points = Points.after_a_crash(job.cwd, root, own / "points")
+        points = MountPoints.recover(job.cwd, root, own / "points")
         if at == root:
             opened = [
                 mount
@@ -225,42 +238,46 @@ class Guard:
                 or ((visit.borrows or mount.path.name not in DEPENDENCIES) and points.has(mount.path))
             ]
         around = replace(around, shown=tuple(path for path in around.shown if not path.is_relative_to(at)))
-        return _Site(job, argv, at, around, (*opened, *programs), points)
+        return _JobView(job, argv, at, around, (*opened, *programs), points)
 
     def _git(
-        self, site: _Site, visit: Visit, folder: Path, stack: ExitStack
+        self, site: _JobView, visit: Tenant, folder: Path, stack: ExitStack
     ) -> tuple[list[Mount], Mapping[str, str]]:
         """Return what the cage has of git, and the settings that its git needs."""
-        worktree = Worktrees(self.repository).registered(site.job.cwd)
+        worktree = Worktrees(self.repository).worktree_at(site.job.cwd)
         if worktree is None:
             return [], {}
-        shadow = Shadow(worktree, folder, visit.task)
+        shadow = PrivateGitDir(worktree, folder, visit.task)
         mounts = shadow.cast(site.at, site.points.names)
         stack.callback(shadow.taken_over)
         lines = self.repository.ask("config", "-z", "--get-regexp", _GIT_SETTINGS).text.split("\0")
         return mounts, dict(line.split("\n", 1) for line in lines if "\n" in line)
 
-    def _cage(self, site: _Site, visit: Visit, own: Path, git: list[Mount]) -> tuple[Cage, dict[str, str]]:
+    def _build_sandbox(
+        self, site: _JobView, visit: Tenant, own: Path, git: list[Mount]
+    ) -> tuple[SandboxSpec, dict[str, str]]:
         remove(own / "tmp")
-        privacy = Privacy(own / "home", own / "tmp")
+        privacy = PrivateDirs(own / "home", own / "tmp")
         for directory in privacy:
             directory.mkdir(parents=True, exist_ok=True)
         job, around = site.job, site.around
         if around.home == site.at:
             around = replace(around, home=HOME)
-        environment = environment_in(self.repository.signature | dict(job.environment), around.home)
+        environment = sandbox_environment(
+            self.repository.author_variables | dict(job.environment), around.home
+        )
         mounts = [
-            *surrounding(around, privacy),
+            *host_mounts(around, privacy),
             *(Mount(path, Access.WRITE) for name in visit.keeps if (path := around.home / name).exists()),
             *site.opened,
             Mount(site.at, Access.WRITE if visit.writes else Access.READ, job.cwd),
             *git,
         ]
-        if brief := _brief_inside(job, site.at, own):
+        if brief := _copy_brief(job, site.at, own):
             mounts.append(Mount(BRIEF, Access.READ, brief))
             environment["LIZA_BRIEF"] = str(BRIEF)
-        bounds = Bounds(self.sandbox.memory_mb, self.sandbox.processes, self.sandbox.file_mb)
-        cage = Cage(
+        bounds = ProcessBounds(self.sandbox.memory_mb, self.sandbox.processes, self.sandbox.file_mb)
+        cage = SandboxSpec(
             tuple(mounts),
             site.at,
             bounds,
@@ -270,21 +287,25 @@ class Guard:
         )
         return cage, environment
 
-    def _reaching(
-        self, cage: Cage, environment: dict[str, str], visit: Visit, stack: ExitStack
-    ) -> tuple[Cage, dict[str, str]]:
-        """Return the cage with a way to the models, and the environment that leads there."""
+    def _with_egress(
+        self, cage: SandboxSpec, environment: dict[str, str], visit: Tenant, stack: ExitStack
+    ) -> tuple[SandboxSpec, dict[str, str]]:
+        """Return the sandbox with an egress proxy to the models, and the environment that points to it."""
         if self.sandbox.network is not Network.MODEL_ONLY:
             return cage, environment
-        hosts = (*MODEL_HOSTS, *visit.hosts, *self.sandbox.hosts, *addressed(environment))
+        hosts = (*MODEL_HOSTS, *visit.hosts, *self.sandbox.hosts, *hosts_in(environment))
         # By port: on the loopback of the cage only one can listen at each.
         local = {host.rpartition(":")[2]: host for host in hosts if host.startswith(_LOOPBACK)}.values()
         # The name of a socket must be short, so it is not with the rest of what the run has.
         way_out = Path(stack.enter_context(TemporaryDirectory(prefix="liza-"))) / "way-out"
-        stack.enter_context(turnstile(way_out, hosts))
+        stack.enter_context(run_egress_proxy(way_out, hosts))
         program = Path(egress_client.__file__)
-        gate = (sys.executable, "-I", str(HATCH), str(SOCKET), str(PROXY_PORT), *local, "--")
-        mounts = (*cage.mounts, Mount(SOCKET, Access.WRITE, way_out), Mount(HATCH, Access.READ, program))
+        gate = (sys.executable, "-I", str(EGRESS_CLIENT), str(PROXY_SOCKET), str(PROXY_PORT), *local, "--")
+        mounts = (
+            *cage.mounts,
+            Mount(PROXY_SOCKET, Access.WRITE, way_out),
+            Mount(EGRESS_CLIENT, Access.READ, program),
+        )
         proxy = f"http://127.0.0.1:{PROXY_PORT}"
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
         led = (
@@ -295,7 +316,7 @@ class Guard:
         return replace(cage, mounts=mounts, gate=gate), led
 
 
-def _programs(job: Job, root: Path, installed: Sequence[Path]) -> tuple[list[Mount], list[str]]:
+def _checkout_programs(job: Job, root: Path, installed: Sequence[Path]) -> tuple[list[Mount], list[str]]:
     """Return the agent's command with programs of the checkout as the user has them, and where those are.
 
     Never as the tree has them: a coder could rewrite the program of its reviewer.
@@ -321,24 +342,24 @@ def _interpreters(installed: Sequence[Path]) -> Iterator[Path]:
             yield python.resolve().parent.parent
 
 
-def _brief_inside(job: Job, at: Path, own: Path) -> Path | None:
+def _copy_brief(job: Job, at: Path, own: Path) -> Path | None:
     """Return a copy of the brief in which the working directory is where the job finds itself."""
     path = Path(job.environment.get("LIZA_BRIEF", os.devnull))
     if not path.is_file():
         return None
     told = json.loads(path.read_text(encoding="utf-8"))
-    write(own / path.name, json.dumps({**told, "cwd": str(at)}, indent=2))
+    write_text_whole(own / path.name, json.dumps({**told, "cwd": str(at)}, indent=2))
     return own / path.name
 
 
-def addressed(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the hosts at which the user's own variables say that models are."""
+def hosts_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the hosts of model endpoints that the environment names."""
     for name, value in environment.items():
-        if name.endswith(_ADDRESSES) and (parts := urlsplit(value)).hostname:
+        if name.endswith(_URL_SUFFIXES) and (parts := urlsplit(value)).hostname:
             yield f"{parts.hostname}:{parts.port or (80 if parts.scheme == 'http' else 443)}"
 
 
-def _configured(environment: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+def _with_git_settings(environment: dict[str, str], settings: Mapping[str, str]) -> dict[str, str]:
     """Return *environment* with these settings of git's, since the user's own file is not in the cage."""
     first = int(environment.get("GIT_CONFIG_COUNT", "0"))
     more: dict[str, str] = {}
@@ -347,16 +368,16 @@ def _configured(environment: dict[str, str], settings: Mapping[str, str]) -> dic
     return environment | more | {"GIT_CONFIG_COUNT": str(first + len(settings))}
 
 
-def tidied(home: Path, repository: Repository) -> None:
-    """Remove what runs had for themselves, but for those of tasks that have a worktree; while none runs."""
+def remove_stale_sandboxes(home: Path, repository: Repository) -> None:
+    """Remove the folders of runs whose task has no worktree; only while nothing runs."""
     kept = set(Worktrees(repository).tasks())
-    for folder in (home / CAGES).glob("*"):
+    for folder in (home / SANDBOXES).glob("*"):
         if folder.name.rpartition(".")[0] not in kept:
             remove(folder)
 
 
-def uncaged(state: State, why: str, *, by: str, at: datetime) -> State:
-    """Return the board with it said, once, that agents run free."""
+def with_no_sandbox_anomaly(state: State, why: str, *, by: str, at: datetime) -> State:
+    """Return the board with an anomaly, once, that agents run without a sandbox."""
     details = NoSandbox(why=why)
     if any(known.processed is None and known.details == details for known in state.anomalies.values()):
         return state

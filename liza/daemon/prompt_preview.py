@@ -6,14 +6,14 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon import prompt_values, prompting
-from liza.daemon.bootstrap import Bootstrap, Where
+from liza.daemon.bootstrap import Bootstrap, RunPaths
 from liza.daemon.policy import planner
-from liza.daemon.policy.planner import Wake
-from liza.domain.answers import ROLES, Step
-from liza.domain.model import Scope, Status, Task
+from liza.daemon.policy.planner import PlanRequest
+from liza.domain.answers import ROLE_OF_STEP, Step
+from liza.domain.model import Status, Task, TaskScope
 from liza.domain.record import printable
 from liza.errors import UsageError
-from liza.gates.feedback import report
+from liza.gates.feedback import gate_report
 from liza.repo.repository import BRANCHES
 
 if TYPE_CHECKING:
@@ -26,22 +26,24 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "greet"
 
 
-def shown_prompt(state: State, repository: Repository, step: Step, name: str | None, *, now: datetime) -> str:
+def preview_prompt(
+    state: State, repository: Repository, step: Step, name: str | None, *, now: datetime
+) -> str:
     """Return the prompt of *step*, about the task *name*, the first on the board, or an example of one."""
-    task = _task(state, name, now) if step is not Step.PLAN else None
+    task = _task_to_show(state, name, now) if step is not Step.PLAN else None
     if step is Step.PLAN and name is not None:
         raise UsageError("a plan is about the goal as a whole; leave the task out")
     if task is not None and task.id not in state.tasks:
-        state = state.but(tasks={**state.tasks, task.id: task})
+        state = state.replace(tasks={**state.tasks, task.id: task})
     root = repository.root
-    begin = Bootstrap.of(ROLES[step], step, state, task, Where(root, root, root))
-    facts = {**_facts(state, repository, step, task), prompting.BOOTSTRAP: begin.text()}
-    return prompting.prompt(
+    begin = Bootstrap.of(ROLE_OF_STEP[step], step, state, task, RunPaths(root, root, root))
+    facts = {**_values_for(state, repository, step, task), prompting.BOOTSTRAP: begin.text()}
+    return prompting.render_prompt(
         step, {key: printable(text) for key, text in facts.items()}, nonce=secrets.token_hex(8)
     )
 
 
-def _task(state: State, name: str | None, now: datetime) -> Task:
+def _task_to_show(state: State, name: str | None, now: datetime) -> Task:
     if name is not None:
         return state.task(name)
     example = Task(
@@ -49,27 +51,29 @@ def _task(state: State, name: str | None, now: datetime) -> Task:
         description="Add a function that greets",
         status=Status.IDLE,
         done_when=("greet('you') returns Hello, you",),
-        scope=Scope(include=("greet.py", "tests")),
+        scope=TaskScope(include=("greet.py", "tests")),
         created=now,
         created_by="human",
     )
     return next(iter(state.tasks.values()), example)
 
 
-def _facts(state: State, repository: Repository, step: Step, task: Task | None) -> prompt_values.Known:
+def _values_for(
+    state: State, repository: Repository, step: Step, task: Task | None
+) -> prompt_values.PromptValues:
     if task is None:
         return prompt_values.for_plan(
-            state, planner.wake(state) or Wake(Step.PLAN, "somebody wants to see it")
+            state, planner.plan_request(state) or PlanRequest(Step.PLAN, "somebody wants to see it")
         )
     if step is Step.REPLAN:
-        return prompt_values.for_replan(state, Wake(step, "somebody wants to see it", task.id))
+        return prompt_values.for_replan(state, PlanRequest(step, "somebody wants to see it", task.id))
     if step is Step.CHECKPOINT:
         return prompt_values.for_checkpoint(state, task)
     if step is Step.IMPLEMENT:
         return prompt_values.for_implement(state, task)
     head = repository.commit_at(BRANCHES + state.config.integration_branch) or repository.head()
     base, commit = task.base_commit or head, task.review_commit or task.base_commit or head
-    work = task.but(base_commit=base, review_commit=commit)
+    work = task.replace(base_commit=base, review_commit=commit)
     diff = repository.git("diff", "--no-color", str(base), str(commit))
     log = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
-    return prompt_values.for_review(state, work, diff=diff, log=log, checks=report(task.verdicts))
+    return prompt_values.for_review(state, work, diff=diff, log=log, checks=gate_report(task.verdicts))

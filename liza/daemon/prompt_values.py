@@ -1,52 +1,52 @@
-"""What a prompt may say of the board: texts by the names that the templates have for them."""
+"""Values for the prompt templates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.rules import told
+from liza.domain.rules import anomaly_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from liza.daemon.policy.planner import Wake
+    from liza.daemon.policy.planner import PlanRequest
     from liza.domain.model import Checkpoint, Discovery, Handoff, Note, State, Task
     from liza.domain.verdicts import Evidence
 
 SHOWN_DISCOVERIES: Final = 30
-LONGEST: Final = 20_000  # characters of one text; a diff can be of any size, and a context cannot
-_TOLD: Final = frozenset({"fail", "fail_integration", "block", "release", "reclaim"})
+LONGEST_TEXT: Final = 20_000  # characters of one text; a diff can be of any size, and a context cannot
+_SHOWN_EVENTS: Final = frozenset({"fail", "fail_integration", "block", "release", "reclaim"})
 
-Known = dict[str, str]
+PromptValues = dict[str, str]
 
 
-def for_plan(state: State, wake: Wake) -> Known:
+def for_plan(state: State, wake: PlanRequest) -> PromptValues:
     return {
         "goal": state.goal.description,
         "spec": state.goal.spec_ref or "",
         "notes": _lines(_notes(state, wake)),
-        "reported": _reported(state, wake),
-        "found": _found(state, wake),
+        "reported": _anomalies(state, wake),
+        "found": _discoveries(state, wake),
         "tasks": _tasks(state),
     }
 
 
-def for_replan(state: State, wake: Wake) -> Known:
+def for_replan(state: State, wake: PlanRequest) -> PromptValues:
     task = state.task(str(wake.task))
     return {
-        **_what(task),
+        **_task_values(task),
         "blocked": _lines([task.blocked_reason or "", *task.questions]),
-        "history": _lines(_past(task)),
+        "history": _lines(_attempts(task)),
         "notes": _lines(_notes(state, wake)),
-        "reported": _reported(state, wake),
-        "found": _found(state, wake),
+        "reported": _anomalies(state, wake),
+        "found": _discoveries(state, wake),
         "tasks": _tasks(state),
     }
 
 
-def for_checkpoint(state: State, task: Task) -> Known:
+def for_checkpoint(state: State, task: Task) -> PromptValues:
     return {
-        **_what(task),
+        **_task_values(task),
         "iteration": str(task.iteration),
         "spec": task.spec_ref or state.goal.spec_ref or "",
         "guidance": _lines(_guidance(state, task)),
@@ -54,26 +54,28 @@ def for_checkpoint(state: State, task: Task) -> Known:
     }
 
 
-def for_implement(state: State, task: Task) -> Known:
+def for_implement(state: State, task: Task) -> PromptValues:
     return {**for_checkpoint(state, task), "checkpoint": _checkpoint(task.checkpoint)}
 
 
-def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) -> Known:
+def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) -> PromptValues:
     return {
-        **_what(task),
+        **_task_values(task),
         "iteration": str(task.iteration),
         "base": str(task.base_commit),
         "commit": str(task.review_commit),
         "checkpoint": _checkpoint(task.checkpoint),
-        "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST],
-        "checks": checks[:LONGEST],
-        "notes": _lines(f"- {message}" for message in _said_of(state, task)),
+        "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST_TEXT],
+        "checks": checks[:LONGEST_TEXT],
+        "notes": _lines(f"- {message}" for message in _notes_about(state, task)),
         "feedback": _feedback(task),
-        "diff": diff if len(diff) <= LONGEST else f"{diff[:LONGEST]}\n(cut; `git diff` shows the rest)",
+        "diff": diff
+        if len(diff) <= LONGEST_TEXT
+        else f"{diff[:LONGEST_TEXT]}\n(cut; `git diff` shows the rest)",
     }
 
 
-def _what(task: Task) -> Known:
+def _task_values(task: Task) -> PromptValues:
     scope = [
         f"in: {', '.join(task.scope.include) or 'not limited'}",
         f"out: {', '.join(task.scope.exclude) or 'nothing'}",
@@ -95,19 +97,19 @@ def _guidance(state: State, task: Task) -> list[str]:
     """Return all that helps a coder: the planner's words, people's, what failed before, and the hand-over."""
     return [
         *([task.guidance] if task.guidance else []),
-        *(f"People say: {message}" for message in _said_of(state, task) if message != task.guidance),
-        *_past(task),
+        *(f"People say: {message}" for message in _notes_about(state, task) if message != task.guidance),
+        *_attempts(task),
         *_handoff(state.handoff.get(task.id)),
     ]
 
 
-def _said_of(state: State, task: Task) -> list[str]:
+def _notes_about(state: State, task: Task) -> list[str]:
     return [note.message for note in state.human_notes.values() if note.about == task.id]
 
 
-def _past(task: Task) -> list[str]:
+def _attempts(task: Task) -> list[str]:
     """Return what the latest attempts came to, as far as history shows it."""
-    entries = [entry for entry in task.history if entry.event in _TOLD and "reason" in entry.facts]
+    entries = [entry for entry in task.history if entry.event in _SHOWN_EVENTS and "reason" in entry.facts]
     return [f"{entry.event} by {entry.by}: {entry.facts['reason']}{_paths(entry.facts)}" for entry in entries]
 
 
@@ -119,10 +121,7 @@ def _paths(facts: object) -> str:
 def _handoff(handoff: Handoff | None) -> list[str]:
     if handoff is None:
         return []
-    return [
-        f"Handed over by {handoff.agent}: {handoff.summary}",
-        *(f"- {step}" for step in handoff.next_steps),
-    ]
+    return [f"Handed over by {handoff.agent}: {handoff.summary}"]
 
 
 def _feedback(task: Task) -> str:
@@ -158,27 +157,27 @@ def _checkpoint(checkpoint: Checkpoint | None) -> str:
     )
 
 
-def _notes(state: State, wake: Wake) -> list[str]:
+def _notes(state: State, wake: PlanRequest) -> list[str]:
     notes: list[Note] = [state.human_notes[name] for name in wake.notes]
     return [f"- {f'({note.about}) ' if note.about else ''}{note.message}" for note in notes]
 
 
-def _reported(state: State, wake: Wake) -> str:
+def _anomalies(state: State, wake: PlanRequest) -> str:
     """Return the anomalies that nobody dealt with; those of the task that is asked about come first."""
     found = sorted(
         (state.anomalies[name] for name in wake.anomalies), key=lambda one: one.task_id != wake.task
     )
-    return _lines(f"- {told(one)}" for one in found)
+    return _lines(f"- {anomaly_sentence(one)}" for one in found)
 
 
-def _found(state: State, wake: Wake) -> str:
+def _discoveries(state: State, wake: PlanRequest) -> str:
     """Return what agents found beside their tasks: what is new, then what became of the rest."""
     new = [state.discovered[name] for name in wake.discoveries]
     old = [item for item in state.discovered.values() if item.considered is not None][-SHOWN_DISCOVERIES:]
-    return _lines(f"- {item.description} ({_fate(state, item)})" for item in (*new, *old))
+    return _lines(f"- {item.description} ({_discovery_status(state, item)})" for item in (*new, *old))
 
 
-def _fate(state: State, item: Discovery) -> str:
+def _discovery_status(state: State, item: Discovery) -> str:
     if item.considered is None:
         return f"{item.urgency}, new, by {item.discovered_by}"
     if item.became_task is None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.answers import ANOMALIES, ROLES
+from liza.domain.answers import AGENT_ANOMALY_TYPES, ROLE_OF_STEP
 from liza.domain.record import safe_id
 
 if TYPE_CHECKING:
@@ -37,62 +37,62 @@ def _commit(text: str) -> str:
 
 
 # What each may be, by what it is checked with; all else is fenced.
-PLAIN: Final[dict[str, Callable[[str], str]]] = {
+UNFENCED: Final[dict[str, Callable[[str], str]]] = {
     "task": safe_id,
     "iteration": _number,
     "base": _commit,
     "commit": _commit,
 }
-_OURS: Final = {"anomalies": ", ".join(ANOMALIES)}
+_HOUSE_VALUES: Final = {"anomalies": ", ".join(AGENT_ANOMALY_TYPES)}
 
 
-def fields(step: Step) -> frozenset[str]:
-    """Return what has to be known to prompt for *step*."""
+def required_fields(step: Step) -> frozenset[str]:
+    """Return the names of the values that the prompt of *step* needs."""
     return frozenset(_template(step).get_identifiers()) | {BOOTSTRAP}
 
 
-def prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
+def render_prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
     """Return the prompt for *step* with what is *known*, every foreign part of it fenced with *nonce*."""
-    missing, unknown = fields(step) - known.keys(), known.keys() - fields(step)
+    missing, unknown = required_fields(step) - known.keys(), known.keys() - required_fields(step)
     if missing or unknown:
         message = f"the prompt for {step} lacks {sorted(missing)} and has no place for {sorted(unknown)}"
         raise ValueError(message)
     values = {name: _safe(name, text, nonce) for name, text in known.items()}
-    house = _template("house").substitute(_OURS, nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
+    house = _template("house").substitute(_HOUSE_VALUES, nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
     return f"{house}\n{_template(step).substitute(values)}"
 
 
-def asked_again(asked: str, why: str, *, nonce: str) -> str:
-    """Return the prompt *asked* with a demand for a better answer, since the last had the fault *why*."""
-    return f"{asked}\n{_template('again').substitute(nonce=nonce, why=fenced('why', why, nonce))}"
+def repeat_prompt(asked: str, why: str, *, nonce: str) -> str:
+    """Return the prompt *asked* with the request to answer again, because of *why*."""
+    return f"{asked}\n{_template('again').substitute(nonce=nonce, why=fence('why', why, nonce))}"
 
 
-def better_wanted(why: str, *, only_answer: bool, nonce: str) -> str:
-    """Return what an agent is told in its own session, whose last answer had the fault *why*."""
+def correction_prompt(why: str, *, only_answer: bool, nonce: str) -> str:
+    """Return the prompt that asks an agent in its own session to correct its answer, because of *why*."""
     name = "block" if only_answer else "mend"
-    return _template(name).substitute(nonce=nonce, why=fenced("why", why, nonce))
+    return _template(name).substitute(nonce=nonce, why=fence("why", why, nonce))
 
 
-def answer_wanted(step: Step, reply: str, why: str, *, nonce: str) -> str:
-    """Return the demand for the answer that *reply* means, to whoever has no memory of having said it."""
+def answer_prompt(step: Step, reply: str, why: str, *, nonce: str) -> str:
+    """Return the prompt that asks a new session for the answer block that *reply* lacks."""
     # Marked line by line, so that no block in it is a block of this prompt.
     end = "\n".join(f"| {line}" for line in reply.strip()[-LONGEST_REPLY:].split("\n"))
     return _template("answer").substitute(
         nonce=nonce,
         step=step,
-        role=ROLES[step],
-        why=fenced("why", why, nonce),
-        reply=fenced("reply", end, nonce),
+        role=ROLE_OF_STEP[step],
+        why=fence("why", why, nonce),
+        reply=fence("reply", end, nonce),
         form=_template(step).template.partition("## Answer\n")[2].strip(),
     )
 
 
-def taken_over(asked: str) -> str:
+def takeover_prompt(asked: str) -> str:
     """Return the prompt *asked* for an agent that goes on where another one had to stop."""
     return f"{asked}\n{TAKEN_OVER}\n"
 
 
-def fenced(name: str, text: str, nonce: str) -> str:
+def fence(name: str, text: str, nonce: str) -> str:
     """Return *text* between two lines that it cannot contain."""
     if nonce in text:
         message = f"the nonce is in the text of {name}; it must not be known to whoever wrote that"
@@ -101,8 +101,8 @@ def fenced(name: str, text: str, nonce: str) -> str:
 
 
 def _safe(name: str, text: str, nonce: str) -> str:
-    check = PLAIN.get(name)
-    return check(text) if check else fenced(name, text, nonce)
+    check = UNFENCED.get(name)
+    return check(text) if check else fence(name, text, nonce)
 
 
 @cache

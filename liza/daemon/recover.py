@@ -1,4 +1,4 @@
-"""The facts that a recovery is planned from, and the doing of the plan; `recovery` decides in between."""
+"""Collects the facts for a recovery and performs its plan; `policy.recovery` makes the plan."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.board.file import FileBoard
-from liza.board.quarantine import alert
+from liza.board.protocol import SUPERVISOR_NAME, open_board
 from liza.daemon.policy import recovery
 from liza.daemon.policy.recovery import (
-    Facts,
     FinishMerge,
     KillLeftover,
     Leftover,
     MarkStopped,
     PruneWorktree,
     ReclaimTask,
+    RecoveryFacts,
     RepeatTask,
     ReportLoss,
     RetireBranch,
 )
-from liza.daemon.project_sandbox import CAGES
+from liza.daemon.project_sandbox import SANDBOXES
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
-from liza.repo.durable import broken_refs, empty_objects, lost
+from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
 from liza.repo.pool import Worktrees
-from liza.repo.private_gitdir import left_by_a_crash
-from liza.repo.repository import BRANCHES, Repository, branch_of
+from liza.repo.private_gitdir import import_after_crash
+from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
-from liza.system.proc_table import Process, ended, left_behind, seen, table
+from liza.system.host import host
+from liza.system.platform import DEAD_STATES, Process
+from liza.system.proc_table import kill_all, leftover_processes, process_of, process_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
+    from liza.board.protocol import Board
     from liza.daemon.policy.recovery import Action
     from liza.domain.model import State
 
@@ -47,24 +49,24 @@ RUNS: Final = "runs"
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Where a run takes place."""
+class Recovery:
+    """The board and the repository that a recovery reads and repairs."""
 
-    board: FileBoard
+    board: Board
     repository: Repository
 
     @property
     def home(self) -> Path:
         return self.board.home
 
-    def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> Facts:
+    def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> RecoveryFacts:
         """Return what is so now; *living* are the workers that have a supervisor."""
         state = self.board.read()
         ref = BRANCHES + state.config.integration_branch
         begun = {
             task.merging.commit for task in state.tasks.values() if task.merging and not task.merge_commit
         }
-        return Facts(
+        return RecoveryFacts(
             state=state,
             now=now,
             living=living,
@@ -75,28 +77,26 @@ class Scene:
         )
 
     def _merged_branches(self, state: State, ref: str) -> Iterator[str]:
-        for name in Worktrees(self.repository).branches() if state.archived else ():
-            tip = self.repository.commit_at(branch_of(name)) if name in state.archived else None
-            if tip is not None and self.repository.contains(ref, tip):
-                yield name
+        if state.archived and self.repository.commit_at(ref):
+            names = Worktrees(self.repository).branches(merged_into=ref)
+            yield from (name for name in names if name in state.archived)
 
-    def named_facts(self, now: datetime) -> Facts:
-        """Return the facts, with those that only a machine that went down changes: what the board names."""
+    def crash_facts(self, now: datetime) -> RecoveryFacts:
+        """Return the facts, with the commits that the board names and that a machine crash may have lost."""
         facts = self.facts(now)
         tasks = facts.state.tasks.values()
         waiting = {*recovery.SUBMITTED, Status.AWAITING_APPROVAL}
-        submitted = [task for task in tasks if task.status in waiting and task.review_commit]
-        gone = {
-            str(task.review_commit)
-            for task in submitted
-            if lost(self.repository, [str(task.review_commit)], task.base_commit)
+        submitted = {
+            task.review_commit: task.base_commit
+            for task in tasks
+            if task.status in waiting and task.review_commit
         }
-        merged = (task.merge_commit for task in tasks if task.merge_commit)
-        missing = (commit for commit in merged if not self.repository.commit_at(commit))
-        return replace(facts, lost=frozenset([*gone, *missing]))
+        merged = {task.merge_commit for task in tasks if task.merge_commit}
+        missing = merged - present(self.repository, merged)
+        return replace(facts, lost=missing_commits(self.repository, submitted) | missing)
 
-    def mend_refs(self, state: State) -> list[str]:
-        """Take away what a machine that went down left of refs and objects; return what became of each."""
+    def repair_refs(self, state: State) -> list[str]:
+        """Remove refs and objects that a machine crash damaged; return a sentence for each repair."""
         integration = BRANCHES + state.config.integration_branch
         told = []
         for wreck in broken_refs(self.repository, integration):
@@ -106,33 +106,33 @@ class Scene:
             for path in empty_objects(self.repository):
                 path.unlink()
         if self.repository.commit_at(integration) is None and (last := self._last_merge(state)):
-            self.repository.move(integration, to=last, expected=None, why="put back after a crash")
+            self.repository.move_ref(integration, to=last, expected=None, why="put back after a crash")
             told.append(f"{integration} is put back to {last[:12]}, the last merge that the board knows")
         return told
 
     def _last_merge(self, state: State) -> str | None:
         """Return the merge that contains all others which the board knows and that are there."""
         merged = [task.merge_commit for task in state.tasks.values() if task.merge_commit]
-        there = [commit for commit in merged if self.repository.commit_at(commit)]
-        words = ("rev-list", "--topo-order", "--max-count=1", *there)
-        return self.repository.git(*words) if there else None
+        there = "".join(f"{commit}\n" for commit in present(self.repository, merged))
+        words = ("rev-list", "--topo-order", "--max-count=1", "--stdin")
+        return self.repository.git(*words, stdin=there.encode()) if there else None
 
-    def perform(self, actions: Iterable[Action], facts: Facts) -> list[str]:
+    def perform(self, actions: Iterable[Action], facts: RecoveryFacts) -> list[str]:
         """Do *actions*, each of which may have been done before; return what could not be ended."""
         todo = list(actions)
-        survivors = _killed([action.process for action in todo if isinstance(action, KillLeftover)])
+        survivors = _kill_leftovers([action.process for action in todo if isinstance(action, KillLeftover)])
         for merge in (action for action in todo if isinstance(action, FinishMerge)):
-            self.board.update(recovery.finished(merge.task, merge.commit, at=facts.now))
+            self.board.update(recovery.finish_merge(merge.task, merge.commit, at=facts.now))
         if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
             self.secure(lost, at=facts.now)
-            self.board.update(recovery.reclaimed(facts.living, at=facts.now, killed=True))
+            self.board.update(recovery.reclaim_tasks(facts.living, at=facts.now, killed=True))
         self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
-            self.board.update(recovery.stopped(gone, at=facts.now))
+            self.board.update(recovery.mark_stopped(gone, at=facts.now))
         self._clear([action for action in todo if isinstance(action, PruneWorktree | RetireBranch)], facts)
         return survivors
 
-    def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: Facts) -> None:
+    def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: RecoveryFacts) -> None:
         """Give back worktrees and branches, and then raise what stood in the way of one."""
         trouble: LizaError | OSError | None = None
         into = BRANCHES + facts.state.config.integration_branch
@@ -147,14 +147,14 @@ class Scene:
         if trouble:
             raise trouble
 
-    def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: Facts) -> None:
+    def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: RecoveryFacts) -> None:
         """Tell people of commits that are gone, and let what was submitted be done again."""
         for path in empty_objects(self.repository) if losses else ():  # or git takes them for written
             path.unlink()
         for loss in losses:
-            alert(self.home, facts.now, str(loss))
+            self.board.alerts.append(str(loss), at=facts.now)
             if isinstance(loss, RepeatTask):
-                self.board.update(recovery.repeated(loss.task, loss.commit, at=facts.now))
+                self.board.update(recovery.repeat_task(loss.task, loss.commit, at=facts.now))
 
     def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
         """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
@@ -163,38 +163,39 @@ class Scene:
             if found := worktrees.of(task):
                 worktrees.secure(found, task, at=at)
 
-    def prune(self, task: str, facts: Facts) -> None:
+    def prune(self, task: str, facts: RecoveryFacts) -> None:
         worktrees = Worktrees(self.repository)
-        if found := worktrees.registered(worktrees.path_of(task)):
-            left_by_a_crash(self.home / CAGES, found, task)
+        if found := worktrees.worktree_at(worktrees.path_of(task)):
+            import_after_crash(self.home / SANDBOXES, found, task)
         worktrees.release(task, at=facts.now)
 
 
-def recovered(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
-    """Put right what a crash left in *home*, unless only asked what that would be; return the plan."""
-    scene = Scene(FileBoard(home), Repository.around(home.parent))
-    if dry_run and locks.is_held(home / locks.SUPERVISOR):
+def recover(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
+    """Repair what a crash left in *home*, or only plan it with *dry_run*; return the plan."""
+    board = open_board(home)
+    scene = Recovery(board, Repository.around(home.parent))
+    if dry_run and board.presence.is_held(SUPERVISOR_NAME):
         return ()  # whoever runs puts things right as it goes
     if dry_run:
-        return recovery.plan(scene.named_facts(utc_now()))
-    with locks.held(home / locks.SUPERVISOR, at=utc_now()):
-        for sentence in scene.mend_refs(scene.board.read()):
-            alert(home, utc_now(), sentence)
-        facts = scene.named_facts(utc_now())
+        return recovery.plan(scene.crash_facts(utc_now()))
+    with board.presence.hold(SUPERVISOR_NAME, at=utc_now()):
+        for sentence in scene.repair_refs(board.read()):
+            board.alerts.append(sentence, at=utc_now())
+        facts = scene.crash_facts(utc_now())
         actions = recovery.plan(facts)
         if survivors := scene.perform(actions, facts):
             raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
         return actions
 
 
-def is_of(run: str, worker: str) -> bool:
-    """Tell whether the agent run named *run* was begun by *worker*, whose name it starts with."""
+def is_run_of(run: str, worker: str) -> bool:
+    """Return whether the run named *run* was started by *worker*."""
     return run.startswith(worker) and not run[len(worker) : len(worker) + 1].isdigit()
 
 
 def _leftovers(home: Path, living: Collection[str]) -> list[Leftover]:
-    orphans = {process.pid: process for process in orphaned(home, living)}
-    agents = left_behind(home / RUNS, lambda run: not any(is_of(run, name) for name in living))
+    orphans = {process.pid: process for process in orphaned_workers(home, living)}
+    agents = leftover_processes(home / RUNS, lambda run: not any(is_run_of(run, name) for name in living))
     # An orphaned worker comes before its agents: it would start others.
     return [
         *(_leftover(process, "the worker") for process in orphans.values()),
@@ -206,65 +207,48 @@ def _leftover(process: Process, what: str) -> Leftover:
     return Leftover(process.pid, process.started, f"{what} {process.name}")
 
 
-def orphaned(home: Path, living: Collection[str] = ()) -> list[Process]:
+def orphaned_workers(home: Path, living: Collection[str] = ()) -> list[Process]:
     """Return the processes that hold the lock of a worker that is not among *living*."""
-    held = {str(home / locks.WORKERS / f"{name}.lock") for name in locks.living(home) - set(living)}
+    held = {
+        str(home / locks.WORKERS_DIRECTORY / f"{name}.lock")
+        for name in locks.live_workers(home) - set(living)
+    }
     if not held:
         return []
-    return [process for process in table().values() if held & _open_files(process.pid)]
+    return [process for process in process_table().values() if held & host().open_files_of(process.pid)]
 
 
-def supervising(home: Path) -> list[Process]:
-    """Return the process that holds the lock of the supervisor; what the file says could be anybody's."""
-    path = home / locks.SUPERVISOR
+def supervisor_processes(home: Path) -> list[Process]:
+    """Return the process that holds the supervisor's lock, as the kernel says; the pid in the file may be
+    stale.
+    """
+    path = home / locks.SUPERVISOR_LOCK
     if not locks.is_held(path):
         return []
-    return [process for process in table().values() if _has_locked(process.pid, path)]
+    return [process for process in process_table().values() if host().is_locked_by(process.pid, path)]
 
 
-def _has_locked(pid: int, path: Path) -> bool:
-    """Tell whether *pid* has *path* open and locked; who looks whether it is locked only has it open."""
-    folder = Path("/proc") / str(pid)
-    with suppress(OSError):  # it ended, or it is not ours
-        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
-            with suppress(OSError):
-                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as below
-                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
-                    return True
-    return False
-
-
-def _open_files(pid: int) -> set[str]:
-    folder = Path("/proc") / str(pid) / "fd"
-    found: set[str] = set()
-    with suppress(OSError):  # it ended, or it is not ours
-        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
-            with suppress(OSError):
-                found.add(os.readlink(folder / name))  # noqa: PTH115 - a string is compared
-    return found
-
-
-def await_end(processes: Iterable[Process], patience: float) -> None:
+def await_exit(processes: Iterable[Process], patience: float) -> None:
     """Return once all of *processes* ended, or after *patience* seconds."""
     deadline = time.monotonic() + patience
     with ExitStack() as stack:
         waiting: list[int] = []
         for process in processes:
             with suppress(OSError):  # it ended already
-                waiting.append(os.pidfd_open(process.pid))
+                waiting.append(host().open_exit(process.pid))
                 stack.callback(os.close, waiting[-1])
         while waiting and (left := deadline - time.monotonic()) > 0:
             over = select.select(waiting, [], [], left)[0]
             waiting = [descriptor for descriptor in waiting if descriptor not in over]
 
 
-def _killed(leftovers: list[Leftover]) -> list[str]:
+def _kill_leftovers(leftovers: list[Leftover]) -> list[str]:
     def still() -> list[Process]:
-        known = ((leftover, seen(leftover.pid)) for leftover in leftovers)
+        known = ((leftover, process_of(leftover.pid)) for leftover in leftovers)
         return [
             now
             for leftover, now in known
-            if now and now.started == leftover.started and now.state not in "ZX"
+            if now and now.started == leftover.started and now.state not in DEAD_STATES
         ]
 
-    return [str(process) for process in ended(still)]
+    return [str(process) for process in kill_all(still)]

@@ -7,11 +7,11 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon import course, prompt_values
-from liza.daemon.course import Judged
-from liza.daemon.integrate import integrate, unfit
+from liza.daemon.course import GatesResult
+from liza.daemon.integrate import integrate, pause_and_release
 from liza.daemon.policy import reviewer
-from liza.daemon.policy.admission import admitted, closed
-from liza.daemon.turn import Next, Strayed, begun, held_by
+from liza.daemon.policy.admission import admit, denial_of
+from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
@@ -21,95 +21,102 @@ from liza.domain.model import Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
-from liza.gates.feedback import report
+from liza.gates.feedback import gate_report
 from liza.gates.human import QUESTIONS
 from liza.gates.instructions import with_instructions_of
-from liza.repo.scratch import refill, scratch
-from liza.repo.snapshot import altered
-from liza.system.run_control import Ending
+from liza.repo.scratch import refill, scratch_tree
+from liza.repo.snapshot import altered_paths
+from liza.system.run_control import RunEnding
 from liza.workflow import engine
 from liza.workflow.document import GateKind
-from liza.workflow.position import Judge, Wait
+from liza.workflow.position import GateJob, WaitJob
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
-    from liza.daemon.turn import Asked, Place, Turn
-    from liza.domain.answers import AgentAnomaly, Value
+    from liza.daemon.turn import AgentAnswer, Turn, Worker
+    from liza.domain.answers import AgentAnomaly, AnswerValue
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
 
 # After these a second try may give what the first did not; all others say when to come back.
-AGAIN: Final = frozenset(
-    {Ending.DONE, Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START, Ending.CRASHED, Ending.EMPTY}
-)
-GIVEN_BACK: Final = frozenset(
+RETRY_ENDINGS: Final = frozenset(
     {
-        *(Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH),
-        *(Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED),
+        RunEnding.DONE,
+        RunEnding.TIMEOUT,
+        RunEnding.SILENT,
+        RunEnding.SLOW_START,
+        RunEnding.CRASHED,
+        RunEnding.EMPTY,
+    }
+)
+RELEASE_ENDINGS: Final = frozenset(
+    {
+        *(RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH),
+        *(RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED),
     }
 )
 
 log = logging.getLogger(__name__)
 
 
-def turn(place: Place) -> Next:
+def take_turn(place: Worker) -> AfterTurn:
     """Review or merge one task, if there is one."""
     state = place.board.read()
-    if reviewer.resolved(state):
-        _retry(place)
-        return Next.WORK
-    found = _found(place, state)
+    if reviewer.resolved_conflict(state):
+        _retry_merge(place)
+        return AfterTurn.WORK
+    found = _next_task(place, state)
     if found is None:
-        return Next.WAIT
+        return AfterTurn.WAIT
     token = secrets.token_hex(16)
-    state = _taken(place, token)
-    task = held_by(state, token)
+    state = _take_next(place, token)
+    task = task_with_token(state, token)
     if task is None:
-        return Next.WORK
-    run = place.wanted(state, Step.REVIEW, task.id) if task.status is Status.READY_FOR_REVIEW else None
-    with begun(place, state, task, token, admitted=run) as turn:
+        return AfterTurn.WORK
+    run = place.planned_run(state, Step.REVIEW, task.id) if task.status is Status.READY_FOR_REVIEW else None
+    with open_turn(place, state, task, token, admitted=run) as turn:
         try:
-            return _judged(turn, task)
+            return _review_or_merge(turn, task)
         except Refused as error:  # somebody else decides about the task now, so nothing more is written
-            log.warning("%s", turn.keeper.lost or error)
-        except Strayed as strayed:
-            turn.drifted(strayed.moved, "tests")
+            log.warning("%s", turn.lease_renewer.lost or error)
+        except GateTampered as strayed:
+            turn.block_for_drift(strayed.moved, "tests")
         except (GitFailed, UnfitRepository) as error:
-            _given_back(turn, error)
-        return Next.WORK
+            _release_unfit(turn, error)
+        return AfterTurn.WORK
 
 
-def _found(place: Place, state: State) -> Task | None:
-    """Return what to take: a merge, which costs nothing, or a review that may begin."""
+def _next_task(place: Worker, state: State) -> Task | None:
+    """Return the task to take: a merge, which costs nothing, or a review that is admitted."""
     task = reviewer.pick(state, place.name, place.clock())
     if task is None or task.status is not Status.READY_FOR_REVIEW:
         return task
-    return task if place.may_begin(state, place.wanted(state, Step.REVIEW, task.id)) else None
+    return task if place.check_admission(state, place.planned_run(state, Step.REVIEW, task.id)) else None
 
 
-def _given_back(turn: Turn, error: GitFailed | UnfitRepository) -> None:
+def _release_unfit(turn: Turn, error: GitFailed | UnfitRepository) -> None:
     try:
-        unfit(turn, error)
+        pause_and_release(turn, error)
     except Refused as refused:
         log.warning("%s", refused)
 
 
-def _retry(place: Place) -> None:
+def _retry_merge(place: Worker) -> None:
     """Try the merge again that a person says is possible now."""
 
     def make(state: State) -> State:
-        found = reviewer.resolved(state)
+        found = reviewer.resolved_conflict(state)
         if found is None:
             return state
         at, by = place.clock(), place.actor()
         state = apply(e.RetryMerge(reason=found.note.message), to=found.task.id, by=by, at=at)(state)
-        note = found.note.but(processed=at, processed_by=place.name)
-        return state.but(human_notes=with_record(state.human_notes, note))
+        note = found.note.replace(processed=at, processed_by=place.name)
+        return state.replace(human_notes=with_record(state.human_notes, note))
 
     place.board.update(Change(place.name, "retry_merge", make))
 
 
-def _taken(place: Place, token: str) -> State:
+def _take_next(place: Worker, token: str) -> State:
     taken: list[str] = []
 
     def make(state: State) -> State:
@@ -121,64 +128,69 @@ def _taken(place: Place, token: str) -> State:
         take, by = e.TakeReview(lease=place.lease(state, token)), place.actor(token)
         if task.status is not Status.READY_FOR_REVIEW:
             return apply(take, to=task.id, by=by, at=now)(state)
-        run = place.wanted(state, Step.REVIEW, task.id)
-        shut = closed(state, run, now)
+        run = place.planned_run(state, Step.REVIEW, task.id)
+        shut = denial_of(state, run, now)
         if shut and shut.cap is not Cap.TASK:
             return state
         state = apply(take, to=task.id, by=by, at=now)(state)
         if not shut:
-            return admitted(state, run, now)
-        state, block = budget.blocked(state, task.id)
+            return admit(state, run, now)
+        state, block = budget.block_for_cost(state, task.id)
         return apply(block, to=task.id, by=by, at=now)(state)
 
     return place.board.update(Change(place.name, "take_review", make, about=lambda: taken[-1]))
 
 
-def _judged(turn: Turn, task: Task) -> Next:
+def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
     if task.status is Status.READY_FOR_REVIEW:
-        after = _reviewed(turn, task)
+        after = _review(turn, task)
         if after is not None:
             return after
         latest = turn.current()
         if latest.status is not Status.APPROVED or latest.lease is None:
-            return Next.WORK
+            return AfterTurn.WORK
     integrate(turn)
-    return Next.WORK
+    return AfterTurn.WORK
 
 
-def _reviewed(turn: Turn, task: Task) -> Next | None:
+def _review(turn: Turn, task: Task) -> AfterTurn | None:
     """Bring *task* through the gates of review; return what to do next where no verdict came of it."""
     try:
-        found = _checked(turn, task)
+        found = _rerun_gates(turn, task)
     except course.Halted:
         turn.record(e.Release(reason="the review was stopped before its gates were through"))
-        return Next.WORK
+        return AfterTurn.WORK
     except BrokenGate as error:
         turn.broken(error, e.Release(reason=printable(str(error))))
-        return Next.WORK
+        return AfterTurn.WORK
     flow = turn.place.workflow(turn.state)
     said: tuple[AgentAnomaly, ...] = ()
-    while (next_up := engine.job(flow, found.moved.position, found.facts)) and found.outcome is Outcome.PASS:
+    while (
+        next_up := engine.next_job(flow, found.moved.position, found.facts)
+    ) and found.outcome is Outcome.PASS:
         match next_up:
-            case Judge(gate) if gate.kind is GateKind.AGENT:
-                asked = _asked(turn, task, found.verdicts)
-                if turn.keeper.lost:
-                    log.warning("%s: the verdict is not used", turn.keeper.lost)
-                    return Next.WORK
+            case GateJob(gate) if gate.kind is GateKind.AGENT:
+                asked = _ask_reviewer(turn, task, found.verdicts)
+                if turn.lease_renewer.lost:
+                    log.warning("%s: the verdict is not used", turn.lease_renewer.lost)
+                    return AfterTurn.WORK
                 if not isinstance(asked.value, Review):
-                    return _without_verdict(turn, asked, gate)
-                found, said = _weighed(turn, task, found, gate.id, asked, asked.value), asked.value.anomalies
-            case Wait(_, gate):
+                    return _record_no_verdict(turn, asked, gate)
+                found, said = (
+                    _with_verdict(turn, task, found, gate.id, asked, asked.value),
+                    asked.value.anomalies,
+                )
+            case WaitJob(_, gate):
                 question = f"{task.id}: {_question(gate)}"
-                taints = _taints_of_a_yes(turn, found, gate)
-                said_now = reviewer.news(task, found.verdicts)
+                taints = _taints_of_approval(turn, found, gate)
+                said_now = reviewer.new_verdicts(task, found.verdicts)
                 known = found.known
                 ask = e.AskHuman(question=question, verdicts=said_now, taints=taints, known=known)
                 _conclude(turn, ask, said)
-                return Next.WORK
+                return AfterTurn.WORK
             case _:
                 break
-    _conclude(turn, reviewer.concluded(task, found), said)
+    _conclude(turn, reviewer.event_for_verdicts(task, found), said)
     return None
 
 
@@ -201,7 +213,7 @@ def _question(gate: Gate | None) -> str:
     return str(options.get("question") or QUESTIONS[options.get("asks", "approve")])
 
 
-def _taints_of_a_yes(turn: Turn, found: Judged, gate: Gate | None) -> tuple[str, ...]:
+def _taints_of_approval(turn: Turn, found: GatesResult, gate: Gate | None) -> tuple[str, ...]:
     """Return what a person's yes would be marked with, so that it is given in the knowledge of it."""
     flow, position = turn.place.workflow(turn.state), found.moved.position
     if gate is None:
@@ -210,56 +222,58 @@ def _taints_of_a_yes(turn: Turn, found: Judged, gate: Gate | None) -> tuple[str,
     return engine.after(flow, position, yes, found.facts).position.taints
 
 
-def _weighed(turn: Turn, task: Task, so_far: Judged, gate: str, asked: Asked, review: Review) -> Judged:
+def _with_verdict(
+    turn: Turn, task: Task, so_far: GatesResult, gate: str, asked: AgentAnswer, review: Review
+) -> GatesResult:
     """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
     tree = turn.place.repository.tree_of(str(task.review_commit))
-    verdict = reviewer.verdict(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
+    verdict = reviewer.verdict_of_review(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
     log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
     moved = engine.after(flow, position, verdict, so_far.facts)
     return so_far._replace(moved=moved, verdicts=(*so_far.verdicts, verdict))
 
 
-def _checked(turn: Turn, task: Task) -> Judged:
-    """Ask the machines that did not judge yet what was submitted; most did."""
+def _rerun_gates(turn: Turn, task: Task) -> GatesResult:
+    """Run the gates whose verdicts are not about the submitted tree."""
     flow, commit = turn.place.workflow(turn.state), str(task.review_commit)
-    with course.case_of(turn, task, str(task.base_commit), commit) as case:
+    with course.gate_context(turn, task, str(task.base_commit), commit) as case:
         held = tuple(one for one in task.verdicts if one.tree == case.tree and one.outcome is Outcome.PASS)
-        found = course.judged(turn, flow, task.position, case, before=held)
+        found = course.run_gates(turn, flow, task.position, case, before=held)
     return found._replace(verdicts=(*held, *found.verdicts))
 
 
-def _asked(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> Asked:
+def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAnswer:
     place, repository = turn.place, turn.place.repository
     base, commit = str(task.base_commit), str(task.review_commit)
     diff = repository.git("diff", "--no-color", base, commit)
     said = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
 
-    def check(value: Value) -> str | None:
+    def check(value: AnswerValue) -> str | None:
         before, after = place.trees.before, place.trees.after
         # What tests leave behind is no change of the work; it goes with the checkout.
-        is_same = before and after and not altered(repository, before.tree, after.tree)
+        is_same = before and after and not altered_paths(repository, before.tree, after.tree)
         if not is_same or not after or after.head != shown:
             # Whoever is asked again judges the work, not what became of it.
             refill(place.worktrees, path, shown)
             place.trees.begin()
             return "the checkout was changed, and a reviewer changes nothing; the verdict does not count"
         first = len(turn.runs) == 1
-        return reviewer.unsaid(task, value) if first and isinstance(value, Review) else None
+        return reviewer.missing_feedback(task, value) if first and isinstance(value, Review) else None
 
     shown = with_instructions_of(repository, base, commit, at=place.clock())
-    facts = prompt_values.for_review(turn.state, task, diff=diff, log=said, checks=report(found))
-    with scratch(place.worktrees, shown) as path:
-        return turn.ask(Step.REVIEW, facts, path, check=check, again=AGAIN)
+    facts = prompt_values.for_review(turn.state, task, diff=diff, log=said, checks=gate_report(found))
+    with scratch_tree(place.worktrees, shown) as path:
+        return turn.ask(Step.REVIEW, facts, path, check=check, again=RETRY_ENDINGS)
 
 
-def _without_verdict(turn: Turn, asked: Asked, gate: Gate) -> Next:
+def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate) -> AfterTurn:
     ending = asked.reply.ending
     if asked.moved:
-        turn.drifted(asked.moved)
-        return Next.WORK
-    if ending in GIVEN_BACK:
-        turn.record(e.Release(reason=asked.why, killed=ending is Ending.KILLED))
+        turn.block_for_drift(asked.moved)
+        return AfterTurn.WORK
+    if ending in RELEASE_ENDINGS:
+        turn.record(e.Release(reason=asked.why, killed=ending is RunEnding.KILLED))
     else:
-        turn.record(reviewer.no_verdict(asked.why, gate.on_none.outcome))
-    return Next.RESTART if ending is Ending.CONTEXT_FULL else Next.WORK
+        turn.record(reviewer.no_verdict_block(asked.why, gate.on_none.outcome))
+    return AfterTurn.RESTART if ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK

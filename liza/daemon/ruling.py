@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.coder import UNCLEAR
+from liza.daemon.policy.coder import UNCLEAR_SPEC
 from liza.domain import events as e
 from liza.domain.changes import SUPERVISOR
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Status
 from liza.errors import Refused
-from liza.workflow.catalogue import Action
-from liza.workflow.rules import broken
+from liza.workflow.catalogue import RuleAction
+from liza.workflow.rules import broken_task_rules
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
@@ -21,28 +21,27 @@ if TYPE_CHECKING:
     from liza.domain.config import Limits
     from liza.domain.model import State
     from liza.workflow.document import Workflow
-    from liza.workflow.rules import Fired
+    from liza.workflow.rules import FiredRule
 
 # The words of the contract, where it has some.
-_SAID: Final = {
+_REASONS: Final = {
     "coder_iterations": "Max iterations ({limits.max_coder_iterations}) reached without approval",
     "max_review_cycles": "Max review cycles ({limits.max_review_cycles}) reached without approval",
 }
-QUESTIONS: Final = {"coder_iterations": UNCLEAR, "max_review_cycles": UNCLEAR}
+QUESTIONS: Final = {"coder_iterations": UNCLEAR_SPEC, "max_review_cycles": UNCLEAR_SPEC}
 QUESTION: Final = "What should be done differently, or should the task be given up?"
 
 
-def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
-    """Return *state* as the rules about the task *name* leave it.
+def apply_rules(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* with the strongest rule about the task *name* applied, in the supervisor's name.
 
-    They act in the supervisor's name, whoever's update it is. The strongest that can act on the task as it is
-    now acts alone; alerts are for people, and the supervisor tells them.
+    Alerts are left to the supervisor.
     """
     task = state.tasks.get(name)
     if task is None or task.status in TERMINAL | {Status.BLOCKED} or task.merging:
         return state
-    for fired in reversed(broken(workflow, task, state.config.limits, at)):
-        act = _ACTS.get(fired.action)
+    for fired in reversed(broken_task_rules(workflow, task, state.config.limits, at)):
+        act = _EVENTS.get(fired.action)
         if act is None:
             continue
         try:
@@ -52,21 +51,21 @@ def ruled(workflow: Workflow, state: State, name: str, at: datetime) -> State:
     return state
 
 
-def _blocked(fired: Fired, limits: Limits) -> e.Event:
-    said = _SAID.get(fired.rule)
+def _block(fired: FiredRule, limits: Limits) -> e.Event:
+    said = _REASONS.get(fired.rule)
     reason = said.format(limits=limits) if said else f"{fired.rule}: {'; '.join(fired.evidence)}"
     questions = QUESTIONS.get(fired.rule, (QUESTION,))
     return e.Block(reason=reason, questions=questions, rule=fired.rule)
 
 
-def _forced(fired: Fired, _: Limits) -> e.Event:
+def _force_pass(fired: FiredRule, _: Limits) -> e.Event:
     return e.ForcePass(mark=f"forced:{fired.rule}")
 
 
-_ACTS: Final[dict[Action, Callable[[Fired, Limits], e.Event]]] = {
-    Action.BLOCK: _blocked,
-    Action.PAUSE: _blocked,  # a task that is paused waits for people, as one that is blocked does
-    Action.STOP: _blocked,
-    Action.ASK: _blocked,
-    Action.FORCE_PASS: _forced,
+_EVENTS: Final[dict[RuleAction, Callable[[FiredRule, Limits], e.Event]]] = {
+    RuleAction.BLOCK: _block,
+    RuleAction.PAUSE: _block,  # a task that is paused waits for people, as one that is blocked does
+    RuleAction.STOP: _block,
+    RuleAction.ASK: _block,
+    RuleAction.FORCE_PASS: _force_pass,
 }

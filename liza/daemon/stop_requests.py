@@ -1,51 +1,49 @@
-"""What a worker is told from outside while it works: switches in `.liza/`, and signals."""
+"""Requests from outside to a worker at work: switches in `.liza/`, and signals."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from liza.board.location import throw
-from liza.board.quarantine import alert
 from liza.domain.record import utc_now
-from liza.domain.switches import FILES, Switch, thrown
-from liza.system.masking import mask
+from liza.domain.switches import Switch, strongest_switch
+from liza.system.masking import environment_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
-    from pathlib import Path
 
-    from liza.system.run_control import Stop
+    from liza.board.protocol import Board
+    from liza.system.run_control import RunControl
 
 
-class Orders:
-    """The switch that counts for one worker. A signal is like ABORT, for this worker only."""
+class StopRequests:
+    """The switch that applies to one worker. A signal acts like ABORT for this worker only."""
 
-    def __init__(self, home: Path, clock: Callable[[], datetime] = utc_now) -> None:
-        self._home = home
+    def __init__(self, board: Board, clock: Callable[[], datetime] = utc_now) -> None:
+        self._board = board
         self._clock = clock
         self._signals = 0
-        self._stop: Stop | None = None
+        self._stop: RunControl | None = None
 
     def switch(self) -> Switch:
-        return thrown(self.thrown())
+        return strongest_switch(self.thrown())
 
     def thrown(self) -> dict[str, str]:
-        """Return the switches that are thrown; what their files say matters to people only."""
+        """Return the switches that are thrown, for this worker."""
         if self._signals:
             return {Switch.ABORT.name: ""}
-        return {name: "" for name in FILES if (self._home / name).exists()}
+        return self._board.switches.thrown()
 
-    def signalled(self) -> None:
+    def add_signal(self) -> None:
         """Note a signal: the first asks whatever runs to end, the second ends it; safe in a handler."""
         self._signals += 1
         if self._stop is not None:
             self._tell(self._stop)
 
     @contextmanager
-    def reaching(self, stop: Stop) -> Iterator[None]:
-        """Let signals reach *stop* at once, without waiting for anybody's next look."""
+    def forward_signals_to(self, stop: RunControl) -> Iterator[None]:
+        """Pass signals to *stop* at once, without waiting for the next poll."""
         self._stop = stop
         if self._signals:
             self._tell(stop)
@@ -54,7 +52,7 @@ class Orders:
         finally:
             self._stop = None
 
-    def _tell(self, stop: Stop) -> None:
+    def _tell(self, stop: RunControl) -> None:
         if self._signals > 1:
             stop.now()
         else:
@@ -62,11 +60,11 @@ class Orders:
 
     def pause(self, why: str) -> None:
         """Throw the PAUSE switch for everybody, and tell people why; one that is there already stays."""
-        if throw(self._home, Switch.PAUSE, mask().text(why)):
-            alert(self._home, self._clock(), f"everybody pauses: {why}")
+        if self._board.switches.throw(Switch.PAUSE, environment_mask().text(why)):
+            self._board.alerts.append(f"everybody pauses: {why}", at=self._clock())
 
 
-def pass_on(switch: Switch, stop: Stop) -> None:
+def forward_switch(switch: Switch, stop: RunControl) -> None:
     """Tell whatever listens to *stop* what *switch* means for it."""
     if switch is Switch.ABORT:
         stop.ask()

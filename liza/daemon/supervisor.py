@@ -17,34 +17,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza.board.disk import has_no_writer
-from liza.board.file import FileBoard
-from liza.board.quarantine import alert
+from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, open_board
 from liza.daemon import integration_tip, sprint
-from liza.daemon.alarms import Alarm, alarms, stale
-from liza.daemon.baseline import Ground, try_base
-from liza.daemon.breaker import Guard, named_in
+from liza.daemon.alarms import Alarm, alarms, stale_checkpoint
+from liza.daemon.baseline import BaselineContext, run_baseline
+from liza.daemon.breaker import Breaker, rule_names
 from liza.daemon.course import Halted
-from liza.daemon.files import write
+from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
-from liza.daemon.notify import Courier, Told
-from liza.daemon.planning import LOCK as PLANNING
+from liza.daemon.notify import Notifier, SentAlarms
 from liza.daemon.policy import planner, progress, recovery, staffing
-from liza.daemon.project import TEAM_FILE, switches_of
-from liza.daemon.project_sandbox import is_caged, kept, required, tidied, uncaged, warning
-from liza.daemon.recover import RUNS, Scene, await_end, is_of, orphaned
-from liza.daemon.reports.checkpoint import checkpoint
-from liza.daemon.reports.words import outcome
-from liza.daemon.tamper import Lookout
+from liza.daemon.project import TEAM_FILE
+from liza.daemon.project_sandbox import (
+    is_sandboxed,
+    remove_stale_sandboxes,
+    require_sandbox,
+    sandbox_warning,
+    with_no_sandbox_anomaly,
+    with_required_mode,
+)
+from liza.daemon.recover import RUNS, Recovery, await_exit, is_run_of, orphaned_workers
+from liza.daemon.reports.checkpoint import checkpoint_summary
+from liza.daemon.reports.words import run_outcome
+from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import apply_team_file
-from liza.daemon.worker_processes import Crew
+from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
 from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
 from liza.domain.config import SandboxMode
 from liza.domain.lifecycle import SUCCEEDED
 from liza.domain.model import GoalStatus
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch, thrown
+from liza.domain.switches import Switch, strongest_switch
 from liza.errors import (
     AlreadyRunning,
     DiskTrouble,
@@ -58,30 +62,31 @@ from liza.repo.command import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
-from liza.system.disk_space import shortage
-from liza.system.linux import adopt_orphans
-from liza.system.proc_table import MARK, swept
-from liza.system.run_control import Stop
-from liza.system.wakeup import Bell
+from liza.system.disk_space import disk_shortage
+from liza.system.host import host
+from liza.system.proc_table import RUN_MARK, sweep
+from liza.system.run_control import RunControl
+from liza.system.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from liza.daemon.policy.staffing import Post
+    from liza.board.protocol import Board
+    from liza.daemon.policy.staffing import Slot
     from liza.daemon.view import View
     from liza.domain.model import State
 
-LOOK: Final = 0.5  # seconds between two looks at switches and leases while nothing happens
-LULL: Final = 0.1  # seconds in which many changes of the board wake us once
+POLL_INTERVAL: Final = 0.5  # seconds between two looks at switches and leases while nothing happens
+DEBOUNCE: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
 CHECKPOINTS: Final = "checkpoints"
 SUMMARY_TIME: Final = "%Y%m%dT%H%M%S.%fZ"  # a summary is named after the moment of the throw
-ONE_THROW: Final = timedelta(seconds=2)  # within which a switch may change its time and is the same
+SAME_THROW_WINDOW: Final = timedelta(seconds=2)  # within which a switch may change its time and is the same
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
-SINCE: Final = "it came while no run was going on"
+WHILE_STOPPED: Final = "it came while no run was going on"
 
 
-class Ending(Enum):
+class RunEnd(Enum):
     """Why a run ends."""
 
     COMPLETE = auto()
@@ -90,11 +95,16 @@ class Ending(Enum):
     ASKED = auto()
 
 
-EXIT_CODES: Final = {Ending.COMPLETE: 0, Ending.ONLY_PEOPLE: 3, Ending.ABORT: 4, Ending.ASKED: 4}
+EXIT_CODES: Final = {RunEnd.COMPLETE: 0, RunEnd.ONLY_PEOPLE: 3, RunEnd.ABORT: 4, RunEnd.ASKED: 4}
 # Whoever ends a run by hand wants it to end; the next one clears up.
-UNHURRIED: Final = frozenset({Ending.COMPLETE, Ending.ONLY_PEOPLE})
+CLEAN_ENDS: Final = frozenset({RunEnd.COMPLETE, RunEnd.ONLY_PEOPLE})
 # The part of the grace that workers get before a signal tells them: some see by themselves that it is over.
-PATIENCE: Final = {Ending.COMPLETE: 0.2, Ending.ONLY_PEOPLE: 0.0, Ending.ABORT: 1.0, Ending.ASKED: 0.0}
+GRACE_BEFORE_SIGNAL: Final = {
+    RunEnd.COMPLETE: 0.2,
+    RunEnd.ONLY_PEOPLE: 0.0,
+    RunEnd.ABORT: 1.0,
+    RunEnd.ASKED: 0.0,
+}
 
 
 def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
@@ -114,65 +124,66 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     """
     # Heard from before the lock is: who sees that it is held may send one.
     with ExitStack() as stack:
-        bell = stack.enter_context(Bell().hearing_signals())
-        stack.enter_context(locks.held(home / locks.SUPERVISOR, at=utc_now()))
-        board = FileBoard(home)
-        mark_processes(MARK, str((home / RUNS).resolve() / "supervisor.git"))
+        bell = stack.enter_context(Wakeup().handle_signals())
+        board = open_board(home)
+        stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
+        mark_processes(RUN_MARK, str((home / RUNS).resolve() / "supervisor.git"))
         repository = Repository.around(home.parent)
-        _be_alone(repository, stack)
+        _lock_repository(repository, stack)
         board.absorb()
         applied = apply_team_file(board, home.parent, fit=workflow_of)
         workflow_of(board.read().config, home.parent)
         adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
-        scene = Scene(board, repository)
-        mended = scene.mend_refs(state)
+        scene = Recovery(board, repository)
+        mended = scene.repair_refs(state)
         repository.ensure_branch(state.config.integration_branch)
-        required(state.config.sandbox)
-        if baseline and not _tries_base(Ground(home, repository, state.config), view, bell):
-            return EXIT_CODES[Ending.ASKED]
+        require_sandbox(state.config.sandbox)
+        ground = BaselineContext(home, repository, state.config)
+        if baseline and not _check_baseline(ground, board, view, bell):
+            return EXIT_CODES[RunEnd.ASKED]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
-            alert(home, utc_now(), sentence)
+            board.alerts.append(sentence, at=utc_now())
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
-        crew = Crew(home, worker or worker_command(home), Path(liza.__file__).parents[1])
+        crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1])
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
 
 
-def _be_alone(repository: Repository, stack: ExitStack) -> None:
+def _lock_repository(repository: Repository, stack: ExitStack) -> None:
     """Be the one supervisor of all checkouts of *repository*: they share the branches that it moves."""
-    path = repository.common / locks.IN_GIT
+    path = repository.common / locks.LOCK_IN_GIT
     try:
-        stack.enter_context(locks.held(path, at=utc_now()))
+        stack.enter_context(locks.hold_for_life(path, at=utc_now()))
     except AlreadyRunning as error:
-        raise SharedRepository(str(locks.holder(path) or "another process")) from error
+        raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
 
 
-def _tries_base(ground: Ground, view: View, bell: Bell) -> bool:
+def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wakeup) -> bool:
     """Try the project's own gates on what work is based on; return False where somebody stopped it.
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
-    stop, over = Stop(), threading.Event()
+    stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
-        while not over.wait(LULL):
-            if bell.asked or thrown(switches_of(ground.home)) is Switch.ABORT:
+        while not over.wait(DEBOUNCE):
+            if bell.asked or strongest_switch(board.switches.thrown()) is Switch.ABORT:
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
     listener.start()
     try:
-        found = try_base(ground, stop, view.say)
+        found = run_baseline(ground, stop, view.say)
     except Halted:
         return False
     finally:
         over.set()
         listener.join()
     if found is not None:
-        found.require_fit()
+        found.require_usable()
         for line in found.lines():
             view.say(line)
     return True
@@ -185,78 +196,97 @@ def worker_command(home: Path) -> list[str]:
 
 class Supervisor:
     def __init__(
-        self, scene: Scene, crew: Crew, view: View, bell: Bell, *, until_idle: bool, grace: float
+        self,
+        scene: Recovery,
+        crew: WorkerProcesses,
+        view: View,
+        bell: Wakeup,
+        *,
+        until_idle: bool,
+        grace: float,
     ) -> None:
-        self._scene = scene
+        self._recovery = scene
         self._board = scene.board
-        self._crew = crew
+        self._workers = crew
         self._view = view
         self._until_idle = until_idle
         self._grace = grace
         self._clock = utc_now
-        self._posts: dict[str, Post] = {}
+        self._slots: dict[str, Slot] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
-        self._guard = Guard(scene.board, scene.home)
-        self._told = Told(scene.home)
+        self._breaker = Breaker(scene.board)
+        self._sent_alarms = SentAlarms(scene.home)
         self._said: set[str] = set()  # keys of alarms that this very run has said
-        self._courier = Courier(scene.home)
-        self._collected = time.monotonic()
-        self._spared: frozenset[str] = frozenset()  # workers that are too many and were asked to end
+        self._notifier = Notifier(scene.board)
+        self._pruned_at = time.monotonic()
+        self._stopping: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
         self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
         self._summarised: datetime | None = None  # when the CHECKPOINT was thrown that has its summary
         self._is_halting = False  # whoever has to end a turn at a CHECKPOINT was named
-        self._bell = bell
+        self._wakeup = bell
 
     def run(self) -> int:
-        adopt_orphans()
+        host().adopt_orphans()
         self._recover()
-        self._warn()
+        self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
-        self._courier.start()
+        self._notifier.start()
         is_over = threading.Event()
-        threading.Thread(target=self._crew.end_stopped, args=(is_over,), name="stopped", daemon=True).start()
+        threading.Thread(
+            target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
+        ).start()
         try:
-            ending = self._watched()
-            self._dismiss(PATIENCE[ending] * self._grace)
+            ending = self._run_loop()
+            if ending is RunEnd.ABORT:
+                # A worker looks at the switches beside what it waits for, such as the board; a signal stops
+                # its agent at once. What takes longer is saving the work.
+                self._workers.send(signal.SIGTERM, self._workers.names)
+            self._stop_workers(GRACE_BEFORE_SIGNAL[ending] * self._grace)
             self._leave(ending)
         except BaseException as error:
             if isinstance(error, InvalidBoard):
                 self._alert(f"the run ended, because the board is not valid: {error}")
-            self._dismiss(0.0)
+            self._stop_workers(0.0)
             raise
         finally:
             is_over.set()
-            self._courier.close()
+            self._notifier.close()
         return EXIT_CODES[ending]
 
-    def _warn(self) -> None:
+    def _warn_if_unsandboxed(self) -> None:
         """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
 
         Where they are caged, the board says that they always are: a trial that fails another time must not
         let them go free.
         """
         sandbox, at = self._board.read().config.sandbox, self._clock()
-        if (always := kept(sandbox)) is not sandbox:
+        if (always := with_required_mode(sandbox)) is not sandbox:
             self._board.update(
-                Change(SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox(state, always.mode))
+                Change(
+                    SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox_mode(state, always.mode)
+                )
             )
-        free = warning(sandbox)
+        free = sandbox_warning(sandbox)
         if free is None:
             return
         self._alert(f"WARNING: {free}")
         if sandbox.mode is not SandboxMode.OFF:
             self._board.update(
-                Change(SUPERVISOR.id, "warn", lambda state: uncaged(state, free, by=SUPERVISOR.id, at=at))
+                Change(
+                    SUPERVISOR.id,
+                    "warn",
+                    lambda state: with_no_sandbox_anomaly(state, free, by=SUPERVISOR.id, at=at),
+                )
             )
 
-    def _watched(self) -> Ending:
-        while (ending := self._tried()) is None:
-            self._bell.rest(self._pause())
+    def _run_loop(self) -> RunEnd:
+        while (ending := self._try_turn()) is None:
+            self._wakeup.rest(self._poll_delay())
         return ending
 
-    def _tried(self) -> Ending | None:
+    def _try_turn(self) -> RunEnd | None:
         """Take a turn; a full disk, or a repository that somebody is at, may be better at the next."""
         try:
             ending = self._turn()
@@ -268,111 +298,113 @@ class Supervisor:
         self._trouble = ""
         return ending
 
-    def _turn(self) -> Ending | None:
-        self._gone += self._crew.reap()
-        switches = switches_of(self._scene.home)
-        switch = thrown(switches)
-        if switch is Switch.ABORT or self._bell.asked:
-            return Ending.ABORT if switch is Switch.ABORT else Ending.ASKED
+    def _turn(self) -> RunEnd | None:
+        self._gone += self._workers.reap()
+        switches = self._board.switches.thrown()
+        switch = strongest_switch(switches)
+        if switch is Switch.ABORT or self._wakeup.asked:
+            return RunEnd.ABORT if switch is Switch.ABORT else RunEnd.ASKED
         while self._gone:
-            self._bury(*self._gone[0])
+            self._after_exit(*self._gone[0])
             self._gone.pop(0)
-        state = self._guard.look(self._reclaim(self._board.read()), self._clock())
-        self._look_at_space(state)
-        if self._guard.hold(state, switches):
-            switches = switches_of(self._scene.home)
-        self._guard.report(state)
+        state = self._breaker.look(self._reclaim(self._board.read()), self._clock())
+        self._check_disk_space(state)
+        if self._breaker.hold(state, switches):
+            switches = self._board.switches.thrown()
+        self._breaker.report(state)
         self._summarise(state, switches)
         self._view.show(state, switches)
-        self._courier.nudge(state.config.notify)
-        if ending := self._outlook(state):
+        self._notifier.nudge(state.config.notify)
+        if ending := self._end_if_over(state):
             return ending
         state = self._board.read()  # another goal may have begun
-        state = sprint.kept(self._board, self._scene.home, state, switches, self._clock())
+        state = sprint.advance_sprint(self._board, state, switches, self._clock())
         halted = Switch.CHECKPOINT.name in switches and not self._is_halting
         if self._until_idle and state.sprint.ended and halted:
-            return Ending.ONLY_PEOPLE
-        if thrown(switches) is Switch.NORMAL:
+            return RunEnd.ONLY_PEOPLE
+        if strongest_switch(switches) is Switch.NORMAL:
             # First, since what cannot be cleared up must not keep anybody from working.
-            self._man(state)
+            self._start_due(state)
             self._recycle(state)
-            self._collect()
+            self._prune_worktrees()
         return None
 
-    def _outlook(self, state: State) -> Ending | None:
-        """Tell people what waits for them, and return whether that, or nothing more to do, ends the run."""
+    def _end_if_over(self, state: State) -> RunEnd | None:
+        """Send the alarms, and return how the run ends if it is over."""
         now = self._clock()
         if planner.is_complete(state):
-            done = Change(SUPERVISOR.id, "complete the goal", lambda latest: planner.completed(latest, now))
+            done = Change(
+                SUPERVISOR.id, "complete the goal", lambda latest: planner.with_goal_completed(latest, now)
+            )
             state = self._board.update(done)
         if state.goal.is_over:
-            return Ending.COMPLETE
+            return RunEnd.COMPLETE
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             state = self._begin_next_goal()
-        named = named_in(workflow_of(state.config, self._scene.home.parent))
+        named = rule_names(workflow_of(state.config, self._recovery.home.parent))
         self._tell(alarms(state, now, named))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = progress.only_people(state, now) or (self._shortage and idle)
-        return Ending.ONLY_PEOPLE if self._until_idle and stuck else None
+        return RunEnd.ONLY_PEOPLE if self._until_idle and stuck else None
 
     def _begin_next_goal(self) -> State:
         """Look back on the goal that is over, and go on with the next."""
-        self._celebrate()
+        self._announce_done()
         now = self._clock()
         begin = Change(SUPERVISOR.id, "begin the next goal", lambda latest: begin_next_goal(latest, now))
         state = self._board.update(begin)
         self._view.say(f"goal {state.goal.number} begins: {state.goal.description}")
         return state
 
-    def _look_at_space(self, state: State) -> None:
+    def _check_disk_space(self, state: State) -> None:
         """Tell people once that the disk has too little room; what only waits to be used again goes."""
         before = self._shortage
-        self._shortage = shortage(self._scene.repository.root, state.config.limits.free_disk_mb)
+        self._shortage = disk_shortage(self._recovery.repository.root, state.config.limits.free_disk_mb)
         if self._shortage and not before:
             self._alert(self._shortage)
-            facts = self._scene.facts(self._clock(), living=self._crew.names)
-            self._scene.perform(recovery.pruned(facts, most=0), facts)
-            Worktrees(self._scene.repository).thin()
+            facts = self._recovery.facts(self._clock(), living=self._workers.names)
+            self._recovery.perform(recovery.worktrees_to_prune(facts, most=0), facts)
+            Worktrees(self._recovery.repository).discard_parked()
         elif before and not self._shortage:
             self._view.say("there is room on the disk again, and work goes on")
 
-    def _bury(self, name: str, code: int) -> None:
-        """Clear up after a worker whose process ended, before anybody else may take what it held."""
-        self._sweep(lambda run: is_of(run, name))
-        if name in self._crew.stopped:
+    def _after_exit(self, name: str, code: int) -> None:
+        """Clean up after a worker whose process ended, before its tasks can be claimed again."""
+        self._sweep(lambda run: is_run_of(run, name))
+        if name in self._workers.stopped:
             self._alert(f"{name} was stopped by somebody (SIGSTOP), so it was ended and is replaced")
-            self._crew.stopped.discard(name)
+            self._workers.stopped.discard(name)
         if code == InvalidBoard.exit_code:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
-            _check(self._scene.home)
-        code = 0 if name in self._spared else code
-        post = staffing.vacated(self._posts[name], code, time.monotonic())
+            _require_valid_board(self._recovery.home)
+        code = 0 if name in self._stopping else code
+        post = staffing.with_exit(self._slots[name], code, time.monotonic())
         now = self._clock()
         tasks = self._board.read().tasks.values()
-        self._scene.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
-        reclaim = recovery.reclaimed(self._crew.names, at=now, killed=code == staffing.KILLED)
+        self._recovery.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
+        reclaim = recovery.reclaim_tasks(self._workers.names, at=now, killed=code == staffing.KILLED_CODE)
         if staffing.is_crash(code):
-            why = f"{len(post.crashes)} crashes in five minutes; the last one {staffing.told(code)}"
-            crash = staffing.crashed(post, why, at=now)
+            why = f"{len(post.crashes)} crashes in five minutes; the last one {staffing.exit_sentence(code)}"
+            crash = staffing.record_crash(post, why, at=now)
             self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
             self._tell_crash(post, code)
         else:
             self._board.update(reclaim)
         # Last, because all of this is done again where the disk was full.
-        self._posts[name] = post
-        self._spared -= {name}
+        self._slots[name] = post
+        self._stopping -= {name}
 
-    def _tell_crash(self, post: Post, code: int) -> None:
-        words = self._crew.last_words(post.name)
-        told = f"{post.name} {staffing.told(code)}{f': {words}' if words else ''}"
+    def _tell_crash(self, post: Slot, code: int) -> None:
+        words = self._workers.last_words(post.name)
+        told = f"{post.name} {staffing.exit_sentence(code)}{f': {words}' if words else ''}"
         if post.is_stopped:
-            log = f"{locks.WORKERS}/{post.name}.log"
+            log = f"{locks.WORKERS_DIRECTORY}/{post.name}.log"
             self._alert(f"{told}; it is not started again in this run, see {log}")
         else:
             self._view.say(f"{told}; it is started again")
 
     def _sweep(self, whose: Callable[[str], bool]) -> None:
-        found = swept(self._scene.home / RUNS, whose)
+        found = sweep(self._recovery.home / RUNS, whose)
         if found.survivors:
             self._alert(f"these processes could not be ended: {', '.join(found.survivors)}")
 
@@ -380,101 +412,99 @@ class Supervisor:
         """Take back what is held by nobody who lives; a worker started by hand shows its life by its lock."""
         now = self._clock()
         holders = {task.lease.holder for task in state.tasks.values() if task.lease}
-        living = self._crew.names
+        living = self._workers.names
         if holders - living:
-            living |= locks.living(self._scene.home)
+            living |= self._board.presence.live_workers()
         if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
-            self._scene.secure(dead, at=now)
-            return self._board.update(recovery.reclaimed(living, at=now))
+            self._recovery.secure(dead, at=now)
+            return self._board.update(recovery.reclaim_tasks(living, at=now))
         return state
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
         """Write the summary of a CHECKPOINT once nobody works any more, once a throw."""
-        path = self._scene.home / Switch.CHECKPOINT.name
-        if path.name not in switches:
+        if Switch.CHECKPOINT.name not in switches:
             self._summarised = _NEVER
             return
-        if not _is_written(path):
-            return
-        try:
-            thrown_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        except FileNotFoundError:
-            return  # taken back at this moment
-        said = switches_of(self._scene.home).get(path.name, "")
+        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT)
+        if thrown_at is None:
+            return  # taken back, or written, at this moment
+        said = self._board.switches.thrown().get(Switch.CHECKPOINT.name, "")
         if self._summarised is None:  # a run before this one may have written it
-            self._summarised = _latest_summary(self._scene.home / CHECKPOINTS)
+            self._summarised = _last_summary_time(self._recovery.home / CHECKPOINTS)
         # `touch` makes the file first and sets its time then: that is one throw.
-        if abs(thrown_at - self._summarised) > ONE_THROW:
-            self._halt(state, thrown_at, said)
+        if abs(thrown_at - self._summarised) > SAME_THROW_WINDOW:
+            self._write_summary(state, thrown_at, said)
         hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale(thrown_at, self._clock(), hours, said)]))
+        self._tell(filter(None, [stale_checkpoint(thrown_at, self._clock(), hours, said)]))
 
-    def _halt(self, state: State, thrown_at: datetime, said: str) -> None:
+    def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
         """Write the summary, or say who has to end their turn before it makes sense."""
         busy = sorted(task.lease.holder for task in state.tasks.values() if task.lease)
-        if locks.is_held(self._scene.home / PLANNING):
+        if self._board.presence.is_held(PLANNING_NAME):
             busy.append("the planner")
         if busy and not self._is_halting:
             self._view.say(f"CHECKPOINT: {', '.join(busy)} will end the turn that was begun, then all wait")
         self._is_halting = bool(busy)
         if busy:
             return
-        summary = self._scene.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
-        write(summary, checkpoint(state, self._clock(), said))
+        summary = self._recovery.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
+        write_report(summary, checkpoint_summary(state, self._clock(), said))
         self._summarised = thrown_at
         self._view.say(f"the summary of this checkpoint is in {summary}")
 
-    def _man(self, state: State) -> None:
-        """Have a process at every post that is due, and none at those that are no longer wanted."""
+    def _start_due(self, state: State) -> None:
+        """Start a process in every slot that is due, and stop those that are no longer wanted."""
         now = time.monotonic()
-        self._enlist(state)
-        self._spare(state)
-        for post in [post for post in self._posts.values() if staffing.is_due(post, now)]:
-            self._crew.start(post)
-            self._posts[post.name] = staffing.filled(post, now)
+        self._register_workers(state)
+        self._stop_surplus(state)
+        for post in [post for post in self._slots.values() if staffing.is_due(post, now)]:
+            self._workers.start(post)
+            self._slots[post.name] = staffing.with_process(post, now)
 
-    def _enlist(self, state: State) -> None:
-        known = self._posts
-        self._posts = staffing.staffed(known, state.config.workers)
-        if new := [post for name, post in self._posts.items() if name not in known]:
-            self._board.update(staffing.enlisted(new, at=self._clock()))
-        if gone := known.keys() - self._posts.keys():
-            self._board.update(recovery.stopped(gone, at=self._clock()))
+    def _register_workers(self, state: State) -> None:
+        known = self._slots
+        self._slots = staffing.with_slots_for(known, state.config.workers)
+        if new := [post for name, post in self._slots.items() if name not in known]:
+            self._board.update(staffing.register_workers(new, at=self._clock()))
+        if gone := known.keys() - self._slots.keys():
+            self._board.update(recovery.mark_stopped(gone, at=self._clock()))
 
-    def _spare(self, state: State) -> None:
+    def _stop_surplus(self, state: State) -> None:
         """Ask workers that are too many to end, each once it holds nothing; asked twice, it ends unsaved."""
         busy = {task.lease.holder for task in state.tasks.values() if task.lease}
-        spare = self._crew.names - staffing.names(state.config.workers).keys() - busy - self._spared
-        self._crew.send(signal.SIGTERM, spare)
-        self._spared |= spare
+        spare = (
+            self._workers.names - staffing.worker_roles(state.config.workers).keys() - busy - self._stopping
+        )
+        self._workers.send(signal.SIGTERM, spare)
+        self._stopping |= spare
 
-    def _collect(self) -> None:
+    def _prune_worktrees(self) -> None:
         """Clear up what finished tasks left."""
-        if time.monotonic() - self._collected < recovery.SOON.total_seconds():
+        if time.monotonic() - self._pruned_at < recovery.CLEANUP_GRACE.total_seconds():
             return
-        self._collected = time.monotonic()
-        facts = self._scene.facts(self._clock(), living=self._crew.names)
-        self._miss_branch(facts.state.config.integration_branch)
-        self._scene.perform(recovery.pruned(facts), facts)
+        self._pruned_at = time.monotonic()
+        facts = self._recovery.facts(self._clock(), living=self._workers.names)
+        self._check_integration_branch(facts.state.config.integration_branch)
+        self._recovery.perform(recovery.worktrees_to_prune(facts), facts)
 
     def _recycle(self, state: State) -> None:
         """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
 
         One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
         """
-        done = [task.id for task in recovery.finished_first(state) if task.status in SUCCEEDED]
+        done = [task.id for task in recovery.finished_tasks(state) if task.status in SUCCEEDED]
         spare = done[: max(0, len(done) - state.config.limits.kept_worktrees)]
         name = next((name for name in spare if name not in self._recycled), None)
         if name is None:
             return
         self._recycled.add(name)
-        Worktrees(self._scene.repository).release(name, at=self._clock())
-        self._bell.ring()
+        Worktrees(self._recovery.repository).release(name, at=self._clock())
+        self._wakeup.wake()
 
-    def _miss_branch(self, name: str) -> None:
+    def _check_integration_branch(self, name: str) -> None:
         """Tell people that the integration branch is gone, once until it is back."""
         key = f"gone {name}"
-        if self._scene.repository.commit_at(BRANCHES + name) is not None:
+        if self._recovery.repository.commit_at(BRANCHES + name) is not None:
             self._said.discard(key)
         elif key not in self._said:
             self._said.add(key)
@@ -483,119 +513,123 @@ class Supervisor:
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
-        await_end(orphaned(self._scene.home), self._grace)
-        facts = self._scene.named_facts(self._clock())
+        await_exit(orphaned_workers(self._recovery.home), self._grace)
+        facts = self._recovery.crash_facts(self._clock())
         for action in recovery.plan(facts):
             self._view.say(str(action))
-        if survivors := self._scene.perform(recovery.settling(facts), facts):
+        if survivors := self._recovery.perform(recovery.settling_actions(facts), facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         self._clear_up()
-        self._look_around()
-        self._board.update(Change(SUPERVISOR.id, "reopen the goal", progress.reopened))
+        self._adopt_human_changes()
+        self._board.update(Change(SUPERVISOR.id, "reopen the goal", progress.with_goal_reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
-        state = self._board.update(providers.retried(SUPERVISOR, self._clock(), refused_only=True))
+        state = self._board.update(providers.retry_providers(SUPERVISOR, self._clock(), refused_only=True))
         done = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
-        self._recycled = done - set(Worktrees(self._scene.repository).tasks())
+        self._recycled = done - set(Worktrees(self._recovery.repository).tasks())
         # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
-        self._enlist(state)
+        self._register_workers(state)
 
-    def _look_around(self) -> None:
+    def _adopt_human_changes(self) -> None:
         """Take what people did since the last run as theirs, before anybody else can be taken for them."""
-        scene, state = self._scene, self._board.read()
+        scene, state = self._recovery, self._board.read()
         head = scene.repository.commit_at(BRANCHES + state.config.integration_branch)
         if head is None:
             return
-        if is_caged(state.config.sandbox):
+        if is_sandboxed(state.config.sandbox):
             state = integration_tip.note_base(self._board, head, by=SUPERVISOR.id)
-            if found := integration_tip.strangers(scene.repository, scene.home, state, head):
+            if found := integration_tip.unknown_commits(scene.repository, scene.home, state, head):
                 at = self._clock()
-                self._alert(integration_tip.take_as_yours(self._board, found, SINCE, by=SUPERVISOR.id, at=at))
+                self._alert(
+                    integration_tip.record_human_commits(
+                        self._board, found, WHILE_STOPPED, by=SUPERVISOR.id, at=at
+                    )
+                )
             return
-        seen = Lookout(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
+        seen = TamperMonitor(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
         for sentence in (*seen.told, *seen.strange):
             self._alert(sentence)
 
-    def _dismiss(self, patience: float) -> None:
-        """End every worker: by itself within *patience*, then by SIGTERM, then by SIGKILL."""
+    def _stop_workers(self, patience: float) -> None:
+        """Stop every worker: on its own within *patience*, then by SIGTERM, then by SIGKILL."""
         steps = ((None, patience), (signal.SIGTERM, self._grace), (signal.SIGKILL, GRACE))
         for number, seconds in steps:
             if number is not None:
-                self._crew.send(number, self._crew.names)
+                self._workers.send(number, self._workers.names)
             deadline = time.monotonic() + seconds
-            while self._crew.names and not self._is_urgent(number) and time.monotonic() < deadline:
-                self._bell.rest(min(LOOK, deadline - time.monotonic()))
-                for _ in self._crew.reap():
+            while self._workers.names and not self._is_urgent(number) and time.monotonic() < deadline:
+                self._wakeup.rest(min(POLL_INTERVAL, deadline - time.monotonic()))
+                for _ in self._workers.reap():
                     pass
         self._sweep(lambda _: True)
 
     def _is_urgent(self, number: signal.Signals | None) -> bool:
         """Tell whether the next step should come at once: a second signal means now."""
-        return self._bell.asked > 1 and number is not signal.SIGKILL
+        return self._wakeup.asked > 1 and number is not signal.SIGKILL
 
-    def _leave(self, ending: Ending) -> None:
-        facts = self._scene.facts(self._clock())
-        self._scene.perform(recovery.settling(facts), facts)
-        if ending in UNHURRIED:
-            self._clear_up(drain=ending is Ending.COMPLETE)
-        if ending is Ending.COMPLETE:
-            self._celebrate()
-        locks.bury(self._scene.home)
+    def _leave(self, ending: RunEnd) -> None:
+        facts = self._recovery.facts(self._clock())
+        self._recovery.perform(recovery.settling_actions(facts), facts)
+        if ending in CLEAN_ENDS:
+            self._clear_up(drain=ending is RunEnd.COMPLETE)
+        if ending is RunEnd.COMPLETE:
+            self._announce_done()
+        self._board.presence.remove_stale()
         state = self._board.read()
-        self._view.show(state, switches_of(self._scene.home))
-        self._view.say(f"{_FAREWELLS[ending]}: {outcome(state)}")
+        self._view.show(state, self._board.switches.thrown())
+        self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
 
     def _clear_up(self, *, drain: bool = False) -> None:
         """Remove what nobody needs any more; where that fails, the work is done all the same."""
         try:
-            facts = self._scene.facts(self._clock())
-            self._scene.perform(recovery.clearing(facts), facts)
-            tidied(self._scene.home, self._scene.repository)
+            facts = self._recovery.facts(self._clock())
+            self._recovery.perform(recovery.clearing_actions(facts), facts)
+            remove_stale_sandboxes(self._recovery.home, self._recovery.repository)
             if drain:
-                Worktrees(self._scene.repository).drain()
+                Worktrees(self._recovery.repository).drain()
         except (DiskTrouble, GitFailed, UnfitRepository, OSError) as error:
             first = str(error).strip().splitlines()[0]
             self._alert(f"not everything could be cleared up, which `liza recover` tries again: {first}")
 
-    def _celebrate(self) -> None:
+    def _announce_done(self) -> None:
         """Look back on the last sprint and tell people that there is nothing more to do."""
         state = self._board.read()
         try:
-            sprint.kept(self._board, self._scene.home, state, {}, self._clock())
+            sprint.advance_sprint(self._board, state, {}, self._clock())
         except DiskTrouble as error:  # the work is done all the same
             self._alert(f"there is no retrospective: {error}")
         key = f"goal {state.goal.status} {state.goal.completed}"
-        self._tell([Alarm(key, f"the goal is {state.goal.status}: {outcome(state)}")])
-        self._courier.nudge(state.config.notify)
+        self._tell([Alarm(key, f"the goal is {state.goal.status}: {run_outcome(state)}")])
+        self._notifier.nudge(state.config.notify)
 
     def _tell(self, found: Iterable[Alarm]) -> None:
         """Tell each alarm once, however many supervisors see it; what still waits is said in every run."""
         for alarm in found:
-            is_news = self._told.is_news(alarm)
-            if is_news and self._logged(alarm.says):
-                self._told.remember(alarm)
+            is_news = self._sent_alarms.is_news(alarm)
+            if is_news and self._log_alert(alarm.says):
+                self._sent_alarms.remember(alarm)
             if (is_news or alarm.stands) and alarm.key not in self._said:
                 self._view.say(alarm.says)
             self._said.add(alarm.key)
 
     def _alert(self, sentence: str) -> None:
-        self._logged(sentence)
+        self._log_alert(sentence)
         self._view.say(sentence)
 
-    def _logged(self, sentence: str) -> bool:
+    def _log_alert(self, sentence: str) -> bool:
         try:
-            alert(self._scene.home, self._clock(), sentence)
-        except OSError:  # the disk may be what the alert is about
+            self._board.alerts.append(sentence, at=self._clock())
+        except DiskTrouble:  # the disk may be what the alert is about
             return False
         return True
 
-    def _pause(self) -> float:
+    def _poll_delay(self) -> float:
         now = time.monotonic()
-        if self._trouble or thrown(switches_of(self._scene.home)) is not Switch.NORMAL:
-            return LOOK  # nobody is started now, however due
+        if self._trouble or strongest_switch(self._board.switches.thrown()) is not Switch.NORMAL:
+            return POLL_INTERVAL  # nobody is started now, however due
         dues = (
-            post.due - now for post in self._posts.values() if post.began is None and post.due is not None
+            post.due - now for post in self._slots.values() if post.began is None and post.due is not None
         )
-        return max(0.0, min([LOOK, *dues]))
+        return max(0.0, min([POLL_INTERVAL, *dues]))
 
     def _listen(self) -> None:
         """Ring when the board changes; a board that cannot be read is for the main thread to meet."""
@@ -603,40 +637,32 @@ class Supervisor:
         with suppress(LizaError):
             while True:
                 seen = self._board.wait(seen, timeout=60.0).revision
-                self._bell.ring()
-                time.sleep(LULL)
-        self._bell.ring()
+                self._wakeup.wake()
+                time.sleep(DEBOUNCE)
+        self._wakeup.wake()
 
 
-_FAREWELLS: Final = {
-    Ending.COMPLETE: "Done",
-    Ending.ONLY_PEOPLE: "Only people can make progress",
-    Ending.ABORT: "Ended by ABORT (`liza resume` takes it back)",
-    Ending.ASKED: "Ended as asked",
+_END_SENTENCES: Final = {
+    RunEnd.COMPLETE: "Done",
+    RunEnd.ONLY_PEOPLE: "Only people can make progress",
+    RunEnd.ABORT: "Ended by ABORT (`liza resume` takes it back)",
+    RunEnd.ASKED: "Ended as asked",
 }
 
 
-def _with_sandbox(state: State, mode: SandboxMode) -> State:
-    return state.but(config=state.config.but(sandbox=state.config.sandbox.but(mode=mode)))
+def _with_sandbox_mode(state: State, mode: SandboxMode) -> State:
+    return state.replace(config=state.config.replace(sandbox=state.config.sandbox.replace(mode=mode)))
 
 
-def _latest_summary(folder: Path) -> datetime:
+def _last_summary_time(folder: Path) -> datetime:
     """Return when the last CHECKPOINT was thrown that has a summary in *folder*."""
     latest = max((path.stem for path in folder.glob("*.md")), default=None) if folder.is_dir() else None
     return datetime.strptime(latest, SUMMARY_TIME).replace(tzinfo=UTC) if latest else _NEVER
 
 
-def _is_written(switch: Path) -> bool:
-    """Return whether nobody is just writing the file: a shell makes it first, and then writes its words."""
-    try:
-        return has_no_writer(switch)
-    except OSError:  # a link, or taken back at this moment
-        return True
-
-
-def _check(home: Path) -> None:
+def _require_valid_board(home: Path) -> None:
     """Raise what is wrong with the board to somebody who opens it."""
-    board = FileBoard(home)
+    board = open_board(home)
     try:
         board.read()
     finally:

@@ -6,12 +6,20 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.daemon.project import HOME, TEAM_FILE, checked, configured, remember, remembered, team_settings
+from liza.daemon.project import (
+    HOME,
+    TEAM_FILE,
+    applied_settings,
+    effective_config,
+    record_applied,
+    team_settings,
+    valid_config,
+)
 from liza.domain.changes import SUPERVISOR, Change
-from liza.domain.yaml_parse import BadYaml, parse
+from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import DiskTrouble
-from liza.repo.objects import contents
-from liza.repo.provenance import versions_of_agents
+from liza.repo.objects import blob_contents
+from liza.repo.provenance import blobs_by_agents
 from liza.repo.repository import BRANCHES, Repository
 
 if TYPE_CHECKING:
@@ -24,11 +32,11 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 ACCEPT: Final = "--accept-settings"
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 _ABSENT: Final = object()
 
 
-class Applied(NamedTuple):
+class SettingChange(NamedTuple):
     """One setting that came from the team's file."""
 
     key: str
@@ -36,14 +44,14 @@ class Applied(NamedTuple):
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.key} {_shown(self.before)} -> {_shown(self.after)}"
+        return f"{self.key} {_value_text(self.before)} -> {_value_text(self.after)}"
 
 
-class Outcome(NamedTuple):
+class TeamFileResult(NamedTuple):
     """What became of the team's file: what was put on the board, and what waits for a person's yes."""
 
-    done: tuple[Applied, ...] = ()
-    held: tuple[Applied, ...] = ()
+    done: tuple[SettingChange, ...] = ()
+    held: tuple[SettingChange, ...] = ()
 
     def sentences(self) -> Iterator[str]:
         """Yield what to tell people of settings that agents changed."""
@@ -54,75 +62,86 @@ class Outcome(NamedTuple):
             )
 
 
-def apply_team_file(board: Board, root: Path, *, accept: bool = False, fit: Fit = lambda *_: None) -> Outcome:
+def apply_team_file(
+    board: Board, root: Path, *, accept: bool = False, fit: Fit = lambda *_: None
+) -> TeamFileResult:
     """Put on *board* what changed in `liza.yaml` of *root* since it was applied last.
 
     What came in by the merge of a task is code that an agent wrote: it waits until a person says *accept*.
     *fit* raises what keeps a run from following the workflow; then nothing is changed.
     """
     home, team = root / HOME, team_settings(root)
-    base = remembered(home)
+    base = applied_settings(home)
     if base == team:
-        return Outcome()
-    done: list[Applied] = []
-    held: list[Place] = []
+        return TeamFileResult()
+    done: list[SettingChange] = []
+    held: list[KeyPath] = []
     now = team
     if base is not None:  # else nobody knows what was applied, and a live edit must not be undone
-        changed = sorted(changes(base, team))
-        held = [] if accept else _of_agents(board.read(), root, changed, team)
+        changed = sorted(changed_paths(base, team))
+        held = [] if accept else _changed_by_agents(board.read(), root, changed, team)
         changed = [path for path in changed if path not in held]
         team = with_values(team, held, base)
-        effective = configured(root, {})[0].model_dump(mode="json")  # only what is not held is taken from it
+        effective = effective_config(root, {})[0].model_dump(
+            mode="json"
+        )  # only what is not held is taken from it
 
         def make(state: State) -> State:
-            config = checked(root, with_paths(state.config, changed, effective))
+            config = valid_config(root, with_paths(state.config, changed, effective))
             fit(config, root)
             done[:] = _differences(state.config, config, changed)
-            return state if not done else _with(state, config)
+            return state if not done else _with_config(state, config)
 
         what = f"apply {TEAM_FILE}: {', '.join('.'.join(path) for path in changed)}"
         if changed:
             board.update(Change(SUPERVISOR.id, what, make))
     try:
-        remember(home, team)
+        record_applied(home, team)
     except OSError as error:
         raise DiskTrouble(f"remember what {TEAM_FILE} said", error) from error
-    waiting = [Applied(".".join(path), _told(base or {}, path), _told(now, path)) for path in held]
-    return Outcome(tuple(done), tuple(waiting))
+    waiting = [
+        SettingChange(".".join(path), _value_or_none(base or {}, path), _value_or_none(now, path))
+        for path in held
+    ]
+    return TeamFileResult(tuple(done), tuple(waiting))
 
 
-def _told(settings: Mapping[str, Any], path: Place) -> object:
-    found = _at(settings, path)
+def _value_or_none(settings: Mapping[str, Any], path: KeyPath) -> object:
+    found = _value_at(settings, path)
     return None if found is _ABSENT else found
 
 
-def _of_agents(state: State, root: Path, changed: Sequence[Place], team: Mapping[str, Any]) -> list[Place]:
+def _changed_by_agents(
+    state: State, root: Path, changed: Sequence[KeyPath], team: Mapping[str, Any]
+) -> list[KeyPath]:
     """Return those of *changed* whose new value came by the merge of a task."""
     base = state.integration.base
     if base is None or not changed:
         return []
     repository, ref = Repository.around(root), BRANCHES + state.config.integration_branch
     yours = [one.commit for one in state.integration.yours]
-    blobs = versions_of_agents(repository, TEAM_FILE, base=base, ref=ref, yours=yours)
-    versions = [_read(data) for data in contents(repository, blobs).values()]
-    return [path for path in changed if any(_at(one, path) == _at(team, path) for one in versions)]
+    blobs = blobs_by_agents(repository, TEAM_FILE, base=base, ref=ref, yours=yours)
+    versions = [_parse_version(data) for data in blob_contents(repository, blobs).values()]
+    return [
+        path for path in changed if any(_value_at(one, path) == _value_at(team, path) for one in versions)
+    ]
 
 
-def _read(data: bytes) -> dict[str, Any]:
+def _parse_version(data: bytes) -> dict[str, Any]:
     try:
-        found = parse(data.decode(errors="replace")).data
+        found = parse_yaml(data.decode(errors="replace")).data
     except BadYaml:
         return {}
     return dict(found)
 
 
 def with_values(
-    settings: Mapping[str, Any], paths: Sequence[Place], source: Mapping[str, Any]
+    settings: Mapping[str, Any], paths: Sequence[KeyPath], source: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return *settings* with those at *paths* as *source* has them, or gone where they are not there."""
     copied: dict[str, Any] = deepcopy(dict(settings))
     for path in paths:
-        below, value = copied, _at(source, path)
+        below, value = copied, _value_at(source, path)
         for name in path[:-1]:
             below = below.setdefault(name, {})
         if value is _ABSENT:
@@ -132,7 +151,7 @@ def with_values(
     return copied
 
 
-def changes(base: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Place]:
+def changed_paths(base: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[KeyPath]:
     """Yield the path of every setting that differs between two readings of the file."""
     for key in {*base, *now}:
         before, after = base.get(key, _ABSENT), now.get(key, _ABSENT)
@@ -140,38 +159,40 @@ def changes(base: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Place]:
             continue
         inner = [value if isinstance(value, dict) else {} for value in (before, after)]
         if any(inner) and all(isinstance(value, dict) or value is _ABSENT for value in (before, after)):
-            yield from ((key, *rest) for rest in changes(*inner))
+            yield from ((key, *rest) for rest in changed_paths(*inner))
         else:
             yield (key,)
 
 
-def with_paths(config: Config, paths: Sequence[Place], source: Mapping[str, Any]) -> dict[str, Any]:
+def with_paths(config: Config, paths: Sequence[KeyPath], source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of *config* with those at *paths* as *source* has them, or gone with them there."""
     return with_values(config.model_dump(mode="json"), paths, source)
 
 
-def _at(settings: Mapping[str, Any], path: Place) -> Any:  # noqa: ANN401 - JSON
+def _value_at(settings: Mapping[str, Any], path: KeyPath) -> Any:  # noqa: ANN401 - JSON
     found: Any = settings
     for name in path:
         found = found.get(name, _ABSENT) if isinstance(found, dict) else _ABSENT
     return found
 
 
-def _differences(old: Config, new: Config, paths: Sequence[Place]) -> list[Applied]:
+def _differences(old: Config, new: Config, paths: Sequence[KeyPath]) -> list[SettingChange]:
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    pairs = ((path, _at(before, path), _at(after, path)) for path in paths)
+    pairs = ((path, _value_at(before, path), _value_at(after, path)) for path in paths)
     return [
-        Applied(".".join(path), *(None if value is _ABSENT else value for value in (one, other)))
+        SettingChange(".".join(path), *(None if value is _ABSENT else value for value in (one, other)))
         for path, one, other in pairs
         if one != other
     ]
 
 
-def _with(state: State, config: Config) -> State:
+def _with_config(state: State, config: Config) -> State:
     """Return the board with *config*; a goal whose spec came from the settings has the new one, too."""
     follows = state.goal.spec_ref == state.config.spec != config.spec
-    return state.but(config=config, **({"goal": state.goal.but(spec_ref=config.spec)} if follows else {}))
+    return state.replace(
+        config=config, **({"goal": state.goal.replace(spec_ref=config.spec)} if follows else {})
+    )
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "unset" if value is None else value if isinstance(value, str) else json.dumps(value)

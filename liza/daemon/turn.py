@@ -1,4 +1,4 @@
-"""What every worker has at hand, and a turn of it: a task, an agent, an update with what came of it."""
+"""A worker with its resources, and one turn of it: take a task, run an agent, record the result."""
 
 from __future__ import annotations
 
@@ -13,61 +13,60 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.agents.pricing import Priced
+from liza.agents.pricing import PricingAgent
 from liza.agents.protocol import Brief, Reply, Session
-from liza.agents.recording import Recorder
+from liza.agents.recording import RecordingAgent
 from liza.agents.select import (
     COMMAND,
     REPLAY,
-    Asker,
+    RunRequester,
+    agent_for,
     backend_of,
-    calls_for_another,
-    hired,
-    playing,
-    run_of,
-    stand_in,
+    choice_for,
+    fallback_of,
+    may_fall_back,
+    planned_run,
 )
-from liza.board.quarantine import alert
 from liza.daemon import integration_tip, prompting
-from liza.daemon.bootstrap import Bootstrap, Where
-from liza.daemon.lease_renewer import Held, Keeper
-from liza.daemon.policy.admission import Closed, Ended, admitted, closed, ended, left, parked
-from liza.daemon.policy.planner import read
-from liza.daemon.policy.retries import AFTER_A_KILL, Retry, RunEnd, Tried, retry_after
-from liza.daemon.project_sandbox import Guard, is_caged
-from liza.daemon.ruling import ruled
-from liza.daemon.tamper import DRIFTED, Lookout, stranger_sentence
-from liza.daemon.vetting import unvetted, workflow_file
+from liza.daemon.bootstrap import Bootstrap, RunPaths
+from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
+from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
+from liza.daemon.policy.planner import with_notes_read
+from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
+from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
+from liza.daemon.ruling import apply_rules
+from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
+from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
-from liza.domain.answer_reading import Answer, answer
-from liza.domain.answers import Step, Value
+from liza.domain.answer_parsing import ParsedAnswer, parse_answer
+from liza.domain.answers import AnswerValue, Step
 from liza.domain.budget import (
+    AdmissionRequest,
     Cap,
-    Run,
-    command,
-    extended,
-    is_closed,
-    is_within,
-    kind_of,
-    question,
-    warned,
-    warning,
-    worst,
+    budget_question,
+    budget_warning,
+    cost_kind,
+    extend_reservation,
+    highest_cost,
+    is_budget_question_open,
+    is_within_reservation,
+    raise_budget_command,
+    with_warning_given,
 )
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.config import AgentChoice
 from liza.domain.events import Block
-from liza.domain.lifecycle import name_of
+from liza.domain.lifecycle import event_name
 from liza.domain.model import Actor, Lease, Refusal, Role, State, Status, Task
-from liza.domain.providers import RESUME, news
+from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
-from liza.domain.switches import BREAKER
+from liza.domain.switches import BREAKER_PREFIX
 from liza.errors import DiskTrouble, LizaError
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.repo.snapshot import Trees
-from liza.system.masking import mask
-from liza.system.run_control import Ending, Limits, Stop, rest
+from liza.repo.snapshot import WorktreeTracker
+from liza.system.masking import environment_mask
+from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
 from liza.workflow.load import workflow_on
 from liza.workflow.transition import apply
 
@@ -76,33 +75,35 @@ if TYPE_CHECKING:
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
-    from liza.daemon.stop_requests import Orders
-    from liza.daemon.tamper import Seen
+    from liza.daemon.stop_requests import StopRequests
+    from liza.daemon.tamper import DriftReport
     from liza.domain.answers import AgentAnomaly
     from liza.domain.events import Event
     from liza.domain.verdicts import Verdict
     from liza.errors import BrokenGate
-    from liza.repo.snapshot import Content
+    from liza.repo.snapshot import WorktreeState
     from liza.repo.worktree import Worktree
     from liza.workflow.document import Workflow
 
     More = Callable[[State], State]
-    Check = Callable[[Value], str | None]
+    Check = Callable[[AnswerValue], str | None]
 
 RUNS: Final = "runs"
-SLACK: Final = 30.0  # seconds beyond the silence limit, which ends the agent first, before a lease is let go
-MOMENT: Final = (
+LEASE_SLACK: Final = (
+    30.0  # seconds beyond the silence limit, which ends the agent first, before a lease is let go
+)
+PROVIDER_WAIT: Final = (
     10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
 )
-CAGED: Final = "no agent in a sandbox can reach the branch"
-ANSWER: Final = "answer"  # what a run is called that only gives the answer of another
+SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
+ANSWER_ONLY: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
 
 
-class Next(Enum):
+class AfterTurn(Enum):
     """What a worker does after a turn."""
 
     WORK = auto()  # look for more at once
@@ -111,15 +112,15 @@ class Next(Enum):
 
 
 @dataclass
-class Place:
-    """A worker's place: who it is and all that it works with."""
+class Worker:
+    """One worker: its identity and its resources."""
 
     home: Path
     board: Board
     repository: Repository
     role: Role
     name: str
-    orders: Orders
+    stop_requests: StopRequests
     clock: Callable[[], datetime] = utc_now
     due: datetime | None = None  # when a run that may not begin now may be tried again
     parked: datetime | None = None  # until when a full disk is left alone
@@ -131,20 +132,20 @@ class Place:
         return Worktrees(self.repository)
 
     @cached_property
-    def trees(self) -> Trees:
-        return Trees(self.worktrees)
+    def trees(self) -> WorktreeTracker:
+        return WorktreeTracker(self.worktrees)
 
     def workflow(self, state: State) -> Workflow:
         return workflow_on(state)
 
-    def unvetted(self, state: State) -> str | None:
+    def why_unvetted(self, state: State) -> str | None:
         """Return why nobody follows the workflow; asked anew only where its file is another."""
         path = workflow_file(state, self.repository.root)
         facts = path.stat() if path else None
         stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns) if facts else None
         if stamp is None or stamp == self._seen_workflow:
             return None
-        why = unvetted(self.home, self.repository, state)
+        why = why_unvetted(self.home, self.repository, state)
         self._seen_workflow = None if why else stamp
         return why
 
@@ -157,71 +158,71 @@ class Place:
 
     def choice(self, state: State, step: Step) -> AgentChoice:
         """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
-        return playing(state, self._who, step)
+        return choice_for(state, self._who, step)
 
     @property
-    def _who(self) -> Asker:
-        return Asker(self.role, self.name, self.clock())
+    def _who(self) -> RunRequester:
+        return RunRequester(self.role, self.name, self.clock())
 
     def agent(self, state: State, choice: AgentChoice) -> Agent:
         """Return the agent that *choice* names."""
-        agent = hired(choice, self.repository.root, self.trees.apply, self.warden(state))
+        agent = agent_for(choice, self.repository.root, self.trees.apply, self.project_sandbox(state))
         # A recording costs what it says and nothing else.
         backend = backend_of(choice)
         # Nobody but its author knows what a program of one's own does, so that its cost is not guessed.
-        paid = Priced(agent, choice.model, guesses=backend != COMMAND)
-        return Recorder(agent, self.trees, None if backend == REPLAY else paid.price)
+        paid = PricingAgent(agent, choice.model, guesses=backend != COMMAND)
+        return RecordingAgent(agent, self.trees, None if backend == REPLAY else paid.price)
 
-    def warden(self, state: State) -> Guard:
+    def project_sandbox(self, state: State) -> ProjectSandbox:
         """Return who cages what this worker runs."""
-        return Guard(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
+        return ProjectSandbox(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
-    def wanted(
+    def planned_run(
         self,
         state: State,
         step: Step,
         task: str | None,
         *later: Step,
         instead: AgentChoice | None = None,
-    ) -> Run:
+    ) -> AdmissionRequest:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return run_of(state, self._who, step, task, *later, instead=instead)
+        return planned_run(state, self._who, step, task, *later, instead=instead)
 
-    def too_dear(self, usd: float) -> str | None:
-        """Return why this worker's run, which has cost *usd* so far, has to end; set more aside if not."""
-        if is_within(self.board.read(), self.name, usd):
+    def extend_reservation(self, usd: float) -> str | None:
+        """Reserve more for this worker's run, which cost *usd* so far; return why it has to end, or None."""
+        if is_within_reservation(self.board.read(), self.name, usd):
             return None
         found: list[str | None] = []
 
         def make(state: State) -> State:
-            state, why = extended(state, self.name, usd)
+            state, why = extend_reservation(state, self.name, usd)
             found.append(why)
             return state
 
         self.board.update(Change(self.name, "set more money aside", make))
         return found[-1]
 
-    def may_begin(self, state: State, run: Run) -> bool:
-        """Tell whether *run* may begin; where not, the board says so, and `due` when to look again."""
+    def check_admission(self, state: State, run: AdmissionRequest) -> bool:
+        """Return whether *run* is admitted; if not, park the worker and set `due` to when to look again."""
         now = self.clock()
-        shut = closed(state, run, now)
+        shut = denial_of(state, run, now)
         self.due = shut.until if shut else None
         if shut is None or shut.cap is Cap.TASK:  # a task that may not cost more is blocked by its claim
             return True
-        if parked(state, run, shut, now) is not state:
+        if park(state, run, shut, now) is not state:
             self._park(run)
         return False
 
-    def _park(self, run: Run) -> None:
+    def _park(self, run: AdmissionRequest) -> None:
         told: list[str] = []
 
         def make(state: State) -> State:
-            shut = closed(state, run, self.clock())
+            shut = denial_of(state, run, self.clock())
             if shut is None or shut.cap is Cap.TASK:
                 return state
-            if shut.cap is Cap.RUN and not is_closed(state):
-                told.append(f"everybody pauses: {question(state)} (`{command(state)}`)")
-            return parked(state, run, shut, self.clock())
+            if shut.cap is Cap.RUN and not is_budget_question_open(state):
+                told.append(f"everybody pauses: {budget_question(state)} (`{raise_budget_command(state)}`)")
+            return park(state, run, shut, self.clock())
 
         self.board.update(Change(self.name, "wait", make))
         self.tell(told)
@@ -230,55 +231,61 @@ class Place:
         return self.parked is not None and self.clock() < self.parked
 
     @property
-    def lookout(self) -> Lookout:
-        return Lookout(self.home, self.board, self.repository, self.name, None, self.clock)
+    def tamper_monitor(self) -> TamperMonitor:
+        return TamperMonitor(self.home, self.board, self.repository, self.name, None, self.clock)
 
-    def is_known(self, head: str) -> bool:
+    def verify_head(self, head: str) -> bool:
         """Tell whether work may build on *head*; strangers below it are a person's, or people are asked."""
         state = integration_tip.note_base(self.board, head, by=self.name)
-        if not (found := integration_tip.strangers(self.repository, self.home, state, head)):
+        if not (found := integration_tip.unknown_commits(self.repository, self.home, state, head)):
             return True
-        if is_caged(state.config.sandbox):
+        if is_sandboxed(state.config.sandbox):
             self.tell(
-                [integration_tip.take_as_yours(self.board, found, CAGED, by=self.name, at=self.clock())]
+                [
+                    integration_tip.record_human_commits(
+                        self.board, found, SANDBOXED_REASON, by=self.name, at=self.clock()
+                    )
+                ]
             )
             return True
-        if stops := self.heed(self.lookout.look()):
-            self.accuse("somebody", stops)
-        if not integration_tip.strangers(self.repository, self.home, self.board.read(), head):
+        if stops := self.report_drift(self.tamper_monitor.look()):
+            self.record_drift("somebody", stops)
+        if not integration_tip.unknown_commits(self.repository, self.home, self.board.read(), head):
             return True
-        sentence = stranger_sentence(state, integration_tip.told(found))
-        self.orders.pause(f"{sentence}; if it is yours, `{RESUME}` takes it, else put the branch back first")
+        sentence = unknown_commits_sentence(state, integration_tip.commit_list(found))
+        self.stop_requests.pause(
+            f"{sentence}; if it is yours, `{RESUME}` takes it, else put the branch back first"
+        )
         return False
 
-    def heed(self, seen: Seen) -> tuple[str, ...]:
-        """Tell people what they may have done themselves; return what only this worker can have done."""
-        stops = tuple(mask().text(printable(one)) for one in seen.stops)
+    def report_drift(self, seen: DriftReport) -> tuple[str, ...]:
+        """Tell people what they may have done themselves; return what only this worker's run can have."""
+        stops = tuple(environment_mask().text(printable(one)) for one in seen.stops)
         names = " or ".join(f"the agent of {name}" for name in sorted(seen.suspects))
-        for one in map(mask().text, map(printable, seen.told)):
-            is_ours = one.startswith(integration_tip.TAKEN)
+        for one in map(environment_mask().text, map(printable, seen.told)):
+            is_ours = one.startswith(integration_tip.TAKEN_AS_YOURS)
             self.tell(
                 [one if is_ours else f"{one} while {names} ran without a sandbox: look, unless it was you"]
             )
         if not stops or seen.suspects == {self.name}:
             return stops
         # Whose it was nobody can tell: everybody stops, and nobody's work is thrown away for it.
-        self.accuse(names or "somebody", stops)
+        self.record_drift(names or "somebody", stops)
         return ()
 
-    def accuse(self, who: str, moved: tuple[str, ...]) -> None:
-        """Let everybody stop, because *who* moved what is not for agents to move."""
-        details, at = self.stop_for(who, moved), self.clock()
+    def record_drift(self, who: str, moved: tuple[str, ...]) -> None:
+        """Pause the run and record that *who* changed what agents must not change."""
+        details, at = self.pause_for_drift(who, moved), self.clock()
         change = Change(
             self.name, "log", lambda state: with_anomaly(state, details, about=None, by=self.name, at=at)
         )
         self.board.update(change)
 
-    def stop_for(self, who: str, moved: tuple[str, ...]) -> CheckoutDrift:
+    def pause_for_drift(self, who: str, moved: tuple[str, ...]) -> CheckoutDrift:
         """Throw PAUSE, tell people why, and return what the board should say."""
         named = moved[:MOST_MOVED]
         sentence = f"{who} {DRIFTED}{'; '.join(named)}"
-        self.orders.pause(f"{sentence}; look at it, put back what is wrong, then `{RESUME}`")
+        self.stop_requests.pause(f"{sentence}; look at it, put back what is wrong, then `{RESUME}`")
         self.tell([sentence])
         return CheckoutDrift(moved=named)
 
@@ -286,7 +293,7 @@ class Place:
         """Tell people something that they may have to act on."""
         for sentence in sentences:
             log.warning("%s", sentence)
-            alert(self.home, self.clock(), sentence)
+            self.board.alerts.append(sentence, at=self.clock())
 
     def run_id(self, what: str) -> str:
         """Return an id for a run that tells who ran it, sorts by time and is used once."""
@@ -298,20 +305,20 @@ class Place:
         return Lease(holder=self.name, token=token, expires=self.clock() + timedelta(seconds=seconds))
 
 
-class Strayed(Exception):
-    """What ran for a gate moved what is not its own."""
+class GateTampered(Exception):
+    """A command of a gate changed something outside of its tree."""
 
     def __init__(self, moved: tuple[str, ...]) -> None:
         super().__init__("; ".join(moved))
         self.moved = moved
 
 
-class Asked(NamedTuple):
-    """What came of asking an agent: an answer, or why there is none."""
+class AgentAnswer(NamedTuple):
+    """An agent's answer, or why there is none."""
 
     reply: Reply
     run: str
-    value: Value | None
+    value: AnswerValue | None
     why: str = ""
     moved: tuple[str, ...] = ()  # what it did to the user's repository
     is_unread: bool = False  # it ended by itself, and no answer can be read from what it said
@@ -336,32 +343,34 @@ class Question(NamedTuple):
 class Turn:
     """One turn on one task, or on none; *actor* proves with its token that the task is held."""
 
-    place: Place
+    place: Worker
     state: State
     actor: Actor
-    stop: Stop
-    keeper: Keeper
+    stop: RunControl
+    lease_renewer: LeaseRenewer
     task: str | None = None
     about: str | None = None  # the task that is thought about, for who holds none
     runs: list[str] = field(default_factory=list)
-    admitted: Run | None = None  # what was admitted and has not begun
+    admitted: AdmissionRequest | None = None  # what was admitted and has not begun
     last: AgentChoice | None = None  # who ran last
-    ended: list[Ended] = field(default_factory=list)  # what the board does not know yet
+    ended: list[EndedRun] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
-    proof: Callable[[Asked], Value | None] | None = None  # what work says whose answer cannot be read
+    proof: Callable[[AgentAnswer], AnswerValue | None] | None = (
+        None  # what work says whose answer cannot be read
+    )
 
     @cached_property
-    def lookout(self) -> Lookout | None:
+    def tamper_monitor(self) -> TamperMonitor | None:
         """Who looks at what runs of this turn move; in a sandbox they reach nothing to look at."""
-        if is_caged(self.state.config.sandbox):
+        if is_sandboxed(self.state.config.sandbox):
             return None
-        return replace(self.place.lookout, task=self.task)
+        return replace(self.place.tamper_monitor, task=self.task)
 
     @property
     def by(self) -> Actor:
         """The actor, with the run whose outcome it records."""
-        return self.actor.but(run=self.runs[-1] if self.runs else None)
+        return self.actor.replace(run=self.runs[-1] if self.runs else None)
 
     def current(self) -> Task:
         return self.place.board.read().task(str(self.task))
@@ -372,8 +381,8 @@ class Turn:
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
         def both(state: State) -> State:
-            heard = read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
-            return make(_accounted(heard, self.ended, told, at=at, chance=chance))
+            heard = with_notes_read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
+            return make(_settle_runs(heard, self.ended, told, at=at, chance=chance))
 
         state = self.place.board.update(Change(self.place.name, what, both))
         self.ended.clear()
@@ -381,41 +390,41 @@ class Turn:
         return state
 
     def settle(self) -> None:
-        """Leave nothing set aside, and no run that nobody looked after or that the board does not know of."""
+        """Release what is still reserved, and record every run that the board does not know yet."""
         if moved := self.look():
-            self.place.accuse(f"{self.place.name}'s agent", moved)
+            self.place.record_drift(f"{self.place.name}'s agent", moved)
         state, name = self.place.board.read(), self.place.name
-        if self.ended or left(state, name) is not state:
-            self.update("settle", lambda latest: left(latest, name))
+        if self.ended or release_unused(state, name) is not state:
+            self.update("settle", lambda latest: release_unused(latest, name))
 
-    def _admit(self, question: Question) -> Run | str:
+    def _admit(self, question: Question) -> AdmissionRequest | str:
         """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
         run, self.admitted = self.admitted, None
         if run is not None and question.instead is None:
             return run
         run = self._wanted(question)
-        while shut := self._shut(run):
+        while shut := self._reserve(run):
             left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
             if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
-                left = MOMENT / 10
+                left = PROVIDER_WAIT / 10
             # What was begun is worth a moment: given back, it would be paid for twice.
-            if left is None or left > MOMENT or not rest(self.stop, left):
+            if left is None or left > PROVIDER_WAIT or not sleep_unless_stopped(self.stop, left):
                 return shut.why
         return run
 
     def _now(self) -> State:
         """Return the board as this turn knows it, with what the providers say by now."""
-        return self.state.but(providers=self.place.board.read().providers)
+        return self.state.replace(providers=self.place.board.read().providers)
 
-    def _shut(self, run: Run) -> Closed | None:
+    def _reserve(self, run: AdmissionRequest) -> Denial | None:
         """Set the money for *run* aside; return why it may not begin where that was not done."""
-        shut: Closed | None = None
+        shut: Denial | None = None
 
         def make(state: State) -> State:
             nonlocal shut
             now = self.place.clock()
-            shut = closed(state, run, now)
-            return state if shut else admitted(state, run, now)
+            shut = denial_of(state, run, now)
+            return state if shut else admit(state, run, now)
 
         self.update(f"begin {run.want.kind}", make)
         return shut
@@ -423,24 +432,24 @@ class Turn:
     def record(self, *events: Event, more: More | None = None, then: Step | None = None) -> State:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
-        events = tuple(map(_masked, events))
-        run = self.place.wanted(self._now(), then, self.task) if then else None
+        events = tuple(map(_mask_event, events))
+        run = self.place.planned_run(self._now(), then, self.task) if then else None
 
         def make(state: State) -> State:
             for event in events:
                 # The rounds may be used up by the event before it, which blocks the task as well.
                 if not (isinstance(event, Block) and state.task(name).status is Status.BLOCKED):
                     state = apply(event, to=name, by=by, at=at)(state)
-            self.admitted = run if run and not closed(state, run, at) else None
-            state = admitted(state, run, at) if run and self.admitted else state
+            self.admitted = run if run and not denial_of(state, run, at) else None
+            state = admit(state, run, at) if run and self.admitted else state
             state = more(state) if more else state
-            return ruled(self.place.workflow(state), state, name, at) if events else state
+            return apply_rules(self.place.workflow(state), state, name, at) if events else state
 
-        done = " and ".join(name_of(type(event)) for event in events)
+        done = " and ".join(event_name(type(event)) for event in events)
         what = f"{done} {name}" if events else "log"
         state = self.update(what, make)
         for event in events:
-            log.info("%s: %s", name, _told(event))
+            log.info("%s: %s", name, _event_text(event))
         return state
 
     def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
@@ -457,35 +466,35 @@ class Turn:
         cwd: Path,
         *,
         check: Check = lambda _: None,
-        again: frozenset[Ending] = frozenset({Ending.DONE}),
-        begins: Content | None = None,
-    ) -> Asked:
+        again: frozenset[RunEnding] = frozenset({RunEnding.DONE}),
+        begins: WorktreeState | None = None,
+    ) -> AgentAnswer:
         """Ask the agent, and where there is no answer that *check* takes, once more with the reason.
 
         *begins* is what the directory is now, for whoever knows it already.
         """
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
-            return self._unbegun(missing)
+            return self._refuse_start(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.prompt(step, facts, nonce=secrets.token_hex(8))
+        prompt = prompting.render_prompt(step, facts, nonce=secrets.token_hex(8))
         self.place.trees.begin(begins)
         return self._run_until_answered(Question(step, prompt, cwd, check, shown=prompt), again)
 
-    def _run_until_answered(self, first: Question, again: frozenset[Ending]) -> Asked:
+    def _run_until_answered(self, first: Question, again: frozenset[RunEnding]) -> AgentAnswer:
         """Run agents as the table of retries says, until there is an answer or none to be had."""
         question = start = first  # *start* is what a killed agent is started with again
         tried, failed = Tried(), None
         while True:
             asked = self._run(question)
             match self._retry_after(asked, question, tried, again):
-                case Retry.NOTHING:
+                case RetryKind.NOTHING:
                     return self._settled(first, asked)
-                case Retry.SAME:
+                case RetryKind.SAME:
                     log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
-                case Retry.STAND_IN:
+                case RetryKind.STAND_IN:
                     log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(has_stand_in=True), self._taken_over(start)
                 case second:
@@ -494,132 +503,138 @@ class Turn:
                         return failed
                     log.info("%s: asked once more, because %s", self._about(first), asked.why)
                     question = start = _second(first, failed, second)
-                    is_unread = failed.reply.ending is Ending.DONE and failed.is_unread
+                    is_unread = failed.reply.ending is RunEnding.DONE and failed.is_unread
                     tried = Tried(second=second, was_unread=is_unread)
 
     def _about(self, question: Question) -> str:
         return self.task or question.step
 
-    def _retry_after(self, asked: Asked, question: Question, tried: Tried, again: frozenset[Ending]) -> Retry:
+    def _retry_after(
+        self, asked: AgentAnswer, question: Question, tried: Tried, again: frozenset[RunEnding]
+    ) -> RetryKind:
         """Return what follows *asked*; where that is to start a killed agent again, after a pause."""
         if asked.value is not None or asked.moved:
-            return Retry.NOTHING
-        other = self._stand_in() if not question.session and calls_for_another(asked.reply) else None
-        ended = RunEnd(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
+            return RetryKind.NOTHING
+        other = self._stand_in() if not question.session and may_fall_back(asked.reply) else None
+        ended = FailedRun(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
         retry = retry_after(ended, tried, again)
-        if retry is Retry.SAME:
-            return retry if rest(self.stop, AFTER_A_KILL[tried.kills]) else Retry.NOTHING
-        if ended.ending is Ending.KILLED:
+        if retry is RetryKind.SAME:
+            return retry if sleep_unless_stopped(self.stop, AFTER_A_KILL[tried.kills]) else RetryKind.NOTHING
+        if ended.ending is RunEnding.KILLED:
             times = f"the agent was killed {tried.kills + 1} times in a row"
             self.place.tell([f"{self._about(question)}: {times}; {asked.why}"])
         return retry
 
     def _stand_in(self) -> AgentChoice | None:
         """Return who stands in for the agent that ran last, where that is another."""
-        instead = stand_in(self.state.config.agents, self.last) if self.last else None
+        instead = fallback_of(self.state.config.agents, self.last) if self.last else None
         return None if instead == self.last else instead
 
     def _taken_over(self, question: Question) -> Question:
         is_work = question.step is Step.IMPLEMENT and not question.only_answer
-        told = prompting.taken_over(question.prompt) if is_work else question.prompt
+        told = prompting.takeover_prompt(question.prompt) if is_work else question.prompt
         return question._replace(prompt=told, instead=self._stand_in())
 
-    def _settled(self, question: Question, asked: Asked) -> Asked:
+    def _settled(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
         """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
         if asked.value is not None or asked.moved:
             return asked
-        if asked.reply.ending is Ending.DONE:
-            self._tell_refusal(question, asked)
+        if asked.reply.ending is RunEnding.DONE:
+            self._record_refusal(question, asked)
         value = self.proof(asked) if self.proof and asked.is_unread else None
         return asked if value is None else asked._replace(value=value)
 
-    def _tell_refusal(self, question: Question, asked: Asked) -> None:
+    def _record_refusal(self, question: Question, asked: AgentAnswer) -> None:
         """Write down that an answer was refused, so that people see what is paid for and comes to nothing."""
         name, at = self.place.name, self.place.clock()
-        refusal = Refusal(at=at, step=str(question.step), task=self.task, why=_line(asked.why))
+        refusal = Refusal(at=at, step=str(question.step), task=self.task, why=_one_line(asked.why))
 
         def make(state: State) -> State:
             agent = state.agents.get(name)
             if agent is None:
                 return state
-            more = agent.but(refusals=agent.refusals + 1, refusal=refusal)
-            return state.but(agents=with_record(state.agents, more))
+            more = agent.replace(refusals=agent.refusals + 1, refusal=refusal)
+            return state.replace(agents=with_record(state.agents, more))
 
         self.update(f"refuse_answer {self.task or question.step}", make)
 
     def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
         task = self.state.tasks.get(self.task or self.about or "")
-        seen = self.place.warden(self.state).path_inside(cwd)
-        where = Where(self.place.repository.root, cwd, seen)
+        seen = self.place.project_sandbox(self.state).path_inside(cwd)
+        where = RunPaths(self.place.repository.root, cwd, seen)
         return Bootstrap.of(self.place.role, step, self.state, task, where)
 
-    def _unbegun(self, missing: tuple[str, ...]) -> Asked:
+    def _refuse_start(self, missing: tuple[str, ...]) -> AgentAnswer:
         """Start no agent that would have to guess; say what it would lack."""
         why = f"the bootstrap is not complete: {'; '.join(missing)}"
         log.warning("%s: %s", self.task or self.place.role, why)
-        return Asked(Reply(ending=Ending.NOT_STARTED, why=why, began=self.place.clock()), "", None, why)
+        return AgentAnswer(
+            Reply(ending=RunEnding.NOT_STARTED, why=why, began=self.place.clock()), "", None, why
+        )
 
-    def _run(self, question: Question) -> Asked:
+    def _run(self, question: Question) -> AgentAnswer:
         """Run the agent once; one that destroyed what it was to work in has crashed, whatever it says."""
         brief = self._brief(question)
         self.last = None
         run = self._admit(question)
         if isinstance(run, str):
-            return Asked(
-                Reply(ending=Ending.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
+            return AgentAnswer(
+                Reply(ending=RunEnding.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
             )
         self.runs.append(brief.run)
         self.begin_run()
         began = self.place.clock()
-        worktree = self.place.worktrees.registered(question.cwd)  # before a run can spoil what says so
+        worktree = self.place.worktrees.worktree_at(question.cwd)  # before a run can spoil what says so
         try:
-            with self.keeper.expecting_life((brief.limits.silence or brief.limits.total) + SLACK):
+            with self.lease_renewer.require_liveness(
+                (brief.limits.silence or brief.limits.total) + LEASE_SLACK
+            ):
                 self.last = run.choice or self.place.choice(self.state, brief.step)
                 reply = self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
         except LizaError as error:
-            reply = Reply(ending=Ending.CRASHED, why=printable(str(error)), began=began)
+            reply = Reply(ending=RunEnding.CRASHED, why=printable(str(error)), began=began)
         finally:
             self._secure(worktree)
         # Thinking about a task is not held back by what the task may cost, yet is what it cost.
         paid = run._replace(want=run.want._replace(task=self.task or self.about))
-        self._pay(Ended(paid, reply), question.step)
-        if reply.ending is Ending.DONE and self.task:
+        self._record_cost(EndedRun(paid, reply), question.step)
+        if reply.ending is RunEnding.DONE and self.task:
             self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
         if moved := self.look():
-            return Asked(reply, brief.run, None, "it changed what is not its own", moved)
-        return _read(reply, brief.run, question._replace(instead=self.last))
+            return AgentAnswer(reply, brief.run, None, "it changed what is not its own", moved)
+        return _parse_reply(reply, brief.run, question._replace(instead=self.last))
 
-    def _wanted(self, question: Question) -> Run:
+    def _wanted(self, question: Question) -> AdmissionRequest:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.wanted(self._now(), question.step, self.task, instead=question.instead)
+        run = self.place.planned_run(self._now(), question.step, self.task, instead=question.instead)
         if not question.only_answer:
             return run
-        kind = kind_of(ANSWER, run.want.kind.partition(" ")[2])
+        kind = cost_kind(ANSWER_ONLY, run.want.kind.partition(" ")[2])
         return run._replace(want=run.want._replace(kind=kind))
 
     def begin_run(self) -> None:
         """Have whoever looks know that an agent, or what agents wrote, is about to run."""
-        if self.lookout:
-            self.place.heed(self.lookout.begin())
+        if self.tamper_monitor:
+            self.place.report_drift(self.tamper_monitor.begin())
 
     def look(self) -> tuple[str, ...]:
         """Return what only the run of this turn that just ended can have done to what is not its own."""
-        return self.place.heed(self.lookout.end()) if self.lookout else ()
+        return self.place.report_drift(self.tamper_monitor.end()) if self.tamper_monitor else ()
 
     def _secure(self, worktree: Worktree | None) -> None:
         """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
-        if worktree and self.task and worktree.task == self.task and not self.keeper.lost:
+        if worktree and self.task and worktree.task == self.task and not self.lease_renewer.lost:
             self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
 
-    def _pay(self, end: Ended, step: Step) -> None:
+    def _record_cost(self, end: EndedRun, step: Step) -> None:
         """Note what a run cost; at once where others may wait for it, and its gates take a while."""
         self.ended.append(end)
         if (
             step is not Step.CHECKPOINT
             and not end.run.want.is_metered
-            and worst(self.state, end.run.want.kind) is None
+            and highest_cost(self.state, end.run.want.kind) is None
         ):
             self.settle()
 
@@ -636,11 +651,11 @@ class Turn:
             prompt=question.prompt,
             cwd=question.cwd,
             folder=self.place.home / RUNS / run,
-            limits=Limits(silence=limits.silence_minutes * 60, total=limits.agent_minutes * 60),
+            limits=RunLimits(silence=limits.silence_minutes * 60, total=limits.agent_minutes * 60),
             session=question.session,
             is_again=question.is_again,
             only_answer=question.only_answer,
-            facts={"goal": self.state.goal.plain(), **({"about": _shown(task)} if task else {})},
+            facts={"goal": self.state.goal.to_json(), **({"about": _without_lease(task)} if task else {})},
         )
 
     def broken(self, error: BrokenGate, *events: Event) -> None:
@@ -654,82 +669,86 @@ class Turn:
 
         self.record(*events, more=more)
         # After the record: a switch of the breaker that no trip asks for is taken back.
-        self.place.orders.pause(f"{BREAKER}{error}; then `liza breaker`")
+        self.place.stop_requests.pause(f"{BREAKER_PREFIX}{error}; then `liza breaker`")
 
-    def drifted(self, moved: tuple[str, ...], who: str = "agent") -> None:
+    def block_for_drift(self, moved: tuple[str, ...], who: str = "agent") -> None:
         """Record that a run reached outside of its worktree, and let everybody stop."""
         name, at = f"{self.place.name}'s {who}", self.place.clock()
         if self.task is None:
-            self.place.accuse(name, moved)
+            self.place.record_drift(name, moved)
             return
-        details = self.place.stop_for(name, moved)
+        details = self.place.pause_for_drift(name, moved)
         question = "Is what moved as you want it, and may the task go on? `liza resume` says yes."
         reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
         block = Block(reason=reason, questions=(question,), only_people=True)
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
 
 
-def _second(first: Question, failed: Asked, retry: Retry) -> Question:
+def _second(first: Question, failed: AgentAnswer, retry: RetryKind) -> Question:
     """Return how a second answer is asked for: for no more than is missing, and by whoever ran last."""
     nonce, more = secrets.token_hex(8), first._replace(is_again=True, instead=failed.instead)
     match retry:
-        case Retry.IN_SESSION:
-            short = prompting.better_wanted(failed.why, only_answer=failed.is_unread, nonce=nonce)
+        case RetryKind.IN_SESSION:
+            short = prompting.correction_prompt(failed.why, only_answer=failed.is_unread, nonce=nonce)
             return more._replace(prompt=short, session=failed.reply.session, only_answer=failed.is_unread)
-        case Retry.ANSWER_ONLY:
-            short = prompting.answer_wanted(first.step, failed.reply.text, failed.why, nonce=nonce)
+        case RetryKind.ANSWER_ONLY:
+            short = prompting.answer_prompt(first.step, failed.reply.text, failed.why, nonce=nonce)
             return more._replace(prompt=short, only_answer=True)
-    return more._replace(prompt=prompting.asked_again(first.shown, failed.why, nonce=nonce))
+    return more._replace(prompt=prompting.repeat_prompt(first.shown, failed.why, nonce=nonce))
 
 
-def _read(reply: Reply, run: str, question: Question) -> Asked:
+def _parse_reply(reply: Reply, run: str, question: Question) -> AgentAnswer:
     """Take the answer out of a reply; an agent that was cut short has given none, whatever it printed."""
     instead = question.instead
-    if reply.ending is not Ending.DONE:
-        is_unread = reply.ending is Ending.EMPTY
-        return Asked(reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead)
-    found = answer(reply.text, question.step, prompt=question.shown)
-    if not isinstance(found, Answer):
-        return Asked(reply, run, None, found.why, is_unread=True, instead=instead)
+    if reply.ending is not RunEnding.DONE:
+        is_unread = reply.ending is RunEnding.EMPTY
+        return AgentAnswer(
+            reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead
+        )
+    found = parse_answer(reply.text, question.step, prompt=question.shown)
+    if not isinstance(found, ParsedAnswer):
+        return AgentAnswer(reply, run, None, found.why, is_unread=True, instead=instead)
     for remark in found.remarks:
         log.warning("%s: %s", run, remark)
     why = question.check(found.value)
-    return Asked(reply, run, None if why else found.value, why or "", instead=instead)
+    return AgentAnswer(reply, run, None if why else found.value, why or "", instead=instead)
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return *text* as one line that a board can show."""
     return " ".join(text.split())[:LONGEST_REFUSAL] or "no reason was given"
 
 
-def _accounted(state: State, runs: Sequence[Ended], told: list[str], *, at: datetime, chance: float) -> State:
+def _settle_runs(
+    state: State, runs: Sequence[EndedRun], told: list[str], *, at: datetime, chance: float
+) -> State:
     """Return the board with *runs* paid for and their providers heeded; *told* gets what is news."""
     for run in runs:
-        before, state = state, ended(state, run, at=at, chance=chance)
-        if word := news(before, state, run.run.provider):
+        before, state = state, settle_run(state, run, at=at, chance=chance)
+        if word := provider_news(before, state, run.run.provider):
             told.append(word)
-    if runs and (word := warning(state)):
+    if runs and (word := budget_warning(state)):
         told.append(word)
-        state = warned(state)
+        state = with_warning_given(state)
     return state
 
 
 @contextmanager
-def begun(
-    place: Place,
+def open_turn(
+    place: Worker,
     state: State,
     task: Task | None = None,
     token: str | None = None,
-    admitted: Run | None = None,
+    admitted: AdmissionRequest | None = None,
     about: str | None = None,
 ) -> Iterator[Turn]:
-    """Give a turn whose lease is kept and whose agent hears of switches and signals."""
-    stop, actor = Stop(), place.actor(token)
-    held = Held(task.id, actor, state.config.limits.lease_seconds) if task and token else None
+    """Open a turn: renew the lease in the background and pass switches and signals on to the agent."""
+    stop, actor = RunControl(), place.actor(token)
+    held = HeldLease(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
-        stack.enter_context(place.orders.reaching(stop))
+        stack.enter_context(place.stop_requests.forward_signals_to(stop))
         keeper = stack.enter_context(
-            Keeper(place.board, place.orders, stop, held, place.clock, place.too_dear)
+            LeaseRenewer(place.board, place.stop_requests, stop, held, place.clock, place.extend_reservation)
         )
         name = task.id if task else None
         turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
@@ -739,24 +758,24 @@ def begun(
             turn.settle()
 
 
-def held_by(state: State, token: str) -> Task | None:
-    """Return the task whose lease has *token*: what a claim got, as the board has it."""
+def task_with_token(state: State, token: str) -> Task | None:
+    """Return the task whose lease has *token*."""
     return next((task for task in state.tasks.values() if task.lease and task.lease.token == token), None)
 
 
-def _shown(task: Task) -> dict[str, Any]:
+def _without_lease(task: Task) -> dict[str, Any]:
     """Return what an agent may know of *task*: not the token that proves who holds it."""
-    return {key: value for key, value in task.plain().items() if key != "lease"}
+    return {key: value for key, value in task.to_json().items() if key != "lease"}
 
 
-def _masked(event: Event) -> Event:
+def _mask_event(event: Event) -> Event:
     """Return *event* without secrets: names that git tells, as of a file, are no part of any reply."""
     plain = event.model_dump()
-    safe = mask().values(plain)
+    safe = environment_mask().values(plain)
     return event if safe == plain else type(event).model_validate(safe)
 
 
-def _told(event: Event) -> str:
-    facts = event.plain()
+def _event_text(event: Event) -> str:
+    facts = event.to_json()
     said = facts.get("reason") or facts.get("summary") or facts.get("commit")
-    return f"{name_of(type(event))}{f': {said}' if said else ''}"
+    return f"{event_name(type(event))}{f': {said}' if said else ''}"

@@ -10,27 +10,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.staffing import PARENT, Post
+from liza.daemon.policy.staffing import PARENT_VARIABLE, Slot
 from liza.errors import DiskTrouble
 from liza.system import locks
-from liza.system.proc_table import STOPPED, seen, send
+from liza.system.platform import STOPPED
+from liza.system.proc_table import process_of, send_signal
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterator, Sequence
 
-LOOK: Final = 0.5  # seconds between two looks for workers that somebody stopped
-PATIENCE: Final = 2.0  # seconds that a worker may be stopped
+POLL_INTERVAL: Final = 0.5  # seconds between two looks for workers that somebody stopped
+STOPPED_TIMEOUT: Final = 2.0  # seconds that a worker may be stopped
 LONGEST_LOG: Final = 1 << 20  # bytes of a worker's log that a new process writes on after
 INFO: Final = "Z INFO "  # what stands in a line of a worker's log that tells of no trouble
 _LAST: Final = 4096  # bytes of a log that are looked at for its last line
 
 
-class Crew:
-    """Every worker process that we started; nobody else's."""
+class WorkerProcesses:
+    """The worker processes that this supervisor started."""
 
     def __init__(self, home: Path, command: Sequence[str], cwd: Path) -> None:
-        self._logs = home / locks.WORKERS
+        self._logs = home / locks.WORKERS_DIRECTORY
         self._command = command
         self._cwd = cwd
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -40,19 +41,19 @@ class Crew:
     def names(self) -> frozenset[str]:
         return frozenset(self._running)
 
-    def start(self, post: Post) -> None:
+    def start(self, post: Slot) -> None:
         try:
             self._running[post.name] = self._started(post)
         except OSError as error:  # no room for a process, or for its log
             raise DiskTrouble(f"start {post.name}", error) from error
 
-    def _started(self, post: Post) -> subprocess.Popen[bytes]:
+    def _started(self, post: Slot) -> subprocess.Popen[bytes]:
         with self._log(post.name).open("ab") as log:
             return subprocess.Popen(
                 [*self._command, post.role, post.name],
                 cwd=self._cwd,
                 # By number: a worker that has to ask may find that it is an orphan already.
-                env={**os.environ, PARENT: str(os.getpid())},
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -70,7 +71,7 @@ class Crew:
 
     def reap(self) -> Iterator[tuple[str, int]]:
         """Yield the workers that ended since the last time, each with its exit code."""
-        while pid := _ended_child():
+        while pid := _exited_child():
             name = next((name for name, process in self._running.items() if process.pid == pid), None)
             if name is None:
                 os.waitpid(pid, 0)  # an orphan that we adopted
@@ -86,18 +87,18 @@ class Crew:
                 if number is signal.SIGKILL:
                     os.killpg(process.pid, number)
 
-    def end_stopped(self, is_over: threading.Event) -> None:
+    def kill_stopped(self, is_over: threading.Event) -> None:
         """Kill every worker that somebody stopped, until *is_over*; for a thread of its own.
 
         It holds its task, and perhaps the lock of the board, which nobody else can take before it is gone.
         """
         since: dict[int, float] = {}
-        while not is_over.wait(LOOK):
+        while not is_over.wait(POLL_INTERVAL):
             now, names = time.monotonic(), {leader.pid: name for name, leader in [*self._running.items()]}
-            stopped = [found for pid in names if (found := seen(pid)) and found.state == STOPPED]
+            stopped = [found for pid in names if (found := process_of(pid)) and found.state == STOPPED]
             since = {process.pid: since.get(process.pid, now) for process in stopped}
             for process in stopped:
-                if now - since[process.pid] >= PATIENCE and send(process, signal.SIGKILL):
+                if now - since[process.pid] >= STOPPED_TIMEOUT and send_signal(process, signal.SIGKILL):
                     self.stopped.add(names[process.pid])
 
     def _log(self, name: str) -> Path:
@@ -111,7 +112,7 @@ class Crew:
         return self._logs / f"{name}.log"
 
 
-def _ended_child() -> int:
+def _exited_child() -> int:
     """Return the pid of a child that ended and is not reaped, or 0; looking does not reap."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -11,24 +11,24 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.course import Halted, ready_runner
+from liza.daemon.course import Halted, setup_runner
 from liza.gates.checkout import SETUP, TEARDOWN
 from liza.gates.finding import tail
-from liza.gates.runner import how
+from liza.gates.runner import describe_ending
 from liza.repo.copies import copy_into
-from liza.repo.snapshot import added, altered, restore, snapshot
-from liza.repo.worktree import write
+from liza.repo.snapshot import added_paths, altered_paths, restore_paths, snapshot
+from liza.repo.worktree import write_text_whole
 from liza.system.no_follow import first_line, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.daemon.turn import Turn
-    from liza.gates.runner import Ran
+    from liza.gates.runner import CommandResult
     from liza.repo.worktree import Worktree
 
 # What says which packages a project has, by the end of the path.
-LOCKS: Final = (
+DEPENDENCY_FILES: Final = (
     *("package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock"),
     *("bun.lockb", "pyproject.toml", "poetry.lock", "uv.lock", "pdm.lock", "Pipfile", "Pipfile.lock"),
     *("setup.py", "setup.cfg", "requirements*.txt", "environment.yml", "Cargo.toml", "Cargo.lock", "go.mod"),
@@ -43,51 +43,51 @@ LOCKS: Final = (
         "Makefile",
     ),
 )
-SHOWN: Final = 15  # lines of a failed setup that people are told
+SHOWN_LINES: Final = 15  # lines of a failed setup that people are told
 
 log = logging.getLogger(__name__)
 
 
-def make_ready(turn: Turn, worktree: Worktree) -> str | None:
+def run_setup(turn: Turn, worktree: Worktree) -> str | None:
     """Run the project's setup in *worktree*, unless it ran there; return why nobody can work there."""
     config = turn.state.config
     copy_into(turn.place.repository, config.worktree.copied, worktree.path)
     line = config.gates.setup
     if line is None:
         return None
-    key = _key(line, worktree)
-    if first_line(worktree.set_up) == key:
+    key = _setup_key(line, worktree)
+    if first_line(worktree.setup_record) == key:
         return None
     before = snapshot(worktree)
-    ran = ready_runner(turn)(line, worktree.path, SETUP)
-    _leave_out(worktree, before)
+    ran = setup_runner(turn)(line, worktree.path, SETUP)
+    _exclude_setup_files(worktree, before)
     if ran.is_green:
-        write(worktree.set_up, key)
+        write_text_whole(worktree.setup_record, key)
         return None
-    why = f"setup ({line}) {how(ran)} in the worktree of {turn.task}: {_last_lines(ran)}"
+    why = f"setup ({line}) {describe_ending(ran)} in the worktree of {turn.task}: {_last_lines(ran)}"
     if before == turn.place.repository.tree_of(str(turn.state.task(str(turn.task)).base_commit)):
         return why
     log.warning("%s; its agent goes on, since it changed what is there", why)
     return None
 
 
-def tear_down(turn: Turn, worktree: Worktree) -> None:
+def run_teardown(turn: Turn, worktree: Worktree) -> None:
     """Run the project's teardown where its setup ran; the next turn begins with the setup then."""
     line = turn.state.config.gates.teardown
-    if line is None or not worktree.is_there or not worktree.set_up.exists():
+    if line is None or not worktree.is_there or not worktree.setup_record.exists():
         return
     with suppress(Halted):
-        ran = ready_runner(turn)(line, worktree.path, TEARDOWN)
-        worktree.set_up.unlink()
+        ran = setup_runner(turn)(line, worktree.path, TEARDOWN)
+        worktree.setup_record.unlink()
         # It runs what the agent left, after all that its run left was put right.
         turn.place.worktrees.secure(worktree, str(turn.task), at=turn.place.clock())
         if not ran.is_green:
-            log.warning("teardown (%s) %s in the worktree of %s", line, how(ran), turn.task)
+            log.warning("teardown (%s) %s in the worktree of %s", line, describe_ending(ran), turn.task)
 
 
-def _key(line: str, worktree: Worktree) -> str:
+def _setup_key(line: str, worktree: Worktree) -> str:
     """Return a name for what a setup depends on; equal ones make equal environments."""
-    patterns = [f":(glob)**/{name}" for name in LOCKS]
+    patterns = [f":(glob)**/{name}" for name in DEPENDENCY_FILES]
     names = worktree.git("ls-files", "-z", "--", *patterns).split("\0")
     known = hashlib.sha256(line.encode(errors="surrogateescape"))
     for name in sorted(filter(None, names)):
@@ -102,16 +102,16 @@ def _content(top: Path, name: str) -> bytes:
         return b""
 
 
-def _leave_out(worktree: Worktree, before: str) -> None:
+def _exclude_setup_files(worktree: Worktree, before: str) -> None:
     """Keep what a setup wrote beside ignored files out of the work: it is nobody's change."""
     after = snapshot(worktree)
     if after == before:
         return
     repository = worktree.repository
-    restore(worktree, before, altered(repository, before, after))
-    worktree.exclude(added(repository, before, after))
+    restore_paths(worktree, before, altered_paths(repository, before, after))
+    worktree.exclude(added_paths(repository, before, after))
 
 
-def _last_lines(ran: Ran) -> str:
+def _last_lines(ran: CommandResult) -> str:
     lines = [line.strip() for line in tail(ran.said).splitlines() if line.strip()]
-    return " / ".join(lines[-SHOWN:]) or "it said nothing"
+    return " / ".join(lines[-SHOWN_LINES:]) or "it said nothing"

@@ -7,105 +7,99 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from liza.domain.record import Id, Line, Record, Time
+from liza.domain.record import Id, NonEmptyStr, Record, Time
 
 
 class RetryLoop(Record):
     type: Literal["retry_loop"] = "retry_loop"
-    error_pattern: Line
+    error_pattern: NonEmptyStr
     count: Annotated[int, Field(ge=1)]
 
 
 class TradeOff(Record):
     type: Literal["trade_off"] = "trade_off"
-    what: Line
-    why: Line
+    what: NonEmptyStr
+    why: NonEmptyStr
     debt: bool = False
 
 
 class DebtCreated(Record):
     type: Literal["debt_created"] = "debt_created"
-    what: Line
-    why: Line
+    what: NonEmptyStr
+    why: NonEmptyStr
 
 
 class AssumptionViolated(Record):
     type: Literal["assumption_violated"] = "assumption_violated"
-    assumption: Line
-    reality: Line
+    assumption: NonEmptyStr
+    reality: NonEmptyStr
 
 
 class Workaround(Record):
     type: Literal["workaround"] = "workaround"
-    what: Line
-    root_cause: Line
+    what: NonEmptyStr
+    root_cause: NonEmptyStr
 
 
 class SpecAmbiguity(Record):
     type: Literal["spec_ambiguity"] = "spec_ambiguity"
-    spec_ref: Line
-    question: Line
+    spec_ref: NonEmptyStr
+    question: NonEmptyStr
 
 
 class SpecGap(Record):
     type: Literal["spec_gap"] = "spec_gap"
-    spec_ref: Line
-    missing: Line
+    spec_ref: NonEmptyStr
+    missing: NonEmptyStr
 
 
 class SpecChanged(Record):
     type: Literal["spec_changed"] = "spec_changed"
-    spec_ref: Line
-    change: Line
+    spec_ref: NonEmptyStr
+    change: NonEmptyStr
 
 
 class SystemAmbiguity(Record):
     """What the rules themselves leave open."""
 
     type: Literal["system_ambiguity"] = "system_ambiguity"
-    question: Line
-    protocol_section: Line | None = None
+    question: NonEmptyStr
+    protocol_section: NonEmptyStr | None = None
 
 
 class ExternalBlocker(Record):
     type: Literal["external_blocker"] = "external_blocker"
-    service: Line
-    symptom: Line
+    service: NonEmptyStr
+    symptom: NonEmptyStr
 
 
 class ScopeDeviation(Record):
     type: Literal["scope_deviation"] = "scope_deviation"
-    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
-    why: Line
+    paths: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
+    why: NonEmptyStr
 
 
 class HypothesisExhaustion(Record):
     type: Literal["hypothesis_exhaustion"] = "hypothesis_exhaustion"
-    tried: Annotated[tuple[Line, ...], Field(min_length=1)]
+    tried: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
 
 
 class Other(Record):
     """What an agent saw that is of no known type, or lacks what its type needs; kept in the agent's words."""
 
     type: Literal["other"] = "other"
-    what: Line
-    called: Line | None = None  # the type that the agent gave
-
-
-class ReviewDeadlock(Record):
-    type: Literal["review_deadlock"] = "review_deadlock"
-    reason: Line
-    cycles: Annotated[int, Field(ge=1)]
+    what: NonEmptyStr
+    called: NonEmptyStr | None = None  # the type that the agent gave
 
 
 class MergeConflict(Record):
     type: Literal["merge_conflict"] = "merge_conflict"
-    paths: Annotated[tuple[Line, ...], Field(min_length=1)]
+    paths: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
 
 
 class CheckoutDrift(Record):
     type: Literal["checkout_drift"] = "checkout_drift"
-    moved: Annotated[tuple[Line, ...], Field(min_length=1)]
+    moved: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
 
 
 class CrashLoop(Record):
@@ -116,21 +110,21 @@ class CrashLoop(Record):
 
 class RejectedEdit(Record):
     type: Literal["edit_rejected"] = "edit_rejected"
-    file: Line
-    problems: Annotated[tuple[Line, ...], Field(min_length=1)]
+    file: NonEmptyStr
+    problems: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
 
 
 class GateBroken(Record):
     type: Literal["gate_broken"] = "gate_broken"
-    gate: Line
-    command: Line
-    cause: Line
-    likely: Line
+    gate: NonEmptyStr
+    command: NonEmptyStr
+    cause: NonEmptyStr
+    likely: NonEmptyStr
 
 
 class NoSandbox(Record):
     type: Literal["no_sandbox"] = "no_sandbox"
-    why: Line
+    why: NonEmptyStr
 
 
 Details = Annotated[
@@ -147,7 +141,6 @@ Details = Annotated[
     | ScopeDeviation
     | HypothesisExhaustion
     | Other
-    | ReviewDeadlock
     | MergeConflict
     | CheckoutDrift
     | CrashLoop
@@ -162,7 +155,7 @@ class Anomaly(Record):
     """Something that should not have happened, with details of its own type."""
 
     id: Id
-    type: Line
+    type: NonEmptyStr
     task_id: Id | None = None
     logged_by: Id
     timestamp: Time

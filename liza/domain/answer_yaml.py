@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.domain.yaml_parse import BadYaml, parse_loosely
+from liza.domain.yaml_parse import BadYaml, parse_yaml_loosely
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from liza.domain.yaml_parse import Loose
+    from liza.domain.yaml_parse import LooseYaml
 
 TAB_WIDTHS: Final = (4, 2, 8)  # spaces that a tab may stand for; the first with which the text can be read
 
@@ -26,16 +26,16 @@ _BRACKETED: Final = re.compile(r"\[[^\[\]]*\]\s+\S.*|\{[^{}]*\}\s+\S.*")  # "[gr
 _KEY: Final = re.compile(r"(?P<key>\*{0,2}\"?[A-Za-z_][\w -]*?\"?:?\*{0,2})\s*:?(?P<gap>\s+|$)(?P<value>.*)")
 
 
-def readings(text: str, keys: Collection[str]) -> Iterator[Loose | BadYaml]:
-    """Yield what *text* may say, the likeliest first; *keys* are all words that may stand before a colon."""
+def lenient_parses(text: str, keys: Collection[str]) -> Iterator[LooseYaml | BadYaml]:
+    """Yield the parses of *text*, the likeliest first; *keys* are all words that may be keys."""
     text = "\n".join(_with_bullets(text.split("\n")))
     widths = TAB_WIDTHS if "\t" in text else TAB_WIDTHS[:1]
     for width in widths:
-        yield _read(text.replace("\t", " " * width))
+        yield _try_parse(text.replace("\t", " " * width))
     for width in widths:
-        mended = "\n".join(_Lines(text.replace("\t", " " * width), keys).mended())
+        mended = "\n".join(_LineRepair(text.replace("\t", " " * width), keys).mended())
         if mended != text:
-            yield _read(mended)
+            yield _try_parse(mended)
 
 
 def _with_bullets(lines: list[str]) -> Iterator[str]:
@@ -53,9 +53,9 @@ def _with_bullets(lines: list[str]) -> Iterator[str]:
         before = line.rstrip() or before
 
 
-def _read(text: str) -> Loose | BadYaml:
+def _try_parse(text: str) -> LooseYaml | BadYaml:
     try:
-        return parse_loosely(text)
+        return parse_yaml_loosely(text)
     except BadYaml as error:
         return error
 
@@ -73,12 +73,12 @@ class _Line(NamedTuple):
         return len(self.lead) - len(self.lead.lstrip()) if not self.key else len(self.lead)
 
 
-class _Lines:
-    """Reads a text line by line, as whoever wrote it saw it."""
+class _LineRepair:
+    """Repairs YAML line by line: quotes values that can only be text."""
 
     def __init__(self, text: str, keys: Collection[str]) -> None:
         self._lines = text.split("\n")
-        self._keys = {_plain(key) for key in keys}
+        self._keys = {_normal_form(key) for key in keys}
         self._at = 0
 
     def mended(self) -> Iterator[str]:
@@ -88,17 +88,17 @@ class _Lines:
             if not raw.strip() or raw.lstrip().startswith("#") or raw.startswith("---"):
                 yield raw
                 continue
-            line = self._apart(raw)
+            line = self._split_line(raw)
             if _BLOCK_TEXT.fullmatch(line.value):
                 yield f"{line.lead}{line.key}{line.value}"
-                yield from self._deeper(line.column)
-            elif not line.value or not _is_text(line.value):
+                yield from self._indented_lines(line.column)
+            elif not line.value or not _is_unquoted_text(line.value):
                 yield f"{line.lead}{line.key}{line.value}"
             else:
-                rest = " ".join(part.strip() for part in self._continued(line.column))
-                yield f"{line.lead}{line.key}{_quoted(f'{line.value} {rest}'.strip())}"
+                rest = " ".join(part.strip() for part in self._continuation_lines(line.column))
+                yield f"{line.lead}{line.key}{_quote(f'{line.value} {rest}'.strip())}"
 
-    def _apart(self, raw: str) -> _Line:
+    def _split_line(self, raw: str) -> _Line:
         lead = raw[: len(raw) - len(raw.lstrip())]
         rest = raw[len(lead) :]
         while match := _BULLET.fullmatch(rest):
@@ -107,15 +107,15 @@ class _Lines:
         match = _KEY.fullmatch(rest)
         if match and ":" in rest[: match.start("gap") + 1] and self._is_key(match["key"], lead):
             return _Line(
-                lead, f"{_plain(match['key'])}:{' ' if match['value'] else ''}", match["value"].strip()
+                lead, f"{_normal_form(match['key'])}:{' ' if match['value'] else ''}", match["value"].strip()
             )
         return _Line(lead, "", rest.strip())
 
     def _is_key(self, word: str, lead: str) -> bool:
-        """Tell whether *word* is meant as a key: one that is known, or a bare word at the very left."""
-        return _plain(word) in self._keys or (not lead and bool(re.fullmatch(r"[a-z_]+:?", word)))
+        """Return whether *word* is meant as a key: one that is known, or a bare word at the very left."""
+        return _normal_form(word) in self._keys or (not lead and bool(re.fullmatch(r"[a-z_]+:?", word)))
 
-    def _deeper(self, column: int) -> Iterator[str]:
+    def _indented_lines(self, column: int) -> Iterator[str]:
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if line.strip() and len(line) - len(line.lstrip()) <= column:
@@ -123,29 +123,29 @@ class _Lines:
             self._at += 1
             yield line
 
-    def _continued(self, column: int) -> Iterator[str]:
+    def _continuation_lines(self, column: int) -> Iterator[str]:
         """Take the lines that go on with a text: deeper, and neither a key nor an item of a list."""
-        for line in self._deeper(column):
-            apart = self._apart(line)
+        for line in self._indented_lines(column):
+            apart = self._split_line(line)
             if apart.key or "-" in apart.lead:
                 self._at -= 1
                 return
             yield line
 
 
-def _plain(word: str) -> str:
+def _normal_form(word: str) -> str:
     return re.sub(r"[\s-]+", "_", word.strip('*": ').casefold())
 
 
-def _is_text(value: str) -> bool:
-    """Tell whether *value* can only be a text that is not quoted, and no value of YAML, whole or cut."""
+def _is_unquoted_text(value: str) -> bool:
+    """Return whether *value* can only be a text that is not quoted, and no value of YAML, whole or cut."""
     if value[0] in "[{":
         return bool(_BRACKETED.fullmatch(value))
     if _REFERENCE.match(value):
         return False
-    read = _read(value)
+    read = _try_parse(value)
     return isinstance(read, BadYaml) or isinstance(read.data, dict | list)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -25,8 +25,8 @@ from liza.domain.anomalies import (
     TradeOff,
     Workaround,
 )
-from liza.domain.model import Checkpoint, Kind, Role, Scope, Urgency, Validation
-from liza.domain.record import Id, Line, Record
+from liza.domain.model import Checkpoint, Role, TaskKind, TaskScope, Urgency, Validation
+from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.verdicts import Feedback
 
 TAG: Final = "liza"
@@ -51,7 +51,7 @@ class Step(StrEnum):
     REVIEW = "review"
 
 
-ROLES: Final[dict[Step, Role]] = {
+ROLE_OF_STEP: Final[dict[Step, Role]] = {
     Step.PLAN: Role.PLANNER,
     Step.REPLAN: Role.PLANNER,
     Step.CHECKPOINT: Role.CODER,
@@ -89,7 +89,7 @@ AgentAnomaly = (
     | Other
 )
 # The other types of anomaly are facts that only Liza states: conflicts, drift, crash loops.
-ANOMALIES: Final[dict[str, type[Record]]] = {
+AGENT_ANOMALY_TYPES: Final[dict[str, type[Record]]] = {
     kind.model_fields["type"].default: kind
     for kind in (
         RetryLoop,
@@ -108,10 +108,10 @@ ANOMALIES: Final[dict[str, type[Record]]] = {
     )
 }
 # What the board says of every anomaly, so that whoever copies one from there says it as well.
-_ENTRY: Final = frozenset({"id", "task_id", "logged_by", "timestamp", "processed"})
+_BOARD_FIELDS: Final = frozenset({"id", "task_id", "logged_by", "timestamp", "processed"})
 
 
-def _anomaly(value: object) -> object:
+def _parse_anomaly(value: object) -> object:
     """Read an anomaly as its type demands, or keep it as a plain one: it is no reason to lose an answer.
 
     The details stand beside the type or below `details`, as the contract shows them.
@@ -120,12 +120,12 @@ def _anomaly(value: object) -> object:
         return value
     if not isinstance(value, Mapping):
         return Other(what=_in_words(value))
-    said = {str(key): inner for key, inner in value.items() if str(key) not in _ENTRY}
+    said = {str(key): inner for key, inner in value.items() if str(key) not in _BOARD_FIELDS}
     kind = re.sub(r"[\s-]+", "_", str(said.pop("type", None) or "").strip().casefold())
     details = said.pop("details", None)
     facts = {**said, **details} if isinstance(details, Mapping) else said
     try:
-        return ANOMALIES[kind].model_validate({"type": kind, **facts})
+        return AGENT_ANOMALY_TYPES[kind].model_validate({"type": kind, **facts})
     except (KeyError, ValidationError):
         text = _in_words(details if details and not isinstance(details, Mapping) else facts)
         return Other(what=text, called=kind or None)
@@ -142,32 +142,32 @@ def _in_words(value: object) -> str:
     return str(value).strip() or "nothing was said of it"
 
 
-def _anomalies(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, Mapping | str) else value
 
 
-Anomalies = Annotated[
-    tuple[Annotated[AgentAnomaly, BeforeValidator(_anomaly)], ...], BeforeValidator(_anomalies)
+AgentAnomalies = Annotated[
+    tuple[Annotated[AgentAnomaly, BeforeValidator(_parse_anomaly)], ...], BeforeValidator(_as_list)
 ]
 
 
-class Planned(Record):
+class PlannedTask(Record):
     """A task as a planner proposes it."""
 
     id: Id
-    description: Line
-    done_when: Annotated[tuple[Line, ...], Field(min_length=1)]
-    scope: Scope = Scope()
+    description: NonEmptyStr
+    done_when: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
+    scope: TaskScope = TaskScope()
     depends_on: tuple[Id, ...] = ()
-    spec_ref: Line | None = None
-    kind: Kind = Kind.CODE
+    spec_ref: NonEmptyStr | None = None
+    kind: TaskKind = TaskKind.CODE
     validation: Validation | None = None
 
     @model_validator(mode="after")
     def _is_more_than_tests(self) -> Self:
         paths = self.scope.include
         only_tests = bool(paths) and all(_TEST_PATH.search(path) for path in paths)
-        if self.kind is Kind.CODE and (only_tests or _ADDS_TESTS.match(self.description)):
+        if self.kind is TaskKind.CODE and (only_tests or _ADDS_TESTS.match(self.description)):
             message = (
                 f"{self.id} only adds tests; a code task brings its own tests, so put them into that task"
             )
@@ -175,8 +175,8 @@ class Planned(Record):
         return self
 
 
-def _in_order(tasks: tuple[Planned, ...]) -> None:
-    """Raise ValueError where *tasks* share an id or wait for each other."""
+def _check_order(tasks: tuple[PlannedTask, ...]) -> None:
+    """Raise ValueError where *tasks* share an id or have a dependency cycle."""
     waits = {task.id: set(task.depends_on) for task in tasks}
     if len(waits) < len(tasks):
         names = [task.id for task in tasks]
@@ -191,7 +191,7 @@ def _in_order(tasks: tuple[Planned, ...]) -> None:
         raise ValueError(message) from error
 
 
-def _exactly_one(record: Record, *names: str) -> None:
+def _check_exactly_one(record: Record, *names: str) -> None:
     given = [name for name in names if getattr(record, name)]
     if len(given) != 1:
         listed = ", ".join(names[:-1])
@@ -203,42 +203,42 @@ def _exactly_one(record: Record, *names: str) -> None:
 class Plan(Record):
     """The tasks that reach the goal, or what has to be known first."""
 
-    tasks: tuple[Planned, ...] = ()
-    questions: tuple[Line, ...] = ()
-    anomalies: Anomalies = ()
+    tasks: tuple[PlannedTask, ...] = ()
+    questions: tuple[NonEmptyStr, ...] = ()
+    anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        _exactly_one(self, "tasks", "questions")
-        _in_order(self.tasks)
+        _check_exactly_one(self, "tasks", "questions")
+        _check_order(self.tasks)
         return self
 
 
-class Unblocked(Record):
-    guidance: Line
+class UnblockDecision(Record):
+    guidance: NonEmptyStr
 
 
-class Abandoned(Record):
-    reason: Line
+class AbandonDecision(Record):
+    reason: NonEmptyStr
 
 
 class Replan(Record):
     """What becomes of a BLOCKED task."""
 
-    tasks: tuple[Planned, ...] = ()
-    rescope_reason: Line | None = None
-    unblock: Unblocked | None = None
-    abandon: Abandoned | None = None
-    questions: tuple[Line, ...] = ()
-    anomalies: Anomalies = ()
+    tasks: tuple[PlannedTask, ...] = ()
+    rescope_reason: NonEmptyStr | None = None
+    unblock: UnblockDecision | None = None
+    abandon: AbandonDecision | None = None
+    questions: tuple[NonEmptyStr, ...] = ()
+    anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        _exactly_one(self, "tasks", "unblock", "abandon", "questions")
+        _check_exactly_one(self, "tasks", "unblock", "abandon", "questions")
         if bool(self.tasks) != bool(self.rescope_reason):
             message = "tasks that replace another come with a rescope_reason, and nothing else does"
             raise ValueError(message)
-        _in_order(self.tasks)
+        _check_order(self.tasks)
         return self
 
 
@@ -252,15 +252,15 @@ class Readiness(StrEnum):
 class CheckpointAnswer(Record):
     """What a coder says before it implements: what it will do, or what keeps it from beginning."""
 
-    intent: Line | None = None
-    assumptions: tuple[Line, ...] = ()
+    intent: NonEmptyStr | None = None
+    assumptions: tuple[NonEmptyStr, ...] = ()
     risks: str = ""
     validation: Validation | None = None
-    files_to_modify: tuple[Line, ...] = ()
+    files_to_modify: tuple[NonEmptyStr, ...] = ()
     status: Readiness = Readiness.READY
-    blocked_reason: Line | None = None
-    blocked_questions: Annotated[tuple[Line, ...], Field(max_length=3)] = ()
-    anomalies: Anomalies = ()
+    blocked_reason: NonEmptyStr | None = None
+    blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()
+    anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _begins_or_asks(self) -> Self:
@@ -279,14 +279,14 @@ class CheckpointAnswer(Record):
         return Checkpoint.model_validate(self.model_dump(include=set(Checkpoint.model_fields)))
 
 
-class Found(Record):
+class FoundWork(Record):
     """Work that an agent saw beside its task."""
 
-    description: Line
+    description: NonEmptyStr
     urgency: Urgency = Urgency.DEFERRED
 
 
-class Outcome(StrEnum):
+class WorkStatus(StrEnum):
     DONE = "done"
     BLOCKED = "blocked"
     NOTHING_TO_DO = "nothing_to_do"
@@ -295,16 +295,16 @@ class Outcome(StrEnum):
 class Implement(Record):
     """What a coder says of its work; what it did is read from git."""
 
-    status: Outcome
+    status: WorkStatus
     summary: str = ""
-    blocked_reason: Line | None = None
-    blocked_questions: Annotated[tuple[Line, ...], Field(max_length=3)] = ()
-    anomalies: Anomalies = ()
-    discovered: tuple[Found, ...] = ()
+    blocked_reason: NonEmptyStr | None = None
+    blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()
+    anomalies: AgentAnomalies = ()
+    discovered: tuple[FoundWork, ...] = ()
 
     @model_validator(mode="after")
     def _says_what_its_status_needs(self) -> Self:
-        blocked = self.status is Outcome.BLOCKED
+        blocked = self.status is WorkStatus.BLOCKED
         if blocked and not (self.blocked_reason and self.blocked_questions):
             raise ValueError(BLOCKED_NEEDS)
         if not blocked and (self.blocked_reason or self.blocked_questions):
@@ -321,7 +321,7 @@ class Ruling(StrEnum):
     BLOCK = "block"
 
 
-class Progress(StrEnum):
+class FeedbackStatus(StrEnum):
     ADDRESSED = "addressed"
     PARTIAL = "partial"
     OPEN = "open"
@@ -330,18 +330,18 @@ class Progress(StrEnum):
 class PriorFeedback(Record):
     """What became of something that an earlier review asked for."""
 
-    message: Line
-    status: Progress
+    message: NonEmptyStr
+    status: FeedbackStatus
     note: str | None = None
 
 
 class Review(Record):
     verdict: Ruling
-    reason: Line
+    reason: NonEmptyStr
     feedback: tuple[Feedback, ...] = ()
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     prior_feedback: tuple[PriorFeedback, ...] = ()
-    anomalies: Anomalies = ()
+    anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _a_rejection_can_be_acted_on(self) -> Self:
@@ -350,9 +350,9 @@ class Review(Record):
         return self
 
 
-Value = Plan | Replan | CheckpointAnswer | Implement | Review
+AnswerValue = Plan | Replan | CheckpointAnswer | Implement | Review
 
-KINDS: Final[dict[Step, type[Value]]] = {
+ANSWER_TYPES: Final[dict[Step, type[AnswerValue]]] = {
     Step.PLAN: Plan,
     Step.REPLAN: Replan,
     Step.CHECKPOINT: CheckpointAnswer,
@@ -361,10 +361,10 @@ KINDS: Final[dict[Step, type[Value]]] = {
 }
 
 
-def located(lines: Mapping[tuple[str | int, ...], int]) -> dict[str, int]:
-    """Return *lines* by the paths that problems have: tasks[0].id."""
-    return {_path(place): line for place, line in lines.items()}
+def lines_by_path(lines: Mapping[tuple[str | int, ...], int]) -> dict[str, int]:
+    """Return *lines* keyed by path, such as `tasks[0].id`."""
+    return {_path_text(place): line for place, line in lines.items()}
 
 
-def _path(place: tuple[str | int, ...]) -> str:
+def _path_text(place: tuple[str | int, ...]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")

@@ -6,23 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import Anomaly
-from liza.domain.closing import close, close_finished, is_of_agents, open_ones
-from liza.domain.lifecycle import SUCCEEDED, TERMINAL
-from liza.domain.metrics import counted
-from liza.domain.model import (
-    Actor,
-    Discovery,
-    Goal,
-    GoalStatus,
-    NextGoal,
-    Note,
-    PastGoal,
-    Role,
+from liza.domain.anomaly_closing import (
+    close_anomalies,
+    close_with_finished_tasks,
+    is_for_planner,
+    open_anomalies,
 )
+from liza.domain.lifecycle import SUCCEEDED, TERMINAL
+from liza.domain.metrics import with_metrics
+from liza.domain.model import Actor, Discovery, Goal, GoalStatus, NextGoal, Note, PastGoal, Role
 from liza.domain.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
 from liza.domain.record import next_id, with_record
-from liza.domain.sprints import followed
-from liza.domain.sprints import next_one as next_sprint
+from liza.domain.sprints import begin_next_sprint as next_sprint
+from liza.domain.sprints import with_sprint_scope
 from liza.errors import NotThere, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -53,11 +49,15 @@ class Change:
     def __call__(self, state: State) -> State:
         made = self.make(state)
         # Here, because every engine of the board lets every change happen by this one call.
-        return made if made is state else counted(state, close_finished(state, followed(state, made)))
+        return (
+            made
+            if made is state
+            else with_metrics(state, close_with_finished_tasks(state, with_sprint_scope(state, made)))
+        )
 
 
 def dead_dependencies(state: State, task: Task) -> tuple[str, ...]:
-    """Return what *task* waits for that will never be done."""
+    """Return the dependencies of *task* that ended without success."""
     return tuple(name for name in task.depends_on if state.status_of(name) in TERMINAL - SUCCEEDED)
 
 
@@ -68,7 +68,7 @@ def queue_goal(text: str, *, spec: str | None, by: Actor, at: datetime) -> Chang
 
     def make(state: State) -> State:
         more = NextGoal(description=text, spec_ref=spec, created=at)
-        return state.but(goal=state.goal.but(queued=(*state.goal.queued, more)))
+        return state.replace(goal=state.goal.replace(queued=(*state.goal.queued, more)))
 
     return Change(by.id, "queue a goal", make)
 
@@ -96,7 +96,7 @@ def begin_next_goal(state: State, at: datetime) -> State:
         queued=goal.queued[1:],
         past=(*goal.past, past),
     )
-    return next_sprint(state, at).but(goal=following)
+    return next_sprint(state, at).replace(goal=following)
 
 
 def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Change:
@@ -112,7 +112,7 @@ def add_note(message: str, *, about: str | None, by: Actor, at: datetime) -> Cha
             raise NotThere("task", about, "`liza status` lists the tasks")
         name = next_id(state.human_notes, "note")
         note = Note(id=name, timestamp=at, message=message, about=about)
-        return state.but(human_notes=with_record(state.human_notes, note))
+        return state.replace(human_notes=with_record(state.human_notes, note))
 
     return Change(by.id, f"note {about}" if about else "note", make)
 
@@ -127,7 +127,7 @@ def with_anomaly(state: State, details: Details, *, about: str | None, by: str, 
         timestamp=at,
         details=details,
     )
-    return state.but(anomalies=with_record(state.anomalies, anomaly))
+    return state.replace(anomalies=with_record(state.anomalies, anomaly))
 
 
 def with_discovery(
@@ -142,7 +142,7 @@ def with_discovery(
         timestamp=at,
         urgency=urgency,
     )
-    return state.but(discovered=with_record(state.discovered, found))
+    return state.replace(discovered=with_record(state.discovered, found))
 
 
 def answer_plan(text: str, *, by: Actor, at: datetime) -> Change:
@@ -153,8 +153,8 @@ def answer_plan(text: str, *, by: Actor, at: datetime) -> Change:
             message = 'the plan asks nothing; `liza note "…"` tells the agents something'
             raise Refused(message)
         noted = add_note(text, about=None, by=by, at=at)(state)
-        over = [one.id for one in open_ones(noted) if one.task_id is None and is_of_agents(one)]
-        answered = noted.but(goal=noted.goal.but(questions=()))
-        return close(answered, over, by=by.id, at=at)
+        over = [one.id for one in open_anomalies(noted) if one.task_id is None and is_for_planner(one)]
+        answered = noted.replace(goal=noted.goal.replace(questions=()))
+        return close_anomalies(answered, over, by=by.id, at=at)
 
     return Change(by.id, "answer the plan", make)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain import routing
-from liza.domain.record import Id, Line, Record, blank
+from liza.domain.record import Id, NonEmptyStr, Record, default_record
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -31,21 +31,21 @@ class Workers(Record):
 class AgentChoice(Record):
     """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
 
-    backend: Line | None = None
-    command: tuple[Line, ...] | None = None
-    model: Line | None = None
-    effort: Line | None = None
+    backend: NonEmptyStr | None = None
+    command: tuple[NonEmptyStr, ...] | None = None
+    model: NonEmptyStr | None = None
+    effort: NonEmptyStr | None = None
     provider: Id | None = (
         None  # who sells the model, for agents that share its limits; else the backend's name
     )
-    arguments: tuple[Line, ...] | None = None  # further words for a coding program
-    passing: tuple[Line, ...] | None = None  # names of variables that it may see beside the usual ones
+    arguments: tuple[NonEmptyStr, ...] | None = None  # further words for a coding program
+    passing: tuple[NonEmptyStr, ...] | None = None  # names of variables that it may see beside the usual ones
     own_home: bool | None = None  # it works in your home, with your settings, hooks and servers
 
 
 class Agents(Record):
-    default: AgentChoice = blank(AgentChoice)
-    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.checked)] = Field(
+    default: AgentChoice = default_record(AgentChoice)
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.check_overrides)] = Field(
         default_factory=dict
     )
     # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
@@ -57,10 +57,10 @@ class Agents(Record):
 class Gates(Record):
     """The project's own commands; an absent one is not run."""
 
-    setup: Line | None = None
-    test: Line | None = None
-    lint: Line | None = None
-    teardown: Line | None = None
+    setup: NonEmptyStr | None = None
+    test: NonEmptyStr | None = None
+    lint: NonEmptyStr | None = None
+    teardown: NonEmptyStr | None = None
 
 
 class Limits(Record):
@@ -90,9 +90,9 @@ class Budget(Record):
 class Notify(Record):
     """Who else is told what is in alerts.log; the secret itself is never on the board."""
 
-    command: tuple[Line, ...] | None = None
-    webhook: Line | None = None
-    secret_env: Line = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+    command: tuple[NonEmptyStr, ...] | None = None
+    webhook: NonEmptyStr | None = None
+    secret_env: NonEmptyStr = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
 
 
 class SprintLength(Record):
@@ -103,7 +103,7 @@ class SprintLength(Record):
 
 
 class SandboxMode(StrEnum):
-    """Whether agents and gates are caged: where it is possible, always, or never."""
+    """Whether agents and gates run in a sandbox: where possible, always, or never."""
 
     AUTO = "auto"
     REQUIRE = "require"
@@ -111,19 +111,19 @@ class SandboxMode(StrEnum):
 
 
 class Network(StrEnum):
-    """What a caged agent reaches: what you reach, only the hosts that serve models, or nothing."""
+    """What a sandboxed agent can reach: everything, only hosts that serve models, or nothing."""
 
     FULL = "full"
     MODEL_ONLY = "model-only"
     NONE = "none"
 
 
-def _word_of_no(value: object) -> object:
+def _parse_mode(value: object) -> object:
     """Return `off` for a plain no, or in other case: it has but one meaning."""
     return SandboxMode.OFF if str(value).lower() in {"off", "false"} else value
 
 
-def _host(text: str) -> str:
+def _check_host(text: str) -> str:
     found = _HOST.fullmatch(text)
     if found is None or not 0 < int(found["port"] or 443) <= LAST_PORT:
         raise ValueError(
@@ -134,25 +134,29 @@ def _host(text: str) -> str:
 
 LAST_PORT: Final = 65535
 _HOST: Final = re.compile(r"(?:[\w*.-]+|\[[0-9a-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
-Host = Annotated[str, AfterValidator(_host)]
+Host = Annotated[str, AfterValidator(_check_host)]
 
 
-class Sandbox(Record):
-    """The cage around agents and around the gates, which run what agents wrote."""
+class SandboxConfig(Record):
+    """The sandbox around agents and around gates, which run code that agents wrote."""
 
-    mode: Annotated[SandboxMode, BeforeValidator(_word_of_no)] = SandboxMode.AUTO
+    mode: Annotated[SandboxMode, BeforeValidator(_parse_mode)] = SandboxMode.AUTO
     network: Network = Network.FULL
     memory_mb: AtLeastOne | None = 8192  # that one process may write to; what is only reserved is free
     processes: AtLeastOne | None = 1024  # at once, threads included
     file_mb: AtLeastOne | None = 4096  # of one file
-    show: tuple[Line, ...] = ()  # what an agent may read of your home or your checkout beside its worktree
-    write: tuple[Line, ...] = ()  # what it may change beside its worktree, such as a cache of downloads
+    show: tuple[
+        NonEmptyStr, ...
+    ] = ()  # what an agent may read of your home or your checkout beside its worktree
+    write: tuple[
+        NonEmptyStr, ...
+    ] = ()  # what it may change beside its worktree, such as a cache of downloads
     hosts: tuple[Host, ...] = ()  # reached under `model-only` beside those of the well-known providers
 
     @model_validator(mode="after")
-    def _act(self) -> Self:
+    def _refuse_idle_settings(self) -> Self:
         """Refuse what would do nothing: whoever set it believes that it does."""
-        if self.mode is SandboxMode.OFF and (idle := [name for name in _CAGED if self._is_set(name)]):
+        if self.mode is SandboxMode.OFF and (idle := [name for name in _NEEDS_SANDBOX if self._is_set(name)]):
             message = f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing while mode is `off`"
             raise ValueError(f"{message}; take it out, or set mode to `require`")
         if self.hosts and self.network is not Network.MODEL_ONLY:
@@ -163,25 +167,32 @@ class Sandbox(Record):
         return bool(getattr(self, name) != type(self).model_fields[name].default)
 
 
-_CAGED: Final = ("network", "memory_mb", "file_mb", "show", "write", "hosts")  # what only a cage can keep
+_NEEDS_SANDBOX: Final = (
+    "network",
+    "memory_mb",
+    "file_mb",
+    "show",
+    "write",
+    "hosts",
+)  # what only a cage can keep
 
 
-class Trees(Record):
+class WorktreeConfig(Record):
     """What a worktree of an agent's and a tree under test have beside what git has."""
 
-    copied: tuple[Line, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
+    copied: tuple[NonEmptyStr, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
 
 
 class Config(Record):
-    spec: Line | None = None
-    workflow: Line = "liza"
-    integration_branch: Line = INTEGRATION_BRANCH
-    workers: Workers = blank(Workers)
-    agents: Agents = blank(Agents)
-    gates: Gates = blank(Gates)
-    worktree: Trees = blank(Trees)
-    limits: Limits = blank(Limits)
-    budget: Budget = blank(Budget)
-    notify: Notify = blank(Notify)
-    sprint: SprintLength = blank(SprintLength)
-    sandbox: Sandbox = blank(Sandbox)
+    spec: NonEmptyStr | None = None
+    workflow: NonEmptyStr = "liza"
+    integration_branch: NonEmptyStr = INTEGRATION_BRANCH
+    workers: Workers = default_record(Workers)
+    agents: Agents = default_record(Agents)
+    gates: Gates = default_record(Gates)
+    worktree: WorktreeConfig = default_record(WorktreeConfig)
+    limits: Limits = default_record(Limits)
+    budget: Budget = default_record(Budget)
+    notify: Notify = default_record(Notify)
+    sprint: SprintLength = default_record(SprintLength)
+    sandbox: SandboxConfig = default_record(SandboxConfig)

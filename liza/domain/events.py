@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, TypeAdapter, field_validator
 
-from liza.domain.model import Checkpoint, IntegrationFailure, Lease, Merging, Taint, Task
-from liza.domain.record import Commit, Id, Line, Record, Time
-from liza.domain.similarity import digest
+from liza.domain.model import Checkpoint, IntegrationFailure, Lease, MergeIntent, Taint, Task
+from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
+from liza.domain.similarity import normalized_digest
 from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from liza.domain.model import Actor
 
-Questions = Annotated[tuple[Line, ...], Field(min_length=1, max_length=3)]
-Changes = dict[str, Any]
+Questions = Annotated[tuple[NonEmptyStr, ...], Field(min_length=1, max_length=3)]
+FieldChanges = dict[str, Any]
 
-NO_REVIEW: Final[Changes] = {
+NO_REVIEW: Final[FieldChanges] = {
     "review_commit": None,
     "submitted_run": None,
     "nothing_to_do": None,
@@ -33,7 +33,7 @@ NO_REVIEW: Final[Changes] = {
     "merging": None,
     "integration_failure": None,
 }
-NO_BLOCK: Final[Changes] = {
+NO_BLOCK: Final[FieldChanges] = {
     "blocked_reason": None,
     "blocked_questions": (),
     "blocked_rule": None,
@@ -41,12 +41,17 @@ NO_BLOCK: Final[Changes] = {
     "asked": None,
 }
 # Another chance is a real one: whoever failed may try again, and old conflicts do not count.
-CLEAN_SLATE: Final[Changes] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
+NO_FAILURES: Final[FieldChanges] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
 LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
-LET_GO: Final[Changes] = {"lease": None, "assigned_to": None}
-FRESH_ROUNDS: Final[Changes] = {"iteration": 0, "attempt": 0, "review_cycles_current": 0, "decisions": ()}
-MOST_FRESH_STARTS: Final = 1  # that a planner gives after a limit: the next limit is for people
-MOST_UNBLOCKS: Final = 3  # that a planner gives between two words of people, whoever codes
+NO_HOLDER: Final[FieldChanges] = {"lease": None, "assigned_to": None}
+FRESH_ROUNDS: Final[FieldChanges] = {
+    "iteration": 0,
+    "attempt": 0,
+    "review_cycles_current": 0,
+    "decisions": (),
+}
+MAX_FRESH_STARTS: Final = 1  # that a planner gives after a limit: the next limit is for people
+MAX_UNBLOCKS: Final = 3  # that a planner gives between two words of people, whoever codes
 
 
 class Event(Record):
@@ -57,25 +62,27 @@ class Event(Record):
         """Return why this may not happen to *task* although the table has a row, or None."""
         return None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         """Return the fields of *task* that this sets, apart from its status."""
         return {}
 
     def facts(self) -> dict[str, Any]:
         """Return what history keeps."""
-        return self.plain()
+        return self.to_json()
 
 
 class Report(Event):
     """Tell the workflow what came of a job; where that leads, its engine says."""
 
     verdicts: tuple[Verdict, ...] = ()  # in the order of the gates
-    known: tuple[Line, ...] = ()  # predicates that hold for this work, which conditions of gates ask for
+    known: tuple[
+        NonEmptyStr, ...
+    ] = ()  # predicates that hold for this work, which conditions of gates ask for
     tree: Commit | None = None  # that was made, or that the verdicts are about
 
     def facts(self) -> dict[str, Any]:
-        told = {key: value for key, value in self.plain().items() if key not in Report.model_fields}
-        return told | _said(self.verdicts)
+        told = {key: value for key, value in self.to_json().items() if key not in Report.model_fields}
+        return told | _gate_outcomes(self.verdicts)
 
 
 class Ready(Event):
@@ -90,9 +97,9 @@ class Claim(Event):
     base_commit: Commit
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _lease_is_its_own(self.lease, by, at)
+        return _lease_refusal(self.lease, by, at)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         again = bool(task.authors) and task.authors[-1] == by.id
         return {
             **NO_REVIEW,
@@ -120,11 +127,11 @@ class WriteCheckpoint(Event):
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "its checkpoint is written already" if task.checkpoint else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"checkpoint": self.checkpoint}
 
     def facts(self) -> dict[str, Any]:
-        return self.checkpoint.plain()
+        return self.checkpoint.to_json()
 
 
 class Submit(Report):
@@ -132,57 +139,60 @@ class Submit(Report):
 
     verb = "submit"
     commit: Commit
-    phase: Line | None = None  # the phase that this decides, where the workflow counts it
+    phase: NonEmptyStr | None = None  # the phase that this decides, where the workflow counts it
+    squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
+    squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
         return {
             "review_commit": self.commit,
             "submitted_run": by.run,
             "lease": None,
             "guidance": None,
             "verdicts": self.verdicts,
-            "decisions": _decided(task, self.phase, Outcome.PASS, None, at),
+            "decisions": _with_decision(task, self.phase, Outcome.PASS, None, at),
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"commit": self.commit, **_said(self.verdicts)}
+        squashed = {"squashed": self.squashed, "squashed_for": self.squashed_for} if self.squashed else {}
+        return {"commit": self.commit, **squashed, **_gate_outcomes(self.verdicts)}
 
 
 class Revise(Report):
     """A gate of the coder's side sends the work back before anybody reviews it."""
 
     verb = "send back"
-    reason: Line
+    reason: NonEmptyStr
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    phase: Line | None = None
+    phase: NonEmptyStr | None = None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             "rejection_reason": self.reason,
             "rejection_feedback": self.feedback,
-            "rejection_output": _evidence(self.verdicts),
+            "rejection_output": _rejecting_evidence(self.verdicts),
             "verdicts": self.verdicts,
-            "decisions": _decided(
-                task, self.phase, Outcome.REVISE, self.reason, at, output=_output(self.verdicts)
+            "decisions": _with_decision(
+                task, self.phase, Outcome.REVISE, self.reason, at, output=_output_digest(self.verdicts)
             ),
             "lease": None,
             "attempt": 0,
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"reason": self.reason, **_said(self.verdicts)}
+        return {"reason": self.reason, **_gate_outcomes(self.verdicts)}
 
 
 class FindNothing(Report):
     """The coder says that nothing needs doing; a reviewer has to confirm it."""
 
     verb = "find nothing to do in"
-    summary: Line
+    summary: NonEmptyStr
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             "nothing_to_do": self.summary,
             "review_commit": task.base_commit,
@@ -204,24 +214,24 @@ class Renew(Event):
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if self.expires > at else "the new end of the lease is in the past"
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"lease": task.lease and task.lease.but(expires=self.expires)}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {"lease": task.lease and task.lease.replace(expires=self.expires)}
 
 
 class Release(Event):
     """Give the task back, without blame."""
 
     verb = "release"
-    reason: Line
+    reason: NonEmptyStr
     killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.lease else "nobody holds it"
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         # Not down to 0, which would make the next attempt a new round.
         uncounted = {"attempt": max(1, task.attempt - 1)} if self.killed and task.attempt else {}
-        return {**_let_go(task), **uncounted}
+        return {**_release_changes(task), **uncounted}
 
 
 class Reclaim(Release):
@@ -234,21 +244,21 @@ class Lose(Event):
     """The machine went down before what was submitted was on disk: it is done again."""
 
     verb = "give up the lost work of"
-    reason: Line
+    reason: NonEmptyStr
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, **NO_REVIEW, "verdicts": (), "guidance": self.reason}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_HOLDER, **NO_REVIEW, "verdicts": (), "guidance": self.reason}
 
 
 class Fail(Event):
     """A coder gives up; another one takes over."""
 
     verb = "fail"
-    reason: Line
+    reason: NonEmptyStr
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         failed = tuple(dict.fromkeys((*task.failed_by, *task.authors[-1:])))
-        return {**LET_GO, "failed_by": failed, "attempt": 0}
+        return {**NO_HOLDER, "failed_by": failed, "attempt": 0}
 
 
 class TakeReview(Event):
@@ -258,9 +268,9 @@ class TakeReview(Event):
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:
         if task.lease and task.lease.is_live(at):
             return f"{task.lease.holder} holds it until {task.lease.expires:%H:%M:%SZ}"
-        return _lease_is_its_own(self.lease, by, at) or _is_own_work(task, by)
+        return _lease_refusal(self.lease, by, at) or _own_work_refusal(task, by)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"lease": self.lease}
 
     def facts(self) -> dict[str, Any]:
@@ -270,115 +280,115 @@ class TakeReview(Event):
 class Approve(Report):
     verb = "approve"
     commit: Commit
-    phase: Line | None = None
-    taints: tuple[Line, ...] = ()  # what the pass is marked with, until a person accepts it
+    phase: NonEmptyStr | None = None
+    taints: tuple[NonEmptyStr, ...] = ()  # what the pass is marked with, until a person accepts it
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if self.commit != task.review_commit:
             return f"the verdict is on {self.commit[:12]}, but {str(task.review_commit)[:12]} was submitted"
-        return _carries_no_change(task) or _is_own_work(task, by)
+        return _no_change_refusal(task) or _own_work_refusal(task, by)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
         return {
             "approved_by": by.id,
             "approval_question": None,
-            "verdicts": _joined(task, self.verdicts),
-            "decisions": _decided(task, self.phase, Outcome.PASS, None, at),
-            "taints": _tainted(task, self.taints, at),
+            "verdicts": _merge_verdicts(task, self.verdicts),
+            "decisions": _with_decision(task, self.phase, Outcome.PASS, None, at),
+            "taints": _with_taints(task, self.taints, at),
         }
 
     def facts(self) -> dict[str, Any]:
         marks = {"taints": list(self.taints)} if self.taints else {}
-        return {"commit": self.commit, **_said(self.verdicts), **marks}
+        return {"commit": self.commit, **_gate_outcomes(self.verdicts), **marks}
 
 
 class Reject(Report):
     verb = "reject"
-    reason: Line
+    reason: NonEmptyStr
     feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    phase: Line | None = None
+    phase: NonEmptyStr | None = None
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _is_own_work(task, by)
+        return _own_work_refusal(task, by)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             "rejection_reason": self.reason,
             "rejection_feedback": self.feedback,
-            "rejection_output": _evidence(self.verdicts),
+            "rejection_output": _rejecting_evidence(self.verdicts),
             "approval_question": None,
             "lease": None,
             "attempt": 0,
             "review_cycles_current": task.review_cycles_current + 1,
             "review_cycles_total": task.review_cycles_total + 1,
-            "verdicts": _joined(task, self.verdicts),
-            "decisions": _decided(task, self.phase, Outcome.REVISE, self.reason, at),
+            "verdicts": _merge_verdicts(task, self.verdicts),
+            "decisions": _with_decision(task, self.phase, Outcome.REVISE, self.reason, at),
         }
 
     def facts(self) -> dict[str, Any]:
-        points = [item.plain() for item in self.feedback]
-        return {"reason": self.reason, "feedback": points, **_said(self.verdicts)}
+        points = [item.to_json() for item in self.feedback]
+        return {"reason": self.reason, "feedback": points, **_gate_outcomes(self.verdicts)}
 
 
 class Confirm(Report):
     """The reviewer agrees that nothing needs doing."""
 
     verb = "confirm nothing to do in"
-    reason: Line
+    reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _is_own_work(task, by) if task.nothing_to_do else "it carries a change to be judged"
+        return _own_work_refusal(task, by) if task.nothing_to_do else "it carries a change to be judged"
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, "approved_by": by.id}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_HOLDER, "approved_by": by.id}
 
 
 class AskHuman(Report):
     """Let a person decide, who is shown what the reviewers' side said so far."""
 
     verb = "ask a person about"
-    question: Line
-    taints: tuple[Line, ...] = ()
+    question: NonEmptyStr
+    taints: tuple[NonEmptyStr, ...] = ()
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _is_being_merged(task)
+        return _merging_refusal(task)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             "approval_question": self.question,
             "lease": None,
-            "verdicts": _joined(task, self.verdicts),
-            "taints": _tainted(task, self.taints, at),
+            "verdicts": _merge_verdicts(task, self.verdicts),
+            "taints": _with_taints(task, self.taints, at),
         }
 
     def facts(self) -> dict[str, Any]:
-        return {"question": self.question, **_said(self.verdicts)}
+        return {"question": self.question, **_gate_outcomes(self.verdicts)}
 
 
 class ForcePass(Event):
     """A rule lets the task through without a verdict; the taint stays until a person accepts it."""
 
     verb = "force through"
-    mark: Line
+    mark: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _carries_no_change(task)
+        return _no_change_refusal(task)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
         return {"approved_by": by.id, "lease": None, "taints": (*task.taints, Taint(mark=self.mark, at=at))}
 
 
 class AcceptTaint(Event):
     verb = "accept the taint of"
-    reason: Line
+    reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.is_tainted else "it has no taint to accept"
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
         return {
             "taints": tuple(
-                taint if taint.accepted_by else taint.but(accepted_by=by.id, accepted_at=at)
+                taint if taint.accepted_by else taint.replace(accepted_by=by.id, accepted_at=at)
                 for taint in task.taints
             )
         }
@@ -394,8 +404,8 @@ class StartMerge(Report):
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "a pass was forced and nobody accepted it" if task.is_tainted else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {"merging": Merging(onto=self.onto, commit=self.commit)}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {"merging": MergeIntent(onto=self.onto, commit=self.commit)}
 
 
 class Merge(Report):
@@ -409,16 +419,16 @@ class Merge(Report):
             return f"no merge as {self.commit[:12]} was started"
         return None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, "merge_commit": self.commit}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_HOLDER, "merge_commit": self.commit}
 
 
 class FailIntegration(Report):
     verb = "fail the integration of"
     failure: IntegrationFailure
-    phase: Line | None = None
+    phase: NonEmptyStr | None = None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             "integration_failure": self.failure,
             "integration_failures": task.integration_failures + 1,
@@ -426,47 +436,49 @@ class FailIntegration(Report):
             "lease": None,
             "merging": None,
             "attempt": 0,
-            "verdicts": _joined(task, self.verdicts),
-            "decisions": _decided(task, self.phase, Outcome.REVISE, self.failure.reason, at, is_merge=True),
+            "verdicts": _merge_verdicts(task, self.verdicts),
+            "decisions": _with_decision(
+                task, self.phase, Outcome.REVISE, self.failure.reason, at, is_merge=True
+            ),
         }
 
     def facts(self) -> dict[str, Any]:
-        return self.failure.plain() | _said(self.verdicts)
+        return self.failure.to_json() | _gate_outcomes(self.verdicts)
 
 
 class RetryMerge(Event):
     verb = "retry the merge of"
-    reason: Line
+    reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if task.integration_failure and task.approved_by and task.review_commit:
             return None
         return "it was not an approved task that failed to merge"
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**NO_BLOCK, **CLEAN_SLATE, "integration_failure": None}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_BLOCK, **NO_FAILURES, "integration_failure": None}
 
 
 class Complete(Report):
     verb = "complete"
-    summary: Line
+    summary: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "a pass was forced and nobody accepted it" if task.is_tainted else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return LET_GO
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return NO_HOLDER
 
 
 class Proceed(Event):
     """Move on to the next phase of the workflow, with counters of its own."""
 
     verb = "move on"
-    phase: Line
+    phase: NonEmptyStr
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
-            **LET_GO,
+            **NO_HOLDER,
             **NO_REVIEW,
             **FRESH_ROUNDS,
             "phase": self.phase,
@@ -479,19 +491,19 @@ class Proceed(Event):
 
 class Block(Event):
     verb = "block"
-    reason: Line
+    reason: NonEmptyStr
     questions: Questions
-    rule: Line | None = None  # the limit that was reached, where one was
+    rule: NonEmptyStr | None = None  # the limit that was reached, where one was
     only_people: bool = False  # no planner can help: a conflict, money, the repository, a program
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _is_being_merged(task)
+        return _merging_refusal(task)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        spent = self.rule is not None and task.fresh_starts >= MOST_FRESH_STARTS
-        is_for_people = self.only_people or spent or task.unblocks >= MOST_UNBLOCKS
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        spent = self.rule is not None and task.fresh_starts >= MAX_FRESH_STARTS
+        is_for_people = self.only_people or spent or task.unblocks >= MAX_UNBLOCKS
         return {
-            **LET_GO,
+            **NO_HOLDER,
             **NO_BLOCK,
             "blocked_reason": self.reason,
             "blocked_questions": self.questions,
@@ -501,7 +513,7 @@ class Block(Event):
         }
 
     def facts(self) -> dict[str, Any]:
-        return {key: value for key, value in self.plain().items() if key != "only_people"}
+        return {key: value for key, value in self.to_json().items() if key != "only_people"}
 
 
 class Defer(Event):
@@ -510,7 +522,7 @@ class Defer(Event):
     verb = "ask people about"
     questions: Questions
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"planner_questions": self.questions, "asked": at}
 
 
@@ -518,14 +530,14 @@ class Unblock(Event):
     """The planner knows the answer; counters go on, and start anew where a limit had blocked the task."""
 
     verb = "unblock"
-    guidance: Line
+    guidance: NonEmptyStr
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         is_limit = task.blocked_rule is not None
         return {
             **NO_BLOCK,
             **NO_REVIEW,
-            **CLEAN_SLATE,
+            **NO_FAILURES,
             **(FRESH_ROUNDS if is_limit else {}),
             "guidance": self.guidance,
             "unblocks": task.unblocks + 1,
@@ -537,13 +549,13 @@ class Retry(Event):
     """A person gives the task another chance, with fresh counters; totals stay."""
 
     verb = "retry"
-    guidance: Line | None = None
+    guidance: NonEmptyStr | None = None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {
             **NO_BLOCK,
             **NO_REVIEW,
-            **CLEAN_SLATE,
+            **NO_FAILURES,
             **FRESH_ROUNDS,
             "assigned_to": None,
             "guidance": self.guidance,
@@ -555,24 +567,24 @@ class Retry(Event):
 class Supersede(Event):
     verb = "supersede"
     superseded_by: Annotated[tuple[Id, ...], Field(min_length=1)] = Field(alias="by")
-    rescope_reason: Line
+    rescope_reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return "it cannot replace itself" if task.id in self.superseded_by else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, "superseded_by": self.superseded_by, "rescope_reason": self.rescope_reason}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_HOLDER, "superseded_by": self.superseded_by, "rescope_reason": self.rescope_reason}
 
 
 class Abandon(Event):
     verb = "abandon"
-    reason: Line
+    reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _is_being_merged(task)
+        return _merging_refusal(task)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
-        return {**LET_GO, "closing_reason": self.reason}
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        return {**NO_HOLDER, "closing_reason": self.reason}
 
 
 class Amend(Event):
@@ -583,7 +595,7 @@ class Amend(Event):
 
     @field_validator("fields")
     @classmethod
-    def _as_a_task_has_them(cls, fields: Changes) -> Changes:
+    def _as_a_task_has_them(cls, fields: FieldChanges) -> FieldChanges:
         known = {name: _adapter(name).validate_python(fields[name]) for name in fields.keys() & AMENDABLE}
         return fields | known
 
@@ -591,7 +603,7 @@ class Amend(Event):
         wrong = sorted(self.fields.keys() - AMENDABLE)
         return f"{', '.join(wrong)} cannot be amended" if wrong else None
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> Changes:  # noqa: ARG002
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return dict(self.fields)
 
     def facts(self) -> dict[str, Any]:
@@ -620,7 +632,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-def _decided(
+def _with_decision(
     task: Task,
     phase: str | None,
     outcome: Outcome,
@@ -634,59 +646,59 @@ def _decided(
     return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said, **more))
 
 
-def _tainted(task: Task, marks: tuple[str, ...], at: datetime) -> tuple[Taint, ...]:
+def _with_taints(task: Task, marks: tuple[str, ...], at: datetime) -> tuple[Taint, ...]:
     known = {taint.mark for taint in task.taints}
     return (*task.taints, *(Taint(mark=mark, at=at) for mark in marks if mark not in known))
 
 
-def _output(verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return a digest of what the gate that objected saw: one command can be red for many reasons."""
+def _output_digest(verdicts: tuple[Verdict, ...]) -> str | None:
+    """Return a digest of the output of the gate that rejected; one command can fail for many reasons."""
     against = next((one for one in reversed(verdicts) if one.outcome is not Outcome.PASS), None)
     shown = against.evidence.tail if against and against.evidence else ""
-    return digest(shown) if shown else None
+    return normalized_digest(shown) if shown else None
 
 
-def _joined(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """Return the task's verdicts with newer ones of the same gates in place of the old."""
+def _merge_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return the task's verdicts, with newer verdicts of the same gates in place of older ones."""
     newer = {verdict.gate for verdict in verdicts}
     return (*(verdict for verdict in task.verdicts if verdict.gate not in newer), *verdicts)
 
 
-def _said(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
-    """Return which gate said what, for history; the evidence is on the board while it counts."""
+def _gate_outcomes(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
+    """Return the outcome of each gate, for the history."""
     return {"gates": {one.gate: str(one.outcome) for one in verdicts}} if verdicts else {}
 
 
-def _evidence(verdicts: tuple[Verdict, ...]) -> Evidence | None:
-    """Return what the gate saw that said no last."""
+def _rejecting_evidence(verdicts: tuple[Verdict, ...]) -> Evidence | None:
+    """Return the evidence of the last gate that did not pass."""
     against = (one.evidence for one in reversed(verdicts) if one.outcome is not Outcome.PASS)
     return next(against, None)
 
 
-def _let_go(task: Task) -> Changes:
-    """A reviewer that lets go leaves the coder's name; a coder that lets go takes it along."""
+def _release_changes(task: Task) -> FieldChanges:
+    """Return the changes of a release; a reviewer's release keeps `assigned_to`, which names the coder."""
     holder_is_coder = task.lease is not None and task.lease.holder == task.assigned_to
-    return LET_GO if holder_is_coder else {"lease": None}
+    return NO_HOLDER if holder_is_coder else {"lease": None}
 
 
-def _lease_is_its_own(lease: Lease, by: Actor, at: datetime) -> str | None:
+def _lease_refusal(lease: Lease, by: Actor, at: datetime) -> str | None:
     if lease.holder != by.id:
         return f"the lease is made out to {lease.holder}"
     return None if lease.is_live(at) else "the lease is over already"
 
 
-def _carries_no_change(task: Task) -> str | None:
+def _no_change_refusal(task: Task) -> str | None:
     if task.nothing_to_do:
         return "it carries no change: confirm that there is nothing to do, or reject it"
     return None
 
 
-def _is_being_merged(task: Task) -> str | None:
-    """The branch may hold it already: what became of the merge has to be known first."""
+def _merging_refusal(task: Task) -> str | None:
+    """Return a refusal while a merge has started: the branch may already hold the commit."""
     return "its merge has begun" if task.merging else None
 
 
-def _is_own_work(task: Task, by: Actor) -> str | None:
+def _own_work_refusal(task: Task, by: Actor) -> str | None:
     if by.id in task.authors:
         return "nobody judges their own work"
     if by.run is not None and by.run == task.submitted_run:

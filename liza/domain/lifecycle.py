@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.domain import events as e
 from liza.domain.model import SUCCEEDED as SUCCEEDED  # noqa: PLC0414 - it belongs to the table, too
 from liza.domain.model import HistoryEntry, Role, Status
-from liza.domain.promises import broken
+from liza.domain.requirements import unmet_requirements
 from liza.errors import Forbidden, LeaseLost, Refused
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from liza.domain.model import Actor, Task
 
 
-class Row(NamedTuple):
+class Transition(NamedTuple):
     """*who* may let *event* take a task from any of *sources* to *target* (None: it stays)."""
 
     event: type[e.Event]
@@ -31,10 +31,10 @@ S = Status
 P, C, R, V, H = Role.PLANNER, Role.CODER, Role.REVIEWER, Role.SUPERVISOR, Role.HUMAN
 
 
-def _row(
+def _transition(
     event: type[e.Event], sources: Iterable[Status], target: Status | None, *who: Role, held: bool = False
-) -> Row:
-    return Row(event, frozenset(sources), target, frozenset(who), held)
+) -> Transition:
+    return Transition(event, frozenset(sources), target, frozenset(who), held)
 
 
 _WAITING: Final = (S.DRAFT, S.IDLE, S.BLOCKED)
@@ -49,71 +49,71 @@ _IN_HANDS: Final = (
 _SENT_BACK: Final = (S.REJECTED, S.INTEGRATION_FAILED)
 _WITH_REVIEWER: Final = (S.READY_FOR_REVIEW, S.APPROVED)
 
-TABLE: Final[tuple[Row, ...]] = (
-    _row(e.Ready, [S.DRAFT], S.IDLE, P, H),
-    _row(e.Claim, [S.IDLE, S.REJECTED, S.INTEGRATION_FAILED], S.WORKING, C),
-    _row(e.WriteCheckpoint, [S.WORKING], None, C, held=True),
-    _row(e.Renew, [S.WORKING], None, C, held=True),
-    _row(e.Renew, _WITH_REVIEWER, None, R, held=True),
-    _row(e.Submit, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
-    _row(e.Revise, [S.WORKING], S.REJECTED, C, held=True),
-    _row(e.FindNothing, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
-    _row(e.Release, [S.WORKING], S.IDLE, C, H, held=True),
-    _row(e.Release, _WITH_REVIEWER, None, R, H, held=True),
-    _row(e.Reclaim, [S.WORKING], S.IDLE, V),
-    _row(e.Reclaim, _WITH_REVIEWER, None, V),
-    _row(e.Lose, [*_WITH_REVIEWER, S.INTEGRATION_FAILED], S.IDLE, V),
-    _row(e.Fail, [S.WORKING], S.IDLE, C, V, held=True),
-    _row(e.TakeReview, _WITH_REVIEWER, None, R),
-    _row(e.Approve, [S.READY_FOR_REVIEW], S.APPROVED, R, held=True),
-    _row(e.Approve, [S.AWAITING_APPROVAL], S.APPROVED, H),
-    _row(e.Reject, [S.READY_FOR_REVIEW], S.REJECTED, R, held=True),
-    _row(e.Reject, [S.AWAITING_APPROVAL], S.REJECTED, H),
-    _row(e.Confirm, [S.READY_FOR_REVIEW], S.NOTHING_TO_DO, R, held=True),
-    _row(e.Confirm, [S.AWAITING_APPROVAL], S.NOTHING_TO_DO, H),
-    _row(e.AskHuman, _WITH_REVIEWER, S.AWAITING_APPROVAL, R, V, held=True),
-    _row(e.ForcePass, [S.READY_FOR_REVIEW], S.APPROVED, V),
-    _row(e.AcceptTaint, [S.APPROVED, S.AWAITING_APPROVAL], None, H),
-    _row(e.StartMerge, [S.APPROVED], None, R, V, held=True),
-    _row(e.Merge, [S.APPROVED], S.MERGED, R, V, held=True),
-    _row(e.FailIntegration, [S.APPROVED], S.INTEGRATION_FAILED, R, V, held=True),
-    _row(e.RetryMerge, [S.INTEGRATION_FAILED, S.BLOCKED], S.APPROVED, R, V, H),
-    _row(e.Complete, [S.APPROVED], S.COMPLETE, R, V, held=True),
-    _row(e.Proceed, [S.APPROVED], S.IDLE, R, V, held=True),
-    _row(e.Block, [S.WORKING], S.BLOCKED, C, V, H, held=True),
-    _row(e.Block, _WITH_REVIEWER, S.BLOCKED, R, V, H, held=True),
-    _row(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], S.BLOCKED, P, V, H),
-    _row(e.Block, [S.INTEGRATION_FAILED], S.BLOCKED, P, R, V, H),
-    _row(e.Defer, [S.BLOCKED], None, P),
-    _row(e.Unblock, [S.BLOCKED], S.IDLE, P),
-    _row(e.Retry, [S.BLOCKED, S.REJECTED, S.INTEGRATION_FAILED], S.IDLE, H),
-    _row(e.Supersede, [*_WAITING, S.REJECTED, S.INTEGRATION_FAILED], S.SUPERSEDED, P, H),
-    _row(e.Abandon, _WAITING, S.ABANDONED, P, H),
-    _row(e.Abandon, [one for one in _IN_HANDS if one not in _SENT_BACK], S.ABANDONED, H),
-    _row(e.Abandon, _SENT_BACK, S.ABANDONED, V, H),  # where the workflow gives up what was sent back
-    _row(e.Amend, _WAITING, None, P, H),
-    _row(e.Amend, _IN_HANDS, None, H),
+TRANSITIONS: Final[tuple[Transition, ...]] = (
+    _transition(e.Ready, [S.DRAFT], S.IDLE, P, H),
+    _transition(e.Claim, [S.IDLE, S.REJECTED, S.INTEGRATION_FAILED], S.WORKING, C),
+    _transition(e.WriteCheckpoint, [S.WORKING], None, C, held=True),
+    _transition(e.Renew, [S.WORKING], None, C, held=True),
+    _transition(e.Renew, _WITH_REVIEWER, None, R, held=True),
+    _transition(e.Submit, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
+    _transition(e.Revise, [S.WORKING], S.REJECTED, C, held=True),
+    _transition(e.FindNothing, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
+    _transition(e.Release, [S.WORKING], S.IDLE, C, H, held=True),
+    _transition(e.Release, _WITH_REVIEWER, None, R, H, held=True),
+    _transition(e.Reclaim, [S.WORKING], S.IDLE, V),
+    _transition(e.Reclaim, _WITH_REVIEWER, None, V),
+    _transition(e.Lose, [*_WITH_REVIEWER, S.INTEGRATION_FAILED], S.IDLE, V),
+    _transition(e.Fail, [S.WORKING], S.IDLE, C, V, held=True),
+    _transition(e.TakeReview, _WITH_REVIEWER, None, R),
+    _transition(e.Approve, [S.READY_FOR_REVIEW], S.APPROVED, R, held=True),
+    _transition(e.Approve, [S.AWAITING_APPROVAL], S.APPROVED, H),
+    _transition(e.Reject, [S.READY_FOR_REVIEW], S.REJECTED, R, held=True),
+    _transition(e.Reject, [S.AWAITING_APPROVAL], S.REJECTED, H),
+    _transition(e.Confirm, [S.READY_FOR_REVIEW], S.NOTHING_TO_DO, R, held=True),
+    _transition(e.Confirm, [S.AWAITING_APPROVAL], S.NOTHING_TO_DO, H),
+    _transition(e.AskHuman, _WITH_REVIEWER, S.AWAITING_APPROVAL, R, V, held=True),
+    _transition(e.ForcePass, [S.READY_FOR_REVIEW], S.APPROVED, V),
+    _transition(e.AcceptTaint, [S.APPROVED, S.AWAITING_APPROVAL], None, H),
+    _transition(e.StartMerge, [S.APPROVED], None, R, V, held=True),
+    _transition(e.Merge, [S.APPROVED], S.MERGED, R, V, held=True),
+    _transition(e.FailIntegration, [S.APPROVED], S.INTEGRATION_FAILED, R, V, held=True),
+    _transition(e.RetryMerge, [S.INTEGRATION_FAILED, S.BLOCKED], S.APPROVED, R, V, H),
+    _transition(e.Complete, [S.APPROVED], S.COMPLETE, R, V, held=True),
+    _transition(e.Proceed, [S.APPROVED], S.IDLE, R, V, held=True),
+    _transition(e.Block, [S.WORKING], S.BLOCKED, C, V, H, held=True),
+    _transition(e.Block, _WITH_REVIEWER, S.BLOCKED, R, V, H, held=True),
+    _transition(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], S.BLOCKED, P, V, H),
+    _transition(e.Block, [S.INTEGRATION_FAILED], S.BLOCKED, P, R, V, H),
+    _transition(e.Defer, [S.BLOCKED], None, P),
+    _transition(e.Unblock, [S.BLOCKED], S.IDLE, P),
+    _transition(e.Retry, [S.BLOCKED, S.REJECTED, S.INTEGRATION_FAILED], S.IDLE, H),
+    _transition(e.Supersede, [*_WAITING, S.REJECTED, S.INTEGRATION_FAILED], S.SUPERSEDED, P, H),
+    _transition(e.Abandon, _WAITING, S.ABANDONED, P, H),
+    _transition(e.Abandon, [one for one in _IN_HANDS if one not in _SENT_BACK], S.ABANDONED, H),
+    _transition(e.Abandon, _SENT_BACK, S.ABANDONED, V, H),  # where the workflow gives up what was sent back
+    _transition(e.Amend, _WAITING, None, P, H),
+    _transition(e.Amend, _IN_HANDS, None, H),
 )
 
-EVENTS: Final = tuple(dict.fromkeys(row.event for row in TABLE))
-BY_SOURCE: Final = {(source, row.event): row for row in TABLE for source in row.sources}
+EVENTS: Final = tuple(dict.fromkeys(row.event for row in TRANSITIONS))
+BY_SOURCE: Final = {(source, row.event): row for row in TRANSITIONS for source in row.sources}
 
 TERMINAL: Final = frozenset(Status) - {source for source, _ in BY_SOURCE}
 CLAIMABLE: Final = frozenset(source for source, event in BY_SOURCE if event is e.Claim)
-BEGINNINGS: Final = frozenset({S.DRAFT, S.IDLE})  # where a new task may start
+INITIAL_STATUSES: Final = frozenset({S.DRAFT, S.IDLE})  # where a new task may start
 ADDED: Final = "added"  # the first entry of every history
-WORKERS: Final = frozenset({Role.CODER, Role.REVIEWER})  # those whom a lease fences
+LEASED_ROLES: Final = frozenset({Role.CODER, Role.REVIEWER})  # those whom a lease fences
 
 _NAMES: Final[dict[type[e.Event], str]] = {e.WriteCheckpoint: "pre_execution_checkpoint"}
 
 
-def name_of(event: type[e.Event]) -> str:
+def event_name(event: type[e.Event]) -> str:
     """Return what history and the journal call *event*."""
     words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in event.__name__)
     return _NAMES.get(event, words.lstrip("_"))
 
 
-BY_NAME: Final = {name_of(event): event for event in EVENTS}
+EVENT_BY_NAME: Final = {event_name(event): event for event in EVENTS}
 
 
 def advance(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:
@@ -121,26 +121,26 @@ def advance(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:
     row = BY_SOURCE.get((task.status, type(event)))
     if row is None or by.role not in row.who:
         raise Forbidden(task.id, by.id, event.verb, task.status)
-    if row.held and by.role in WORKERS:
+    if row.held and by.role in LEASED_ROLES:
         _check_lease(task, event, by, at)
     if refusal := event.refusal(task, by, at):
         message = f"{task.id}: {by.id} may not {event.verb} it, because {refusal}"
         raise Refused(message)
     target = row.target or task.status
-    moved = task.but(**event.changes(task, by, at), status=target)
+    moved = task.replace(**event.changes(task, by, at), status=target)
     if not event.silent:
         entry = HistoryEntry(
             # A clock that was set back must not make the board invalid: history never runs backwards.
             at=max([at, *(last.at for last in task.history[-1:])]),
-            event=name_of(type(event)),
+            event=event_name(type(event)),
             by=by.id,
             role=by.role,
             source=task.status,
             target=target,
             facts=event.facts(),
         )
-        moved = moved.but(history=(*task.history, entry))
-    for promise in broken(moved):
+        moved = moved.replace(history=(*task.history, entry))
+    for promise in unmet_requirements(moved):
         message = (
             f"{task.id}: {by.id} may not {event.verb} it, because a task that is {target} {promise.says}"
         )
@@ -158,10 +158,10 @@ def _check_lease(task: Task, event: e.Event, by: Actor, at: datetime) -> None:
         raise LeaseLost(task.id, by.id, event.verb, f"the lease ended at {lease.expires:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def is_row(entry: HistoryEntry) -> bool:
-    """Tell whether a history entry is something that the table allows."""
+def is_allowed_entry(entry: HistoryEntry) -> bool:
+    """Return whether the transition table allows a history entry."""
     if entry.source is None:
-        return entry.event == ADDED and entry.target in BEGINNINGS and entry.role not in WORKERS
-    event = BY_NAME.get(entry.event)
+        return entry.event == ADDED and entry.target in INITIAL_STATUSES and entry.role not in LEASED_ROLES
+    event = EVENT_BY_NAME.get(entry.event)
     row = BY_SOURCE.get((entry.source, event)) if event else None
     return row is not None and entry.role in row.who and entry.target == (row.target or entry.source)

@@ -14,9 +14,9 @@ from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain import events as e
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, name_of
-from liza.domain.model import Metrics, Reviews, Role, Status
-from liza.domain.similarity import similar
+from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name
+from liza.domain.model import Metrics, ReviewCounts, Role, Status
+from liza.domain.similarity import are_similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     from liza.domain.model import HistoryEntry, State, Task
 
-MOST_FRUITLESS: Final = 50  # attempts since the last progress that the board names
-STEP: Final = 2**0.25  # from one bound of a cycle time to the next: a percentile is right within 19 %
-FEW_REVIEWS: Final = 10  # first looks of a reviewer before its rate says anything
-STAMPING: Final = 0.95  # share of work approved at first sight that nobody believes
+MAX_FRUITLESS: Final = 50  # attempts since the last progress that the board names
+BUCKET_RATIO: Final = 2**0.25  # from one bound of a cycle time to the next: a percentile is right within 19 %
+MIN_REVIEWS: Final = 10  # first looks of a reviewer before its rate says anything
+RUBBER_STAMP_RATE: Final = 0.95  # share of work approved at first sight that nobody believes
 
 # A commit, a verdict, or a step on a task's way: what tells work from spending.
 _STEPS: Final[tuple[type[e.Event], ...]] = (
     *(e.Submit, e.Revise, e.Approve, e.Reject),
     *(e.Confirm, e.Merge, e.Complete, e.Proceed),
 )
-FORWARD: Final = frozenset(map(name_of, _STEPS))
-_IN_VAIN: Final = frozenset({name_of(e.Fail), name_of(e.Reclaim)})
-_RELEASE: Final = name_of(e.Release)
-_VERDICTS: Final = {name_of(e.Approve): True, name_of(e.Confirm): True, name_of(e.Reject): False}
-_SENT_BACK: Final = frozenset(map(name_of, (e.Reject, e.Revise)))
+FORWARD: Final = frozenset(map(event_name, _STEPS))
+_FRUITLESS_EVENTS: Final = frozenset({event_name(e.Fail), event_name(e.Reclaim)})
+_RELEASE: Final = event_name(e.Release)
+_VERDICTS: Final = {event_name(e.Approve): True, event_name(e.Confirm): True, event_name(e.Reject): False}
+_SENT_BACK: Final = frozenset(map(event_name, (e.Reject, e.Revise)))
 _JUDGED_RED: Final[tuple[type[e.Event], ...]] = (e.Reject, e.Revise, e.FailIntegration)
-_RED: Final = frozenset(map(name_of, _JUDGED_RED))
+_RED: Final = frozenset(map(event_name, _JUDGED_RED))
 LONGEST_REASON: Final = 200  # characters by which one failure of a gate is told from another
 
 # The first row whose words are in a reason gives its kind.
@@ -61,7 +61,7 @@ def reason_kind(reason: str) -> str:
     return next((kind for kind, words in REASONS if words.search(reason)), OTHER)
 
 
-class Happened(NamedTuple):
+class NewEntry(NamedTuple):
     """One new entry of a history, the one before it, and the task before and after the change."""
 
     entry: HistoryEntry
@@ -75,21 +75,23 @@ class Happened(NamedTuple):
         return f"{self.task.id}#{self.number}"
 
 
-def counted(old: State, new: State) -> State:
-    """Return *new* with the counters of *old*, carried on by what happened in between.
+def with_metrics(old: State, new: State) -> State:
+    """Return *new* with the metrics of *old* plus the events between the two.
 
-    Whatever *new* says of them is not looked at, so that a change made of changes counts each thing once.
+    Metrics already in *new* are ignored, so that a change composed of changes is counted once.
     """
     base = old.sprint.metrics if new.sprint.number == old.sprint.number else new.sprint.metrics
     happened = [
-        item for task in _touched(old.tasks, new.tasks) for item in _since(old.tasks.get(task.id), task)
+        item
+        for task in _changed_records(old.tasks, new.tasks)
+        for item in _new_entries(old.tasks.get(task.id), task)
     ]
     if not happened and new.agents is old.agents and new.sprint.metrics is base:
         return new
-    found = _Counting(base)
+    found = _MetricsCounter(base)
     for item in happened:
         found.entry(item, is_handed_over=old.handoff.get(item.task.id) is not new.handoff.get(item.task.id))
-    for agent in _touched(old.agents, new.agents):
+    for agent in _changed_records(old.agents, new.agents):
         known = old.agents.get(agent.id)
         found.crashes[agent.id] += len(set(agent.crashes) - set(known.crashes if known else ()))
         if agent.refusal and agent.refusals > (known.refusals if known else 0):
@@ -97,13 +99,13 @@ def counted(old: State, new: State) -> State:
     metrics = found.metrics()
     if metrics == new.sprint.metrics:
         return new
-    return new.but(sprint=new.sprint.but(metrics=metrics))
+    return new.replace(sprint=new.sprint.replace(metrics=metrics))
 
 
-def _touched(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the records of *after* that are new or changed, and perhaps some that only moved.
+def _changed_records(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Any]:
+    """Return the records of *after* that were added or changed, and perhaps some that only moved.
 
-    They are compared place by place, at the speed of C; by name it would take ten times as long.
+    They are compared by position, at the speed of C; by name it would take ten times as long.
     """
     if before is after:
         return ()
@@ -111,15 +113,15 @@ def _touched(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[An
     return chain(changed, islice(after.values(), len(before), None))
 
 
-def _since(before: Task | None, task: Task) -> Iterator[Happened]:
-    known = before.events_ever if before else 0
-    for number in range(max(known, task.history_earlier), task.events_ever):
+def _new_entries(before: Task | None, task: Task) -> Iterator[NewEntry]:
+    known = before.event_count if before else 0
+    for number in range(max(known, task.history_earlier), task.event_count):
         place = number - task.history_earlier
         last = task.history[place - 1] if place else None
-        yield Happened(task.history[place], last, before, task, number + 1)
+        yield NewEntry(task.history[place], last, before, task, number + 1)
 
 
-class _Counting:
+class _MetricsCounter:
     """Counters while a change is counted."""
 
     def __init__(self, base: Metrics) -> None:
@@ -136,37 +138,37 @@ class _Counting:
         self._fruitless = base.fruitless
         self._red_gates = base.red_gates
 
-    def entry(self, item: Happened, *, is_handed_over: bool) -> None:
+    def entry(self, item: NewEntry, *, is_handed_over: bool) -> None:
         entry, event = item.entry, item.entry.event
         self._sums["added"] += event == ADDED
-        self._sums["attempts"] += event == name_of(e.Claim)
-        self._sums["submissions"] += event == name_of(e.Submit)
+        self._sums["attempts"] += event == event_name(e.Claim)
+        self._sums["submissions"] += event == event_name(e.Submit)
         if entry.source is not None and item.last is not None:
             spent = round((entry.at - item.last.at).total_seconds())
-            self.seconds[_place(item.before or item.task, entry.source)] += spent
+            self.seconds[_status_key(item.before or item.task, entry.source)] += spent
         for gate, outcome in entry.facts.get("gates", {}).items():
             self._gates.setdefault(gate, Counter())[outcome] += 1
         if event in _SENT_BACK:
             self.rejections[reason_kind(str(entry.facts.get("reason", "")))] += 1
         if entry.role is Role.REVIEWER and event in _VERDICTS:
-            self._verdict(item, is_pass=_VERDICTS[event])
-        self._judged(item)
-        self._progress(item, is_handed_over=is_handed_over)
+            self._count_verdict(item, is_pass=_VERDICTS[event])
+        self._count_red_gate(item)
+        self._count_progress(item, is_handed_over=is_handed_over)
         if entry.target in TERMINAL and entry.source is not entry.target:
-            self._ended(item)
+            self._count_end(item)
 
-    def _verdict(self, item: Happened, *, is_pass: bool) -> None:
-        known = self._reviews.get(item.entry.by, Reviews())
+    def _count_verdict(self, item: NewEntry, *, is_pass: bool) -> None:
+        known = self._reviews.get(item.entry.by, ReviewCounts())
         earlier = item.before.review_cycles_total if item.before else 0
         first = earlier == 0
-        self._reviews[item.entry.by] = known.but(
+        self._reviews[item.entry.by] = known.replace(
             approved=known.approved + is_pass,
             rejected=known.rejected + (not is_pass),
             first_seen=known.first_seen + first,
             first_approved=known.first_approved + (first and is_pass),
         )
 
-    def _judged(self, item: Happened) -> None:
+    def _count_red_gate(self, item: NewEntry) -> None:
         """Note a gate that failed as the one before it did, whoever's work it was about."""
         said = item.entry.facts.get("gates", {})
         if not said:
@@ -174,12 +176,12 @@ class _Counting:
         reason = str(item.entry.facts.get("reason", "")).partition("\n")[0][:LONGEST_REASON]
         if item.entry.event not in _RED:
             self._red_gates = ()
-        elif self._red_gates and not similar(self._red_gates[-1].partition(" ")[2], reason):
+        elif self._red_gates and not are_similar(self._red_gates[-1].partition(" ")[2], reason):
             self._red_gates = (f"{item.id} {reason}",)
         else:
-            self._red_gates = (*self._red_gates, f"{item.id} {reason}")[-MOST_FRUITLESS:]
+            self._red_gates = (*self._red_gates, f"{item.id} {reason}")[-MAX_FRUITLESS:]
 
-    def _progress(self, item: Happened, *, is_handed_over: bool) -> None:
+    def _count_progress(self, item: NewEntry, *, is_handed_over: bool) -> None:
         """Note an attempt that came to nothing; a provider's limit, or a person's stop, makes none of it.
 
         Nor does the death of a worker that was killed. An agent that is killed again and again does: it was
@@ -188,90 +190,94 @@ class _Counting:
         event, was_killed = item.entry.event, bool(item.entry.facts.get("killed"))
         if event in FORWARD or item.entry.role is Role.HUMAN:
             self._fruitless = ()
-        elif (event in _IN_VAIN and not was_killed) or (event == _RELEASE and (is_handed_over or was_killed)):
+        elif (event in _FRUITLESS_EVENTS and not was_killed) or (
+            event == _RELEASE and (is_handed_over or was_killed)
+        ):
             self._sums["in_vain"] += 1
-            self._fruitless = (*self._fruitless, item.id)[-MOST_FRUITLESS:]
+            self._fruitless = (*self._fruitless, item.id)[-MAX_FRUITLESS:]
 
-    def _ended(self, item: Happened) -> None:
+    def _count_end(self, item: NewEntry) -> None:
         self.outcomes[item.entry.target] += 1
         if item.entry.target is Status.MERGED:
             self._sums["merged_rounds"] += item.task.iteration
             self._sums["merged_cycles"] += item.task.review_cycles_total
-            self.cycle_times[_bound((item.entry.at - item.task.created).total_seconds())] += 1
+            self.cycle_times[_duration_bucket((item.entry.at - item.task.created).total_seconds())] += 1
 
     def metrics(self) -> Metrics:
         sums = {name: getattr(self._base, name) + more for name, more in self._sums.items()}
-        return self._base.but(
+        return self._base.replace(
             **sums,
             fruitless=self._fruitless,
             red_gates=self._red_gates,
             reviews=self._reviews,
             gates={gate: dict(outcomes) for gate, outcomes in self._gates.items()},
-            outcomes=_counts(self.outcomes),
-            rejections=_counts(self.rejections),
-            cycle_times=_counts(self.cycle_times),
-            seconds=_counts(self.seconds),
-            crashes=_counts(self.crashes),
-            refusals=_counts(self.refusals),
+            outcomes=_positive_counts(self.outcomes),
+            rejections=_positive_counts(self.rejections),
+            cycle_times=_positive_counts(self.cycle_times),
+            seconds=_positive_counts(self.seconds),
+            crashes=_positive_counts(self.crashes),
+            refusals=_positive_counts(self.refusals),
         )
 
 
-def _counts(counter: Counter[Any]) -> dict[str, int]:
+def _positive_counts(counter: Counter[Any]) -> dict[str, int]:
     return {str(name): count for name, count in counter.items() if count > 0}
 
 
-def _place(task: Task, status: Status) -> str:
+def _status_key(task: Task, status: Status) -> str:
     return f"{task.phase}.{status}" if task.phase else str(status)
 
 
-def _bound(seconds: float) -> str:
-    """Return the name of the class of cycle times that *seconds* is in."""
-    power = max(0, math.ceil(math.log(max(seconds, 1.0), STEP) - 1e-9))
-    return f"{math.ceil(STEP**power - 1e-9)}s"
+def _duration_bucket(seconds: float) -> str:
+    """Return the name of the histogram bucket of *seconds*."""
+    power = max(0, math.ceil(math.log(max(seconds, 1.0), BUCKET_RATIO) - 1e-9))
+    return f"{math.ceil(BUCKET_RATIO**power - 1e-9)}s"
 
 
 def percentile(times: Mapping[str, int], share: float) -> int | None:
     """Return the seconds within which *share* of what is counted in *times* came to be, or None."""
     left = math.ceil(share * sum(times.values()))
-    for name in sorted(times, key=_seconds):
+    for name in sorted(times, key=_bucket_seconds):
         left -= times[name]
         if left <= 0:
-            return _seconds(name)
+            return _bucket_seconds(name)
     return None
 
 
-def _seconds(name: str) -> int:
+def _bucket_seconds(name: str) -> int:
     return int(name.removesuffix("s"))
 
 
-def together(parts: Iterable[Metrics]) -> Metrics:
+def sum_metrics(parts: Iterable[Metrics]) -> Metrics:
     """Return the sum of the metrics of several sprints."""
     total = Metrics()
     for part in parts:
         total = Metrics(
-            **{name: _sum(getattr(total, name), getattr(part, name)) for name in Metrics.model_fields}
+            **{name: _sum_field(getattr(total, name), getattr(part, name)) for name in Metrics.model_fields}
         )
     return total
 
 
-def _sum(one: Any, other: Any) -> Any:  # noqa: ANN401 - a field of Metrics: a number, counters, or names
+def _sum_field(one: Any, other: Any) -> Any:  # noqa: ANN401 - a field of Metrics: a number, counters, or names
     if isinstance(one, dict):
         return {
-            key: _sum(one[key], other[key]) if key in one and key in other else (one | other)[key]
+            key: _sum_field(one[key], other[key]) if key in one and key in other else (one | other)[key]
             for key in one | other
         }
-    if isinstance(one, Reviews):
-        return Reviews(**{name: getattr(one, name) + getattr(other, name) for name in Reviews.model_fields})
+    if isinstance(one, ReviewCounts):
+        return ReviewCounts(
+            **{name: getattr(one, name) + getattr(other, name) for name in ReviewCounts.model_fields}
+        )
     return other if isinstance(one, tuple) else one + other
 
 
-def stampers(metrics: Metrics) -> dict[str, float]:
-    """Return the reviewers that approve nearly all at first sight, with the share that they approve."""
-    rates = {name: _share(found.first_approved, found.first_seen) for name, found in metrics.reviews.items()}
+def rubber_stampers(metrics: Metrics) -> dict[str, float]:
+    """Return the reviewers that approve nearly everything at first review, with their approval rate."""
+    rates = {name: _ratio(found.first_approved, found.first_seen) for name, found in metrics.reviews.items()}
     return {
         name: rate
         for name, rate in rates.items()
-        if rate is not None and rate >= STAMPING and metrics.reviews[name].first_seen >= FEW_REVIEWS
+        if rate is not None and rate >= RUBBER_STAMP_RATE and metrics.reviews[name].first_seen >= MIN_REVIEWS
     }
 
 
@@ -329,17 +335,17 @@ def figures(
         merged_per_hour=round(merged / hours, 2) if hours and merged else None,
         cycle_seconds_p50=percentile(known.cycle_times, 0.5),
         cycle_seconds_p90=percentile(known.cycle_times, 0.9),
-        iterations_per_merged=_share(known.merged_rounds, merged),
-        rejections_per_merged=_share(known.merged_cycles, merged),
+        iterations_per_merged=_ratio(known.merged_rounds, merged),
+        rejections_per_merged=_ratio(known.merged_cycles, merged),
         attempts=known.attempts,
         attempts_in_vain=known.in_vain,
         attempts_since_progress=len(known.fruitless),
         submissions=known.submissions,
-        first_pass_rate=_share(passed, seen),
+        first_pass_rate=_ratio(passed, seen),
         approval_rates={
-            name: _share(one.approved, one.approved + one.rejected) for name, one in known.reviews.items()
+            name: _ratio(one.approved, one.approved + one.rejected) for name, one in known.reviews.items()
         },
-        rubber_stamps=sorted(stampers(known)),
+        rubber_stamps=sorted(rubber_stampers(known)),
         rejections=known.rejections,
         blocked_seconds=blocked_seconds(state, now),
         seconds=known.seconds,
@@ -350,9 +356,9 @@ def figures(
     )
 
 
-def succeeded(metrics: Metrics) -> int:
+def succeeded_count(metrics: Metrics) -> int:
     return sum(metrics.outcomes.get(status, 0) for status in SUCCEEDED)
 
 
-def _share(part: int, whole: int) -> float | None:
+def _ratio(part: int, whole: int) -> float | None:
     return round(part / whole, 2) if whole else None

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, PlainSerializer
 from liza.domain.anomalies import Anomaly
 from liza.domain.config import Config
 from liza.domain.position import Position
-from liza.domain.record import Commit, Id, Keyed, Line, Record, Time, blank, with_record
-from liza.domain.spending import Account, Provider, Spend
+from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
+from liza.domain.spending import Provider, Spend, TaskAccount
 from liza.domain.verdicts import Decision, Evidence, Feedback, Verdict
 from liza.domain.version import VERSION as VERSION  # noqa: PLC0414 - it is of the state
 from liza.errors import NotThere
@@ -93,39 +93,39 @@ class Lease(Record):
     """The right to work on a task until *expires*; the token fences out whoever lost it."""
 
     holder: Id
-    token: Line
+    token: NonEmptyStr
     expires: Time
 
     def is_live(self, now: datetime) -> bool:
         return now < self.expires
 
 
-class Scope(Record):
-    include: tuple[Line, ...] = Field(default=(), alias="in")
-    exclude: tuple[Line, ...] = Field(default=(), alias="out")
+class TaskScope(Record):
+    include: tuple[NonEmptyStr, ...] = Field(default=(), alias="in")
+    exclude: tuple[NonEmptyStr, ...] = Field(default=(), alias="out")
 
 
 class Validation(Record):
-    command: Line
+    command: NonEmptyStr
     expect: str = ""
 
 
 class Checkpoint(Record):
     """What a coder says before it implements."""
 
-    intent: Line
-    assumptions: tuple[Line, ...] = ()
+    intent: NonEmptyStr
+    assumptions: tuple[NonEmptyStr, ...] = ()
     risks: str = ""
     validation: Validation | None = None
-    files_to_modify: tuple[Line, ...] = ()
+    files_to_modify: tuple[NonEmptyStr, ...] = ()
 
 
 class IntegrationFailure(Record):
-    reason: Line
+    reason: NonEmptyStr
     paths: tuple[str, ...] = ()
 
 
-class Merging(Record):
+class MergeIntent(Record):
     """The merge that is about to happen, recorded before the ref moves."""
 
     onto: Commit
@@ -135,7 +135,7 @@ class Merging(Record):
 class Taint(Record):
     """A pass that was forced; the task does not merge until a person accepts it."""
 
-    mark: Line
+    mark: NonEmptyStr
     at: Time
     accepted_by: Id | None = None
     accepted_at: Time | None = None
@@ -145,7 +145,7 @@ class HistoryEntry(Record):
     """One transition, as it was; never changed, never removed."""
 
     at: Time
-    event: Line
+    event: NonEmptyStr
     by: Id
     role: Role
     source: Status | None = Field(default=None, alias="from")
@@ -153,7 +153,7 @@ class HistoryEntry(Record):
     facts: Mapping[str, Any] = Field(default_factory=dict)
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     CODE = "code"
     DOCS = "docs"
     CONFIG = "config"
@@ -163,14 +163,14 @@ class Task(Record):
     """A unit of work with one worktree and one branch."""
 
     id: Id
-    description: Line
+    description: NonEmptyStr
     status: Status
-    kind: Kind = Kind.CODE
-    phase: Line | None = None
+    kind: TaskKind = TaskKind.CODE
+    phase: NonEmptyStr | None = None
     priority: int = 0
-    done_when: tuple[Line, ...] = ()
-    scope: Scope = blank(Scope)
-    spec_ref: Line | None = None
+    done_when: tuple[NonEmptyStr, ...] = ()
+    scope: TaskScope = default_record(TaskScope)
+    spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
     validation: Validation | None = None
     created: Time
@@ -189,40 +189,40 @@ class Task(Record):
     base_commit: Commit | None = None
     review_commit: Commit | None = None
     submitted_run: str | None = None
-    nothing_to_do: Line | None = None
+    nothing_to_do: NonEmptyStr | None = None
     approved_by: Id | None = None
-    merging: Merging | None = None
+    merging: MergeIntent | None = None
     merge_commit: Commit | None = None
     taints: tuple[Taint, ...] = ()
 
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
 
-    rejection_reason: Line | None = None
+    rejection_reason: NonEmptyStr | None = None
     rejection_feedback: tuple[Feedback, ...] = ()
     rejection_output: Evidence | None = None  # of what the gate ran that sent it back, or the reviewer's run
-    blocked_reason: Line | None = None
-    blocked_questions: tuple[Line, ...] = ()
-    blocked_rule: Line | None = None  # the limit that blocked it, where it was one
-    planner_questions: tuple[Line, ...] = ()  # what the planner asks people beside the questions above
+    blocked_reason: NonEmptyStr | None = None
+    blocked_questions: tuple[NonEmptyStr, ...] = ()
+    blocked_rule: NonEmptyStr | None = None  # the limit that blocked it, where it was one
+    planner_questions: tuple[NonEmptyStr, ...] = ()  # what the planner asks people beside the questions above
     asked: Time | None = None  # since when only a person can answer
     unblocks: Count = 0  # times that the planner let it go on since a person last did
     fresh_starts: Count = 0  # of these, after a limit had blocked it
-    approval_question: Line | None = None
-    guidance: Line | None = None
+    approval_question: NonEmptyStr | None = None
+    guidance: NonEmptyStr | None = None
     integration_failure: IntegrationFailure | None = None
     integration_failures: Count = 0
     conflicted: tuple[str, ...] = ()  # the paths of its last conflict
     superseded_by: tuple[Id, ...] = ()
-    rescope_reason: Line | None = None
-    closing_reason: Line | None = None
+    rescope_reason: NonEmptyStr | None = None
+    closing_reason: NonEmptyStr | None = None
 
     position: Position | None = None  # in its workflow, where the engine moves it; the status is its label
     history_earlier: Count = 0
     history: tuple[HistoryEntry, ...] = ()
 
     @property
-    def events_ever(self) -> int:
+    def event_count(self) -> int:
         return self.history_earlier + len(self.history)
 
     @property
@@ -234,12 +234,12 @@ class Task(Record):
         """What people are asked: by whoever blocked the task, and by the planner beside that."""
         return tuple(dict.fromkeys((*self.blocked_questions, *self.planner_questions)))
 
-    def trimmed(self) -> Self:
+    def with_recent_history(self) -> Self:
         """Return the task with only the latest of its history shown."""
         spare = len(self.history) - SHOWN_EVENTS
         if spare <= 0:
             return self
-        return self.but(history=self.history[spare:], history_earlier=self.history_earlier + spare)
+        return self.replace(history=self.history[spare:], history_earlier=self.history_earlier + spare)
 
 
 class GoalStatus(StrEnum):
@@ -251,29 +251,29 @@ class GoalStatus(StrEnum):
 class NextGoal(Record):
     """A goal that waits for those before it."""
 
-    description: Line
-    spec_ref: Line | None = None
+    description: NonEmptyStr
+    spec_ref: NonEmptyStr | None = None
     created: Time
 
 
 class PastGoal(Record):
     """A goal that is over, as it ended."""
 
-    description: Line
-    spec_ref: Line | None = None
+    description: NonEmptyStr
+    spec_ref: NonEmptyStr | None = None
     status: GoalStatus
     created: Time
     completed: Time | None = None
-    report: Line | None = None  # the file that looks back on it
+    report: NonEmptyStr | None = None  # the file that looks back on it
 
 
 class Goal(Record):
     """What all of it is for: the goal that is worked on, those that wait, and those that are over."""
 
-    description: Line
-    spec_ref: Line | None = None
+    description: NonEmptyStr
+    spec_ref: NonEmptyStr | None = None
     status: GoalStatus = GoalStatus.IN_PROGRESS
-    questions: tuple[Line, ...] = ()  # what the planner has to know first; a note answers them
+    questions: tuple[NonEmptyStr, ...] = ()  # what the planner has to know first; a note answers them
     created: Time
     completed: Time | None = None
     number: Annotated[int, Field(ge=1)] = 1
@@ -292,7 +292,7 @@ class Goal(Record):
         return self.status is not GoalStatus.IN_PROGRESS and not self.queued
 
 
-class AgentStatus(StrEnum):
+class WorkerStatus(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     WAITING = "WAITING"
@@ -304,12 +304,12 @@ class Refusal(Record):
     """An answer of an agent that could not be used, and why."""
 
     at: Time
-    step: Line
+    step: NonEmptyStr
     task: Id | None = None
-    why: Line
+    why: NonEmptyStr
 
 
-class Agent(Record):
+class WorkerRecord(Record):
     """A worker process as the board knows it.
 
     Its life is proven by a kernel lock, and what it works on by the lease that names it: neither is said
@@ -318,18 +318,18 @@ class Agent(Record):
 
     id: Id
     role: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
-    status: AgentStatus = AgentStatus.STARTING
+    status: WorkerStatus = WorkerStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
     refusals: Count = 0  # answers of its agents that could not be used
     refusal: Refusal | None = None  # the latest of them
-    stopped_reason: Line | None = None
+    stopped_reason: NonEmptyStr | None = None
 
 
 Counts = dict[str, Count]
 
 
-class Reviews(Record):
+class ReviewCounts(Record):
     """What one reviewer said, and how often that was about work that nobody had seen before."""
 
     approved: Count = 0
@@ -345,10 +345,12 @@ class Metrics(Record):
     outcomes: Counts = Field(default={})  # by final status
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
-    fruitless: tuple[Line, ...] = ()  # the latest of those since somebody made progress
-    red_gates: tuple[Line, ...] = ()  # failures of gates in a row that are the same, by entry and reason
+    fruitless: tuple[NonEmptyStr, ...] = ()  # the latest of those since somebody made progress
+    red_gates: tuple[
+        NonEmptyStr, ...
+    ] = ()  # failures of gates in a row that are the same, by entry and reason
     submissions: Count = 0
-    reviews: dict[Id, Reviews] = Field(default={})  # by reviewer
+    reviews: dict[Id, ReviewCounts] = Field(default={})  # by reviewer
     rejections: Counts = Field(default={})  # by kind of reason
     merged_rounds: Count = 0  # iterations of merged tasks, summed
     merged_cycles: Count = 0  # rejections of merged tasks, summed
@@ -363,13 +365,15 @@ class Sprint(Record):
     """A stretch of the run between two looks of a person; no tasks here means all of the board."""
 
     number: Annotated[int, Field(ge=1)] = 1
-    goal: Line | None = None
+    goal: NonEmptyStr | None = None
     tasks: tuple[Id, ...] = ()
     started: Time | None = None
     deadline: Time | None = None
     ended: Time | None = None
-    retrospective: Line | None = None  # the file that looks back on it; written after it, so it is there
-    metrics: Metrics = blank(Metrics)
+    retrospective: NonEmptyStr | None = (
+        None  # the file that looks back on it; written after it, so it is there
+    )
+    metrics: Metrics = default_record(Metrics)
 
 
 class Note(Record):
@@ -377,7 +381,7 @@ class Note(Record):
 
     id: Id
     timestamp: Time
-    message: Line
+    message: NonEmptyStr
     about: Id | None = Field(default=None, alias="for")
     processed: Time | None = None
     processed_by: Id | None = None
@@ -392,7 +396,7 @@ class Discovery(Record):
     """Work that an agent found beside its task; the planner decides what becomes of it."""
 
     id: Id
-    description: Line
+    description: NonEmptyStr
     discovered_by: Id
     task_id: Id | None = None
     timestamp: Time
@@ -407,8 +411,7 @@ class Handoff(Record):
     id: Id
     agent: Id
     timestamp: Time
-    summary: Line
-    next_steps: tuple[Line, ...] = ()
+    summary: NonEmptyStr
 
 
 class BreakerStatus(StrEnum):
@@ -428,16 +431,16 @@ class Trip(Record):
     """A rule that fired, with all that it saw; resolved by a person with a reason."""
 
     id: Id
-    rule: Line
-    severity: Line
+    rule: NonEmptyStr
+    severity: NonEmptyStr
     at: Time
     action: Remedy = Remedy.CHECKPOINT
-    about: Line | None = None  # what the evidence has in common
-    evidence: tuple[Line, ...] = ()  # ids: of anomalies, or of what else the rule counts
-    says: tuple[Line, ...] = ()  # the same as sentences
+    about: NonEmptyStr | None = None  # what the evidence has in common
+    evidence: tuple[NonEmptyStr, ...] = ()  # ids: of anomalies, or of what else the rule counts
+    says: tuple[NonEmptyStr, ...] = ()  # the same as sentences
     tasks: tuple[Id, ...] = ()  # those affected
     resolved_at: Time | None = None
-    resolution: Line | None = None
+    resolution: NonEmptyStr | None = None
 
 
 class CircuitBreaker(Record):
@@ -445,36 +448,36 @@ class CircuitBreaker(Record):
     trips: tuple[Trip, ...] = ()
 
 
-class Yours(Record):
+class PersonCommit(Record):
     """A commit on the integration branch that a person made: no task's, and taken as it is."""
 
     commit: Commit
     at: Time
-    why: Line
+    why: NonEmptyStr
 
 
 class Integration(Record):
     """What is known of the integration branch beside the merges of tasks."""
 
     base: Commit | None = None  # where the branch was before the first merge of this board
-    yours: tuple[Yours, ...] = ()
+    yours: tuple[PersonCommit, ...] = ()
 
 
 class Adopted(Record):
     """The workflow that the tasks of this board follow: a person may edit its file while they do."""
 
-    name: Line | None = None  # where it is another than the settings name, and of a file
+    name: NonEmptyStr | None = None  # where it is another than the settings name, and of a file
     text: str = ""  # of the file, as it was when it was read
 
 
-def _positive(revision: int) -> int:
+def _check_positive(revision: int) -> int:
     if revision < 1:
         message = "revision counts from 1"
         raise ValueError(message)
     return revision
 
 
-def _empty() -> Mapping[str, Any]:
+def _empty_mapping() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
@@ -482,27 +485,27 @@ class State(Record):
     """The whole board at one revision."""
 
     version: Literal[2] = VERSION
-    revision: Annotated[int, AfterValidator(_positive)]
+    revision: Annotated[int, AfterValidator(_check_positive)]
     goal: Goal
-    tasks: Keyed[Task] = Field(default_factory=_empty)
-    agents: Keyed[Agent] = Field(default_factory=_empty)
-    sprint: Sprint = blank(Sprint)
-    human_notes: Keyed[Note] = Field(default_factory=_empty)
-    anomalies: Keyed[Anomaly] = Field(default_factory=_empty)
-    discovered: Keyed[Discovery] = Field(default_factory=_empty)
-    handoff: Keyed[Handoff] = Field(default_factory=_empty)
-    circuit_breaker: CircuitBreaker = blank(CircuitBreaker)
-    providers: Keyed[Provider] = Field(default_factory=_empty)
-    spend: Spend = blank(Spend)
-    accounts: Keyed[Account] = Field(default_factory=_empty)
-    integration: Integration = blank(Integration)
-    workflow: Adopted = blank(Adopted)
-    config: Config = blank(Config)
+    tasks: Keyed[Task] = Field(default_factory=_empty_mapping)
+    agents: Keyed[WorkerRecord] = Field(default_factory=_empty_mapping)
+    sprint: Sprint = default_record(Sprint)
+    human_notes: Keyed[Note] = Field(default_factory=_empty_mapping)
+    anomalies: Keyed[Anomaly] = Field(default_factory=_empty_mapping)
+    discovered: Keyed[Discovery] = Field(default_factory=_empty_mapping)
+    handoff: Keyed[Handoff] = Field(default_factory=_empty_mapping)
+    circuit_breaker: CircuitBreaker = default_record(CircuitBreaker)
+    providers: Keyed[Provider] = Field(default_factory=_empty_mapping)
+    spend: Spend = default_record(Spend)
+    accounts: Keyed[TaskAccount] = Field(default_factory=_empty_mapping)
+    integration: Integration = default_record(Integration)
+    workflow: Adopted = default_record(Adopted)
+    config: Config = default_record(Config)
     archived: Annotated[
         Mapping[Id, Status],
         AfterValidator(MappingProxyType),
         PlainSerializer(dict, return_type=dict[str, Status]),  # pydantic cannot write a read-only mapping
-    ] = Field(default_factory=_empty)
+    ] = Field(default_factory=_empty_mapping)
 
     def task(self, name: str) -> Task:
         """Return the live task *name*."""
@@ -512,7 +515,7 @@ class State(Record):
             raise NotThere("task", name, "`liza status` lists the tasks") from None
 
     def with_task(self, task: Task) -> Self:
-        return self.but(tasks=with_record(self.tasks, task))
+        return self.replace(tasks=with_record(self.tasks, task))
 
     def status_of(self, name: str) -> Status | None:
         """Return the status of a task, live or archived, or None where there is none."""
@@ -527,13 +530,13 @@ def waits_for(state: State, task: Task) -> tuple[str, ...]:
 
 KEYED_SECTIONS: Final[dict[str, type[Record]]] = {
     "tasks": Task,
-    "agents": Agent,
+    "agents": WorkerRecord,
     "human_notes": Note,
     "anomalies": Anomaly,
     "discovered": Discovery,
     "handoff": Handoff,
     "providers": Provider,
-    "accounts": Account,
+    "accounts": TaskAccount,
 }
 PLAIN_SECTIONS: Final = (
     *("goal", "sprint", "circuit_breaker", "spend", "integration", "workflow", "config", "archived"),

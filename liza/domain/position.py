@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import Field
 
-from liza.domain.record import Commit, Line, Record
+from liza.domain.record import Commit, NonEmptyStr, Record
 from liza.domain.verdicts import Verdict
 
 # What a position waits on beside the gates of a workflow; no gate can have such an id.
@@ -42,7 +42,7 @@ class Stage(StrEnum):
 class Position(Record):
     """Where a piece of work is; all that the engine has to know of its past."""
 
-    phase: Line
+    phase: NonEmptyStr
     stage: Stage = Stage.WORK  # of the phase
     end: End | None = None
     worked: bool = False
@@ -55,21 +55,21 @@ class Position(Record):
     iterations: Mapping[str, int] = Field(default_factory=dict)
     attempt: int = 0
     loop: int = 0
-    path: Line | None = None
-    taints: tuple[Line, ...] = ()
-    accepted: tuple[Line, ...] = ()
-    waiting: Line | None = None
+    path: NonEmptyStr | None = None
+    taints: tuple[NonEmptyStr, ...] = ()
+    accepted: tuple[NonEmptyStr, ...] = ()
+    waiting: NonEmptyStr | None = None
     tree: Commit | None = None
-    made_in: Line | None = None
-    runs: tuple[Line, ...] = ()  # that made the work, none of which may judge it
+    made_in: NonEmptyStr | None = None
+    runs: tuple[NonEmptyStr, ...] = ()  # that made the work, none of which may judge it
 
     @property
     def is_tainted(self) -> bool:
         return not set(self.taints) <= set(self.accepted)
 
-    def tainted(self, *marks: str) -> Position:
+    def with_taints(self, *marks: str) -> Position:
         """Return it with *marks*; one that was accepted before has to be accepted again."""
-        return self.but(
+        return self.replace(
             taints=tuple(dict.fromkeys((*self.taints, *marks))),
             accepted=tuple(mark for mark in self.accepted if mark not in marks),
         )

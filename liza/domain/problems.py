@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Lines = "Mapping[str, int]"
 
 
-def explained(
+def violations_from(
     error: ValidationError, kind: type[BaseModel], at: str, lines: Mapping[str, int]
 ) -> list[Violation]:
     """Return one violation for each thing wrong with a record of *kind* that stands at path *at*."""
@@ -36,7 +36,7 @@ def line_of(path: str, lines: Mapping[str, int]) -> int | None:
 
 
 def _violation(details: ErrorDetails, kind: type[BaseModel], at: str, lines: Mapping[str, int]) -> Violation:
-    places = [place for place in details["loc"] if not _is_a_tag(place, details)]
+    places = [place for place in details["loc"] if not _is_union_tag(place, details)]
     path = at
     for place in places:
         path += f"[{place}]" if isinstance(place, int) else f".{place}" if path else str(place)
@@ -44,28 +44,30 @@ def _violation(details: ErrorDetails, kind: type[BaseModel], at: str, lines: Map
     return Violation(path, problem, mend, line_of(path, lines))
 
 
-def _is_a_tag(place: int | str, details: ErrorDetails) -> bool:
+def _is_union_tag(place: int | str, details: ErrorDetails) -> bool:
     """A union names its member among the places; the file does not."""
     return isinstance(place, str) and details["loc"][:1] == ("details",) and place in details["loc"][1:2]
 
 
 def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
-    given = _short(details["input"])
+    given = _abbreviate(details["input"])
     match details["type"]:
         case "missing":
             return "it is missing", "add it"
         case "extra_forbidden":
             key = str(details["loc"][-1])
-            return f"{key!r} is not a key that belongs here", nearest(key, _keys(kind, details["loc"][:-1]))
+            return f"{key!r} is not a key that belongs here", did_you_mean(
+                key, _keys(kind, details["loc"][:-1])
+            )
         case "enum" | "literal_error":
             known = str(details["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-            return f"{given} is not one of the known words", nearest(str(details["input"]), known)
+            return f"{given} is not one of the known words", did_you_mean(str(details["input"]), known)
         case "value_error":
             return str(details["ctx"]["error"]), "mend the value"
         case "timezone_aware":
             return f"{given} has no time zone", "write it in UTC with a Z at the end"
         case _:
-            said = _shape(details) or f"{details['msg'][:1].lower()}{details['msg'][1:]}"
+            said = _expected_shape(details) or f"{details['msg'][:1].lower()}{details['msg'][1:]}"
             return f"{said} (it is {given})", "mend the value"
 
 
@@ -81,7 +83,7 @@ _SHAPES: Final = {
 }
 
 
-def _shape(details: ErrorDetails) -> str | None:
+def _expected_shape(details: ErrorDetails) -> str | None:
     context = details.get("ctx", {})
     if details["type"] == "too_short":
         return f"it needs {context['min_length']} or more entries, and has {context['actual_length']}"
@@ -90,12 +92,12 @@ def _shape(details: ErrorDetails) -> str | None:
     return _SHAPES.get(details["type"])
 
 
-def _short(value: object, most: int = 60) -> str:
+def _abbreviate(value: object, most: int = 60) -> str:
     shown = repr(value)
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def nearest(word: str, known: list[str]) -> str:
+def did_you_mean(word: str, known: list[str]) -> str:
     by_case = {name.casefold(): str(name) for name in known}  # str: a word of an enum shows as the word
     # A word that is much longer holds the letters of any short one, and is hardly meant by it.
     alike = [name for name in by_case if len(name) <= 2 * len(word) or name.startswith(word.casefold())]

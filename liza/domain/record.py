@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -37,27 +37,33 @@ class Record(BaseModel):
         defer_build=True,  # there are a hundred kinds of record, and a command like `liza status` meets few
     )
 
-    def but(self, **changes: Any) -> Self:  # noqa: ANN401 - values are checked when the board takes them
+    def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - values are checked when the board takes them
         """Return a copy with *changes*; the board validates it before it is written."""
         return self.model_copy(update=changes)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the record as JSON values, without what is at its default."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
-def build_checks() -> None:
-    """Build what was put off until it is needed, for every kind of record that is known.
+def build_validators() -> None:
+    """Build the deferred validators of every record type.
 
-    A process with threads has to do so before they begin: whoever is forked while one of them builds would
-    wait for it for ever.
+    Call it before threads start: a process forked while a thread builds one would deadlock.
     """
-    kinds: list[type[Record]] = [Record]
-    while kinds:
-        kind = kinds.pop()
-        kinds += kind.__subclasses__()
-        if kind is not Record:
-            kind.model_rebuild()
+    for kind in _kinds(Record):
+        kind.model_rebuild()
+
+
+def _kinds(kind: type[Record]) -> Iterator[type[Record]]:
+    """Yield every kind of record below *kind*, parts before what is made of them.
+
+    That is the order in which they were defined. The other way round, each part would be built once more
+    for each kind that has it, which takes a worker twice as long when it starts.
+    """
+    for one in kind.__subclasses__():
+        yield one
+        yield from _kinds(one)
 
 
 def safe_id(text: str) -> str:
@@ -71,14 +77,14 @@ def safe_id(text: str) -> str:
     return text
 
 
-def _full_hash(text: str) -> str:
+def _check_commit_hash(text: str) -> str:
     if not _COMMIT.fullmatch(text):
         message = f"{text!r} is not a full commit hash (40 or 64 lower-case hex digits)"
         raise ValueError(message)
     return text
 
 
-def _written_out(value: object) -> object:
+def _check_time_text(value: object) -> object:
     """Refuse bare numbers: pydantic would take `deadline: 2026` for a moment in 1970."""
     if isinstance(value, datetime) or (isinstance(value, str) and _DATE.match(value)):
         return value
@@ -86,7 +92,7 @@ def _written_out(value: object) -> object:
     raise ValueError(message)
 
 
-def _in_utc(time: datetime) -> datetime:
+def _to_utc(time: datetime) -> datetime:
     try:
         return time.astimezone(UTC)
     except OverflowError as error:
@@ -111,7 +117,7 @@ def _by_id(value: object) -> object:
     return found
 
 
-def _frozen(mapping: Mapping[str, Record]) -> Mapping[str, Record]:
+def _freeze(mapping: Mapping[str, Record]) -> Mapping[str, Record]:
     for name, record in mapping.items():
         if record.id != name:  # type: ignore[attr-defined]
             message = f"the entry under {name!r} says that its id is {record.id!r}"  # type: ignore[attr-defined]
@@ -120,25 +126,25 @@ def _frozen(mapping: Mapping[str, Record]) -> Mapping[str, Record]:
 
 
 def _as_list(mapping: Mapping[str, Record]) -> list[dict[str, Any]]:
-    return [record.plain() for record in mapping.values()]
+    return [record.to_json() for record in mapping.values()]
 
 
 Id = Annotated[str, AfterValidator(safe_id)]
-Commit = Annotated[str, AfterValidator(_full_hash)]
-Time = Annotated[AwareDatetime, BeforeValidator(_written_out), AfterValidator(_in_utc)]
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Commit = Annotated[str, AfterValidator(_check_commit_hash)]
+Time = Annotated[AwareDatetime, BeforeValidator(_check_time_text), AfterValidator(_to_utc)]
+NonEmptyStr = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 _R = TypeVar("_R", bound=Record)
 
 Keyed = Annotated[
     Mapping[str, _R],
     BeforeValidator(_by_id),
-    AfterValidator(_frozen),
+    AfterValidator(_freeze),
     PlainSerializer(_as_list, return_type=list[dict[str, Any]]),
 ]
 
 
-def keyed(records: Iterable[_R]) -> Mapping[str, _R]:
+def records_by_id(records: Iterable[_R]) -> Mapping[str, _R]:
     """Return *records* as a read-only mapping by their ids, in order."""
     return MappingProxyType({record.id: record for record in records})  # type: ignore[attr-defined]
 
@@ -155,7 +161,7 @@ def with_records(mapping: Mapping[str, _R], changed: Mapping[str, _R]) -> Mappin
     return MappingProxyType(known)
 
 
-def blank(kind: type[_R]) -> _R:
+def default_record(kind: type[_R]) -> _R:
     """Return a record of nothing but defaults, without the cost of building what checks its kind.
 
     For defaults in other records, which are made whenever those are imported.

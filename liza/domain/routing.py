@@ -1,7 +1,6 @@
-"""Which settings count for whom: a chain of keys, and each field from the first that has it.
+"""Agent settings by override key: each field comes from the first key of a chain that sets it.
 
-Keys are words, since a workflow's phases are data: a role, a hat, a step, a phase, `<PHASE>_<ROLE>`, or
-`<PHASE>_<ROLE>_<NAME>` for one of several. Their case does not matter.
+Keys are a role, a hat, a step, a phase, `<PHASE>_<ROLE>` or `<PHASE>_<ROLE>_<NAME>`, in any case.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT: Final = "default"
-BOUND: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
+BACKEND_FIELDS: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
 ROLES: Final = ("PLANNER", "CODER", "REVIEWER")
 ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY"}
 HATS: Final = ("JUDGE", "ASSESSOR", "VERIFY", "SYNTHESIS", "COORDINATOR")  # worn by one of the roles
@@ -29,18 +28,18 @@ _COMPOSED: Final = tuple(f"{phase}_{word}" for phase in PHASES for word in _ACTI
 
 
 # What the workers of this version ask for; the other words are for workflows that cannot be run yet.
-USED: Final = tuple(dict.fromkeys((*ROLES, *STEPS)))
+USABLE_KEYS: Final = tuple(dict.fromkeys((*ROLES, *STEPS)))
 
 
-def checked(overrides: dict[str, T]) -> dict[str, T]:
+def check_overrides(overrides: dict[str, T]) -> dict[str, T]:
     """Return *overrides*, unless a key is not used or there twice; ValueError names the nearest that is."""
     seen: dict[str, str] = {}
     for key in overrides:
         word = key.upper()
         if not _is_known(word):
-            raise ValueError(f"{key!r} is no role or step{_nearest(word)}")
-        if word not in USED:
-            raise ValueError(f"{key!r} is used by nobody yet; use one of {', '.join(USED).lower()}")
+            raise ValueError(f"{key!r} is no role or step{_suggestion(word)}")
+        if word not in USABLE_KEYS:
+            raise ValueError(f"{key!r} is used by nobody yet; use one of {', '.join(USABLE_KEYS).lower()}")
         if word in seen:
             raise ValueError(f"{key!r} and {seen[word]!r} are the same key; keep one")
         seen[word] = key
@@ -53,12 +52,12 @@ def _is_known(word: str) -> bool:
     return any(word.startswith(f"{known}_") and word != f"{known}_" for known in _COMPOSED)
 
 
-def _nearest(word: str) -> str:
-    near = get_close_matches(word, USED, n=1)
-    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(USED).lower()}"
+def _suggestion(word: str) -> str:
+    near = get_close_matches(word, USABLE_KEYS, n=1)
+    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(USABLE_KEYS).lower()}"
 
 
-class Who(NamedTuple):
+class RouteKey(NamedTuple):
     """Who is asked: a role in a step, perhaps in a phase, under a hat, as one of several by name."""
 
     role: str
@@ -68,7 +67,7 @@ class Who(NamedTuple):
     name: str | None = None
 
 
-def chain(who: Who) -> list[str]:
+def override_keys(who: RouteKey) -> list[str]:
     """Return the keys that count for *who*, most particular first, without the default.
 
     Under a hat neither the step nor the role counts: a judge is asked in a review, and is no reviewer.
@@ -90,7 +89,7 @@ class Route(NamedTuple):
     origin: dict[str, str]
 
 
-def routed(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]) -> Route:
+def resolve_route(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]) -> Route:
     """Take each field from the first of *keys* that sets it, else from *default*.
 
     What is meant for one backend is not inherited by another: below the key that names the backend, a key
@@ -100,10 +99,10 @@ def routed(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]
     fields: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, choice in [*(there[key] for key in keys if key in there), (DEFAULT, default)]:
-        found = choice.plain()
+        found = choice.to_json()
         own = found.get("backend") or ("command" if "command" in found else None)
         strange = "backend" in fields and own not in {None, fields["backend"]}
         for name, value in found.items():
-            if name not in fields and not (strange and name in BOUND):
+            if name not in fields and not (strange and name in BACKEND_FIELDS):
                 fields[name], origin[name] = value, key
     return Route(fields, origin)

@@ -16,7 +16,7 @@ from liza.domain import anomalies as a
 from liza.domain import similarity
 from liza.domain.model import BreakerStatus, CircuitBreaker, Remedy, Role, Trip
 from liza.domain.record import next_id, with_records
-from liza.domain.similarity import are_alike
+from liza.domain.similarity import are_similar_words
 from liza.errors import NotThere, Refused
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
 EQUAL_FAILURES: Final = 10  # of gates in a row
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
-LONGEST: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
-TOLD: Final = "told; it stops nobody, so there is nothing to resolve"
+LONGEST_SENTENCE: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
+ALERT_RESOLUTION: Final = "told; it stops nobody, so there is nothing to resolve"
 _TICK: Final = timedelta(microseconds=1)  # between trips of one moment, whose reports are named by the time
 
 _LINE_NUMBER: Final = re.compile(r"(?::\d+)+$")
@@ -48,7 +48,7 @@ class Sighting(NamedTuple):
     task: str | None = None
 
 
-class Rule(NamedTuple):
+class BreakerRule(NamedTuple):
     """A pattern: what counts, how many of the same, how grave it is, what is done, what people should do."""
 
     name: str
@@ -60,57 +60,57 @@ class Rule(NamedTuple):
     then: str
 
 
-def similar(text: str) -> Words:
-    """Return the words of *text* by which it is recognised, whatever its numbers, case and order."""
+def fuzzy_words(text: str) -> Words:
+    """Return the significant words of *text*, for fuzzy comparison."""
     plain = text.strip().casefold()
     if plain in _NOTHING:
         return frozenset()
-    return similarity.words(text) or frozenset(plain.split())
+    return similarity.significant_words(text) or frozenset(plain.split())
 
 
-def same(text: str) -> Words:
-    """Return *text* as one word, for names where every sign counts, but for case and a line number."""
+def exact_word(text: str) -> Words:
+    """Return *text* as one word, for exact comparison but for case and a line number."""
     plain = " ".join(text.casefold().split())
     return frozenset() if plain in _NOTHING else frozenset({_LINE_NUMBER.sub("", plain)})
 
 
-def _logged(
+def _anomaly_sightings(
     *kinds: type, by: Callable[[a.Details], str | None], words: Callable[[str], Words]
 ) -> Callable[[State], Iterator[Sighting]]:
     """Return what sees the open anomalies of *kinds*, told apart by the *words* of what *by* gives."""
 
     def sightings(state: State) -> Iterator[Sighting]:
         for anomaly in state.anomalies.values():
-            if _counts(state, anomaly) and isinstance(anomaly.details, kinds):
+            if _is_counted(state, anomaly) and isinstance(anomaly.details, kinds):
                 said = by(anomaly.details)
                 if said is not None:
-                    yield Sighting(anomaly.id, words(said), told(anomaly), anomaly.task_id)
+                    yield Sighting(anomaly.id, words(said), anomaly_sentence(anomaly), anomaly.task_id)
 
     return sightings
 
 
-def _counts(state: State, anomaly: Anomaly) -> bool:
+def _is_counted(state: State, anomaly: Anomaly) -> bool:
     """Return whether *anomaly* is of this goal, and nobody but a planner, which only read it, closed it."""
     reader = (anomaly.processed_by or "").partition("-")[0]
     is_open = anomaly.processed is None or reader == Role.PLANNER
     return is_open and anomaly.timestamp >= state.goal.since
 
 
-def told(anomaly: Anomaly) -> str:
-    facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.plain().items() if key != "type")
+def anomaly_sentence(anomaly: Anomaly) -> str:
+    facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.to_json().items() if key != "type")
     about = f" of {anomaly.task_id}" if anomaly.task_id else ""
-    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:LONGEST]}"
+    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:LONGEST_SENTENCE]}"
 
 
-def _debt(details: a.Details) -> str | None:
+def _debt_key(details: a.Details) -> str | None:
     if isinstance(details, a.TradeOff) and not details.debt:
         return None
     return "debt"
 
 
-def _given_up(state: State) -> Iterator[Sighting]:
+def _exhausted_hypotheses(state: State) -> Iterator[Sighting]:
     """See the anomalies of that type, and every task that two coders failed, at the last of the failures."""
-    logged = _logged(a.HypothesisExhaustion, by=lambda _: "", words=lambda _: frozenset())
+    logged = _anomaly_sightings(a.HypothesisExhaustion, by=lambda _: "", words=lambda _: frozenset())
     for one in logged(state):
         yield one._replace(words=frozenset({one.id}))
     for task in state.tasks.values():
@@ -118,27 +118,26 @@ def _given_up(state: State) -> Iterator[Sighting]:
         if len(task.failed_by) >= FAILED_CODERS and failed is not None:
             name = f"{task.id}@{failed.at:%Y%m%dT%H%M%S.%fZ}"
             why = f"{' and '.join(task.failed_by)} could not do it: {failed.facts.get('reason', '')}"
-            yield Sighting(name, frozenset({name}), f"{task.id}: {why[:LONGEST]}", task.id)
+            yield Sighting(name, frozenset({name}), f"{task.id}: {why[:LONGEST_SENTENCE]}", task.id)
 
 
 def _deadlocks(state: State) -> Iterator[Sighting]:
-    """See the anomalies of that type, and every coder whose work on a task keeps being rejected."""
-    logged = _logged(a.ReviewDeadlock, by=lambda _: "", words=lambda _: frozenset())
-    for one in logged(state):
-        yield one._replace(words=frozenset({one.task or one.id}))
+    """See every coder whose work on a task keeps being rejected."""
     for task in state.tasks.values():
         if task.review_cycles_current >= state.config.limits.max_review_cycles:
             # The total when these two began with each other stays as it is while they go on.
-            name = f"{task.id}/{_coder(task)}/{task.review_cycles_total - task.review_cycles_current}"
-            why = f"{task.id}: {task.review_cycles_current} rejections of {_coder(task)}'s work"
-            yield Sighting(name, frozenset({task.id}), f"{why}: {task.rejection_reason}"[:LONGEST], task.id)
+            name = f"{task.id}/{_current_coder(task)}/{task.review_cycles_total - task.review_cycles_current}"
+            why = f"{task.id}: {task.review_cycles_current} rejections of {_current_coder(task)}'s work"
+            yield Sighting(
+                name, frozenset({task.id}), f"{why}: {task.rejection_reason}"[:LONGEST_SENTENCE], task.id
+            )
 
 
-def _coder(task: Task) -> str:
+def _current_coder(task: Task) -> str:
     return task.authors[-1] if task.authors else "nobody"
 
 
-def _fruitless(state: State) -> Iterator[Sighting]:
+def _fruitless_attempts(state: State) -> Iterator[Sighting]:
     for name in state.sprint.metrics.fruitless:
         task = name.partition("#")[0]
         yield Sighting(name, frozenset({"progress"}), f"{name}: an attempt that came to nothing", task)
@@ -148,90 +147,92 @@ def _red_gates(state: State) -> Iterator[Sighting]:
     """See the failures of gates in a row that are the same, whoever's work they are about."""
     for one in state.sprint.metrics.red_gates:
         name, _, reason = one.partition(" ")
-        yield Sighting(name, frozenset({"gate"}), f"{name}: {reason}"[:LONGEST], name.partition("#")[0])
+        yield Sighting(
+            name, frozenset({"gate"}), f"{name}: {reason}"[:LONGEST_SENTENCE], name.partition("#")[0]
+        )
 
 
 # Columns: name, severity, what is done, how many, what counts, what it means, what people should do.
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
+BREAKER_RULES: Final[tuple[BreakerRule, ...]] = (
+    BreakerRule(
         "retry_cluster", "high", Remedy.CHECKPOINT, lambda _: 3,
-        _logged(a.RetryLoop, by=lambda one: one.error_pattern, words=similar),  # type: ignore[union-attr]
+        _anomaly_sightings(a.RetryLoop, by=lambda one: one.error_pattern, words=fuzzy_words),  # type: ignore[union-attr]
         "agents keep running into the same error",
         "find the cause of the error itself: a wrong specification, a missing tool or a broken environment",
     ),
-    Rule(
+    BreakerRule(
         "debt_accumulation", "medium", Remedy.CHECKPOINT, lambda _: 3,
-        _logged(a.TradeOff, a.DebtCreated, by=_debt, words=same),
+        _anomaly_sightings(a.TradeOff, a.DebtCreated, by=_debt_key, words=exact_word),
         "debt is piling up faster than it is paid",
         "decide which of it is acceptable, and `liza task add` what has to be paid now",
     ),
-    Rule(
+    BreakerRule(
         "assumption_cascade", "high", Remedy.CHECKPOINT, lambda _: 2,
-        _logged(a.AssumptionViolated, by=lambda one: one.assumption, words=similar),  # type: ignore[union-attr]
+        _anomaly_sightings(a.AssumptionViolated, by=lambda one: one.assumption, words=fuzzy_words),  # type: ignore[union-attr]
         "several tasks build on the same wrong assumption",
         "say in the specification what is so, and look at the tasks that were merged on the assumption",
     ),
-    Rule(
+    BreakerRule(
         "workaround_pattern", "medium", Remedy.CHECKPOINT, lambda _: 2,
-        _logged(a.Workaround, by=lambda one: one.root_cause, words=similar),  # type: ignore[union-attr]
+        _anomaly_sightings(a.Workaround, by=lambda one: one.root_cause, words=fuzzy_words),  # type: ignore[union-attr]
         "the same cause is worked around again and again",
         "remove the cause: `liza task add` a task for it, before more is built around it",
     ),
-    Rule(
+    BreakerRule(
         "spec_gap_cluster", "high", Remedy.CHECKPOINT, lambda _: 2,
-        _logged(a.SpecAmbiguity, a.SpecGap, by=lambda one: one.spec_ref, words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.SpecAmbiguity, a.SpecGap, by=lambda one: one.spec_ref, words=exact_word),  # type: ignore[union-attr]
         "the same part of the specification does not say enough",
         "complete that part of the specification, then `liza note` what changed",
     ),
-    Rule(
+    BreakerRule(
         "external_service_outage", "high", Remedy.CHECKPOINT, lambda _: 2,
-        _logged(a.ExternalBlocker, by=lambda one: one.service, words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.ExternalBlocker, by=lambda one: one.service, words=exact_word),  # type: ignore[union-attr]
         "a service that the work needs does not answer",
         "wait until the service is back, or tell the agents by `liza note` how to do without it",
     ),
-    Rule(
+    BreakerRule(
         "crash_loop", "high", Remedy.ALERT, lambda _: 1,
-        _logged(a.CrashLoop, by=lambda one: one.agent, words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.CrashLoop, by=lambda one: one.agent, words=exact_word),  # type: ignore[union-attr]
         "a worker process crashed three times in five minutes and was stopped",
         "see workers/NAME.log, then `liza stop; liza run` gives it another chance",
     ),
-    Rule(
+    BreakerRule(
         "checkout_drift", "critical", Remedy.PAUSE, lambda _: 1,
-        _logged(a.CheckoutDrift, by=lambda one: " ".join(one.moved), words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.CheckoutDrift, by=lambda one: " ".join(one.moved), words=exact_word),  # type: ignore[union-attr]
         "an agent changed what is yours: your checkout, your index, your branches",
         "look at what moved and put it back, then confine the agent before it goes on",
     ),
-    Rule(
+    BreakerRule(
         "rejected_edit", "high", Remedy.ALERT, lambda _: 1,
-        _logged(a.RejectedEdit, by=lambda one: one.file, words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.RejectedEdit, by=lambda one: one.file, words=exact_word),  # type: ignore[union-attr]
         "an edit of state.yaml broke a rule of the board; the agents were paused",
         "mend the kept text and save it again, or leave it; then `liza resume`",
     ),
-    Rule(
+    BreakerRule(
         "no_progress", "high", Remedy.CHECKPOINT, lambda state: state.config.limits.attempts_without_progress,
-        _fruitless,
+        _fruitless_attempts,
         "attempts are paid for, and none leads to a commit or a verdict",
         "see the latest of runs/ for how the agents end, and mend what they need",
     ),
-    Rule(
+    BreakerRule(
         "gate_broken", "high", Remedy.PAUSE, lambda _: 1,
-        _logged(a.GateBroken, by=lambda one: f"{one.gate} {one.command}", words=same),  # type: ignore[union-attr]
+        _anomaly_sightings(a.GateBroken, by=lambda one: f"{one.gate} {one.command}", words=exact_word),  # type: ignore[union-attr]
         "a gate's command cannot run, or fails alike without any work, so that it can judge nothing",
         "mend what it needs; work that was done is kept, and judged again once this is resolved",
     ),
-    Rule(
+    BreakerRule(
         "equal_failures", "high", Remedy.CHECKPOINT, lambda _: EQUAL_FAILURES,
         _red_gates,
         "gates fail again and again for the same reason, whoever's work it is",
         "run the command by hand on the integration branch: the project or the machine may be at fault",
     ),
-    Rule(
+    BreakerRule(
         "hypothesis_exhaustion", "medium", Remedy.ALERT, lambda _: 1,
-        _given_up,
+        _exhausted_hypotheses,
         "those who tried a task have no idea left",
         "the planner thinks about the task; `liza note … --for TASK` helps it",
     ),
-    Rule(
+    BreakerRule(
         # It stops nobody else: the limits of the task itself block it.
         "review_deadlock", "high", Remedy.ALERT, lambda _: 1,
         _deadlocks,
@@ -239,55 +240,55 @@ RULES: Final[tuple[Rule, ...]] = (
         "read both sides (`liza task show TASK`) and decide: `liza note … --for TASK`, or `liza answer`",
     ),
 )  # fmt: skip
-BY_NAME: Final = {rule.name: rule for rule in RULES}
+RULE_BY_NAME: Final = {rule.name: rule for rule in BREAKER_RULES}
 
 
-class Group(NamedTuple):
+class SightingGroup(NamedTuple):
     """Sightings that are the same thing; the words are those of the first."""
 
     words: Words
     members: list[Sighting]
 
 
-def grouped(sightings: Iterable[Sighting]) -> list[Group]:
-    groups: list[Group] = []
+def group_sightings(sightings: Iterable[Sighting]) -> list[SightingGroup]:
+    groups: list[SightingGroup] = []
     for one in sightings:
         if not one.words:
             continue
-        group = next((group for group in groups if are_alike(group.words, one.words)), None)
+        group = next((group for group in groups if are_similar_words(group.words, one.words)), None)
         if group is None:
-            groups.append(Group(one.words, [one]))
+            groups.append(SightingGroup(one.words, [one]))
         else:
             group.members.append(one)
     return groups
 
 
-def trips(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> tuple[Trip, ...]:
+def due_trips(state: State, now: datetime, rules: Iterable[BreakerRule] = BREAKER_RULES) -> tuple[Trip, ...]:
     """Return those of *rules* that fire on what no trip has seen yet, each with all of its evidence."""
     found: list[Trip] = []
     taken = [trip.id for trip in state.circuit_breaker.trips]
     for rule in rules:
-        for group in grouped(_fresh(rule, state)):
-            if len(group.members) >= rule.count(state) and not _is_open(state, rule, group):
+        for group in group_sightings(_unseen_sightings(rule, state)):
+            if len(group.members) >= rule.count(state) and not _has_open_trip(state, rule, group):
                 taken.append(next_id(taken, "trip"))
-                found.append(_trip(rule, group, taken[-1], now + len(found) * _TICK))
+                found.append(_make_trip(rule, group, taken[-1], now + len(found) * _TICK))
     return tuple(found)
 
 
-def _fresh(rule: Rule, state: State) -> Iterator[Sighting]:
+def _unseen_sightings(rule: BreakerRule, state: State) -> Iterator[Sighting]:
     seen = {name for trip in state.circuit_breaker.trips if trip.rule == rule.name for name in trip.evidence}
     return (one for one in rule.sightings(state) if one.id not in seen)
 
 
-def _is_open(state: State, rule: Rule, group: Group) -> bool:
-    """Tell whether the same thing has stopped the run already; more of it is for after the resolution."""
+def _has_open_trip(state: State, rule: BreakerRule, group: SightingGroup) -> bool:
+    """Return whether an open trip already covers *group*."""
     held = {name for trip in open_trips(state) if trip.rule == rule.name for name in trip.evidence}
     known = [one for one in rule.sightings(state) if one.id in held]
     # What an open trip saw may be gone from the board; then it is not told apart from anything.
-    return any(are_alike(one.words, group.words) for one in known) or bool(held and not known)
+    return any(are_similar_words(one.words, group.words) for one in known) or bool(held and not known)
 
 
-def _trip(rule: Rule, group: Group, name: str, at: datetime) -> Trip:
+def _make_trip(rule: BreakerRule, group: SightingGroup, name: str, at: datetime) -> Trip:
     members = group.members
     is_only_told = rule.action is Remedy.ALERT
     return Trip(
@@ -301,7 +302,7 @@ def _trip(rule: Rule, group: Group, name: str, at: datetime) -> Trip:
         says=tuple(one.says for one in members),
         tasks=tuple(dict.fromkeys(one.task for one in members if one.task)),
         resolved_at=at if is_only_told else None,
-        resolution=TOLD if is_only_told else None,
+        resolution=ALERT_RESOLUTION if is_only_told else None,
     )
 
 
@@ -309,28 +310,28 @@ def open_trips(state: State) -> tuple[Trip, ...]:
     return tuple(trip for trip in state.circuit_breaker.trips if trip.resolved_at is None)
 
 
-def tripped(state: State, now: datetime, rules: Iterable[Rule] = RULES) -> State:
+def with_due_trips(state: State, now: datetime, rules: Iterable[BreakerRule] = BREAKER_RULES) -> State:
     """Return the board with the trips that are due; the same board where there are none."""
-    new = trips(state, now, rules)
+    new = due_trips(state, now, rules)
     return _with_trips(state, (*state.circuit_breaker.trips, *new)) if new else state
 
 
-def resolved(state: State, name: str, reason: str, now: datetime) -> State:
+def resolve_trip(state: State, name: str, reason: str, now: datetime) -> State:
     """Return the board with a trip resolved and the anomalies that it saw marked as processed."""
     trip = trip_of(state, name)
     if trip.resolved_at is not None:
         message = f"{name}: it was resolved at {trip.resolved_at:%Y-%m-%dT%H:%M:%SZ}: {trip.resolution}"
         raise Refused(message)
-    mended = trip.but(resolved_at=now, resolution=reason)
+    mended = trip.replace(resolved_at=now, resolution=reason)
     state = _with_trips(
         state, tuple(mended if other.id == name else other for other in state.circuit_breaker.trips)
     )
     seen = {
-        anomaly.id: anomaly.but(processed=now, processed_by=Role.HUMAN)
+        anomaly.id: anomaly.replace(processed=now, processed_by=Role.HUMAN)
         for anomaly in state.anomalies.values()
         if anomaly.id in trip.evidence
     }
-    return state.but(anomalies=with_records(state.anomalies, seen)) if seen else state
+    return state.replace(anomalies=with_records(state.anomalies, seen)) if seen else state
 
 
 def trip_of(state: State, name: str) -> Trip:
@@ -343,22 +344,22 @@ def trip_of(state: State, name: str) -> Trip:
 def _with_trips(state: State, found: tuple[Trip, ...]) -> State:
     is_open = any(trip.resolved_at is None for trip in found)
     status = BreakerStatus.TRIPPED if is_open else BreakerStatus.OK
-    return state.but(circuit_breaker=CircuitBreaker(status=status, trips=found))
+    return state.replace(circuit_breaker=CircuitBreaker(status=status, trips=found))
 
 
-def file_name(trip: Trip) -> str:
+def report_name(trip: Trip) -> str:
     """Return the name of the report of *trip* in `report/`."""
     return f"breaker-{trip.at:%Y%m%dT%H%M%S.%fZ}-{trip.rule}.md"
 
 
-def resolving(trip: Trip) -> str:
+def resolve_command(trip: Trip) -> str:
     """Return the command that resolves *trip*."""
     # Whoever resumes has looked at what moved: that is all there is to resolve.
     return "liza resume" if trip.rule == "checkout_drift" else f'liza breaker resolve {trip.id} --reason "…"'
 
 
-def sentence(trip: Trip) -> str:
+def trip_sentence(trip: Trip) -> str:
     """Return in one line what fired, for a switch and an alert."""
     affected = f" ({', '.join(trip.tasks)})" if trip.tasks else ""
-    means = BY_NAME[trip.rule].means if trip.rule in BY_NAME else "; ".join(trip.says)
+    means = RULE_BY_NAME[trip.rule].means if trip.rule in RULE_BY_NAME else "; ".join(trip.says)
     return f"{trip.id}: the rule {trip.rule} fired{affected}: {means}"

@@ -1,4 +1,4 @@
-"""Whether two reasons are the same one said twice: a reviewer that rewords itself goes in circles as well."""
+"""Whether two reasons say the same: a reviewer that rewords a rejection is still in a loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Final
 
-ALIKE: Final = (
+SIMILARITY: Final = (
     0.75  # of all the words of both; one word of four may differ, the subject of a short one may not
 )
 
@@ -28,7 +28,7 @@ _FILLERS: Final = frozenset(
 )
 
 
-def normalised(text: str) -> str:
+def normalize(text: str) -> str:
     """Return *text* without case, punctuation, numbers, places and ids: what is left is what it says."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for noise in (_PLACES, _HEX, _NUMBERS, _MARKS):
@@ -36,29 +36,29 @@ def normalised(text: str) -> str:
     return " ".join(plain.split())
 
 
-def digest(output: str) -> str:
+def normalized_digest(output: str) -> str:
     """Return a short text that is the same for outputs which say the same, whatever their numbers are."""
-    return hashlib.sha256(normalised(output).encode(errors="surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(normalize(output).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def similar(one: str | None, other: str | None) -> bool:
-    """Say whether two reasons have nearly all words in common, in any order; no reason is like no other."""
+def are_similar(one: str | None, other: str | None) -> bool:
+    """Return whether two reasons share nearly all words; empty reasons never do."""
     if not one or not other:
         return False
-    mine, others = words(one), words(other)
+    mine, others = significant_words(one), significant_words(other)
     if not mine or not others:  # only marks or numbers: then they must be the very same
         return one.strip() == other.strip() != ""
-    return are_alike(mine, others)
+    return are_similar_words(mine, others)
 
 
-def are_alike(mine: frozenset[str], others: frozenset[str]) -> bool:
-    """Say whether two sets of words are nearly the same; none is like no other."""
-    return bool(mine and others) and len(mine & others) >= ALIKE * len(mine | others)
+def are_similar_words(mine: frozenset[str], others: frozenset[str]) -> bool:
+    """Return whether two word sets are similar; empty sets never are."""
+    return bool(mine and others) and len(mine & others) >= SIMILARITY * len(mine | others)
 
 
-def words(text: str) -> frozenset[str]:
-    """Return the words that *text* is recognised by, whatever their order."""
-    return frozenset(_singular(word) for word in normalised(text).split() if word not in _FILLERS)
+def significant_words(text: str) -> frozenset[str]:
+    """Return the words of *text* that matter for comparison."""
+    return frozenset(_singular(word) for word in normalize(text).split() if word not in _FILLERS)
 
 
 def _singular(word: str) -> str:

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Final, Self
 
 from liza.domain.config import Count, Usd
-from liza.domain.record import Id, Line, Record, Time, blank
+from liza.domain.record import Id, NonEmptyStr, Record, Time, default_record
 
-CENTS: Final = 6  # digits behind the point: sums of fractions of a cent stay readable
+USD_DIGITS: Final = 6  # digits behind the point: sums of fractions of a cent stay readable
 
 
 class Provenance(StrEnum):
@@ -25,21 +25,21 @@ class Usage(Record):
     tokens_out: Count | None = None
     tokens_cached: Count | None = None  # of those that went in, what the provider had read before
     usd: Usd | None = None
-    model: Line | None = None
+    model: NonEmptyStr | None = None
     provenance: Provenance = Provenance.UNKNOWN
 
 
-class Reported(Record):
+class ReportedUsage(Record):
     """What an agent says of its own run: the `usage` beside its answer."""
 
     tokens_in: Count | None = None
     tokens_out: Count | None = None
     tokens_cached: Count | None = None
     usd: Usd | None = None
-    model: Line | None = None
+    model: NonEmptyStr | None = None
 
 
-class Spent(Record):
+class CostTotals(Record):
     """What runs cost in USD, by where the numbers come from; of *unreported* runs nobody knows it."""
 
     runs: Count = 0
@@ -50,14 +50,14 @@ class Spent(Record):
 
     @property
     def usd(self) -> float:
-        return round(self.reported + self.priced + self.estimated, CENTS)
+        return round(self.reported + self.priced + self.estimated, USD_DIGITS)
 
     def plus(self, usd: float, provenance: Provenance) -> Self:
         """Return the sum with one more run; what nobody knows counts as nothing."""
-        more = self.but(runs=self.runs + 1)
+        more = self.replace(runs=self.runs + 1)
         if provenance is Provenance.UNKNOWN:
-            return more.but(unreported=self.unreported + 1)
-        return more.but(**{provenance.value: round(getattr(self, provenance) + usd, CENTS)})
+            return more.replace(unreported=self.unreported + 1)
+        return more.replace(**{provenance.value: round(getattr(self, provenance) + usd, USD_DIGITS)})
 
 
 class Reservation(Record):
@@ -68,19 +68,19 @@ class Reservation(Record):
 
     id: Id
     task: Id | None = None
-    kind: Line
+    kind: NonEmptyStr
     usd: Usd
     likely: Usd = 0
     since: Time
 
 
-class Average(Record):
+class CostStats(Record):
     """What runs of one kind (a step by a model) cost so far: in all, and at most.
 
     *silent* are further runs, which did not report it.
     """
 
-    kind: Line
+    kind: NonEmptyStr
     runs: Count
     usd: Usd
     most: Usd = 0
@@ -90,18 +90,18 @@ class Average(Record):
 class Spend(Record):
     """The money of the whole board. *warned* and *asked* name the cap for which people were told."""
 
-    total: Spent = blank(Spent)
+    total: CostTotals = default_record(CostTotals)
     reserved: tuple[Reservation, ...] = ()
-    kinds: tuple[Average, ...] = ()
+    kinds: tuple[CostStats, ...] = ()
     warned: Usd | None = None
     asked: Usd | None = None
 
 
-class Account(Record):
+class TaskAccount(Record):
     """The money of one task, whose id it has. *cap* is what a person allowed it instead of the setting."""
 
     id: Id
-    spent: Spent = blank(Spent)
+    spent: CostTotals = default_record(CostTotals)
     cap: Usd | None = None
     asked: Usd | None = None
 
@@ -130,6 +130,6 @@ class Provider(Record):
     state: ProviderState
     since: Time
     until: Time | None = None
-    why: Line
+    why: NonEmptyStr
     probe: Id | None = None
     times: Count = 0  # tries in a row that it turned down

@@ -23,18 +23,18 @@ def is_limited(length: SprintLength) -> bool:
     return length.hours is not None or length.tasks is not None
 
 
-def followed(old: State, new: State) -> State:
-    """Return *new* with its sprint begun by the first tasks, and with the tasks that came in its scope."""
+def with_sprint_scope(old: State, new: State) -> State:
+    """Return *new* with its sprint started by the first tasks, and with new tasks added to its scope."""
     sprint = new.sprint
     if sprint.ended is not None or len(new.tasks) <= len(old.tasks):
         return new
     if sprint.started is None:
         first = min(task.created for task in new.tasks.values())
-        sprint = sprint.but(started=first, deadline=sprint.deadline or _deadline(new, first))
+        sprint = sprint.replace(started=first, deadline=sprint.deadline or _deadline(new, first))
     if is_limited(new.config.sprint):
         added = [name for name in new.tasks if name not in old.tasks and name not in sprint.tasks]
-        sprint = sprint.but(tasks=(*sprint.tasks, *added))
-    return new.but(sprint=sprint)
+        sprint = sprint.replace(tasks=(*sprint.tasks, *added))
+    return new.replace(sprint=sprint)
 
 
 def _deadline(state: State, began: datetime) -> datetime | None:
@@ -53,7 +53,7 @@ def why_over(state: State, now: datetime) -> str | None:
     finished = sum(sprint.metrics.outcomes.values())
     if length.tasks is not None and finished >= length.tasks:
         return f"{finished} tasks are finished"
-    if is_limited(length) and sprint.tasks and not _open(state, sprint.tasks):
+    if is_limited(length) and sprint.tasks and not _open_tasks(state, sprint.tasks):
         return "all of its tasks are finished"
     return None
 
@@ -63,33 +63,33 @@ def why_ended(state: State) -> str:
     sprint = state.sprint
     if state.goal.status is not GoalStatus.IN_PROGRESS or sprint.ended is None:
         return f"the goal is {state.goal.status}"
-    return why_over(state.but(sprint=sprint.but(ended=None)), sprint.ended) or "it was ended"
+    return why_over(state.replace(sprint=sprint.replace(ended=None)), sprint.ended) or "it was ended"
 
 
-def _open(state: State, names: Iterable[str]) -> tuple[str, ...]:
+def _open_tasks(state: State, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if state.status_of(name) not in TERMINAL)
 
 
-def ended(state: State, now: datetime) -> State:
+def end_sprint(state: State, now: datetime) -> State:
     """Return the board with its sprint ended, unless it is already."""
     if state.sprint.started is None or state.sprint.ended is not None:
         return state
-    return state.but(sprint=state.sprint.but(ended=now))
+    return state.replace(sprint=state.sprint.replace(ended=now))
 
 
-def looked_back(state: State, number: int, file: str) -> State:
+def with_retrospective(state: State, number: int, file: str) -> State:
     """Return the board with the name of the file that looks back on sprint *number*."""
     if state.sprint.number != number:
         return state
-    return state.but(sprint=state.sprint.but(retrospective=file))
+    return state.replace(sprint=state.sprint.replace(retrospective=file))
 
 
-def next_one(state: State, now: datetime) -> State:
+def begin_next_sprint(state: State, now: datetime) -> State:
     """Return the board with the next sprint begun: what is open goes along, counters are fresh."""
     if state.sprint.ended is None:
         return state
-    carried = _open(state, state.tasks) if is_limited(state.config.sprint) else ()
+    carried = _open_tasks(state, state.tasks) if is_limited(state.config.sprint) else ()
     sprint = Sprint(
         number=state.sprint.number + 1, tasks=carried, started=now, deadline=_deadline(state, now)
     )
-    return state.but(sprint=sprint)
+    return state.replace(sprint=sprint)

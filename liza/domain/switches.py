@@ -24,15 +24,15 @@ MEANING: Final[dict[Switch, str]] = {
     Switch.PAUSE: "nothing new starts; work goes on where it was when the file is removed",
     Switch.ABORT: "every agent ends, work in progress is saved, workers exit",
 }
-BREAKER: Final = "circuit breaker: "  # what the file of a switch starts with that the breaker threw
-FILES: Final = tuple(switch.name for switch in reversed(Switch) if switch is not Switch.NORMAL)
+BREAKER_PREFIX: Final = "circuit breaker: "  # what the file of a switch starts with that the breaker threw
+SWITCH_FILES: Final = tuple(switch.name for switch in reversed(Switch) if switch is not Switch.NORMAL)
 
 
-def thrown(files: Collection[str]) -> Switch:
-    """Return the switch that counts, given the names of the files that are there."""
-    return max((Switch[name] for name in FILES if name in files), default=Switch.NORMAL)
+def strongest_switch(files: Collection[str]) -> Switch:
+    """Return the strongest switch among *files*."""
+    return max((Switch[name] for name in SWITCH_FILES if name in files), default=Switch.NORMAL)
 
 
-def way_on(said: str) -> str:
-    """Return the command that lets the agents go on, given what the file of a switch says."""
-    return "liza breaker" if said.startswith(BREAKER) else "liza resume"
+def resume_command(said: str) -> str:
+    """Return the command that resumes the agents, given the text of a switch file."""
+    return "liza breaker" if said.startswith(BREAKER_PREFIX) else "liza resume"

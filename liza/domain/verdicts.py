@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from liza.domain.record import Commit, Id, Line, Record, Time
+from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
 
 LONGEST_TAIL: Final = 4000  # characters of a command's output that the board keeps; the run's folder has all
 
@@ -18,7 +18,7 @@ class Severity(StrEnum):
 
 
 class Feedback(Record):
-    message: Line
+    message: NonEmptyStr
     file: str | None = None
     line: Annotated[int, Field(ge=1)] | None = None
     severity: Severity = Severity.BLOCKER
@@ -49,7 +49,7 @@ MEANING: Final[dict[Outcome, str]] = {
 class Evidence(Record):
     """What a gate saw, so that nobody has to take its word."""
 
-    command: Line | None = None
+    command: NonEmptyStr | None = None
     code: int | None = None
     tail: str = ""
     run: Id | None = None  # the folder under runs/ that has the whole output
@@ -67,14 +67,15 @@ class Verdict(Record):
     outcome: Outcome
     at: Time
     tree: Commit | None = None
-    reason: Line | None = None
+    reason: NonEmptyStr | None = None
     feedback: tuple[Feedback, ...] = ()
-    label: Line | None = None
+    label: NonEmptyStr | None = None
+    confidence: Annotated[int, Field(ge=0, le=10)] | None = None  # how sure a reviewer's agent says it is
     evidence: Evidence | None = None
 
     @property
-    def opinion_of(self) -> str | None:
-        """Whose agent said this; None where a machine did."""
+    def judging_worker(self) -> str | None:
+        """The worker whose agent gave this verdict; None for a machine."""
         seen = self.evidence
         return seen.run.partition(".")[0] if seen and seen.run and seen.command is None else None
 
@@ -82,9 +83,9 @@ class Verdict(Record):
 class Decision(Record):
     """What a phase came to; rules count these, never a single gate's verdict."""
 
-    phase: Line
+    phase: NonEmptyStr
     outcome: Outcome
     at: Time
-    reason: Line | None = None
-    output: Line | None = None  # a digest of what a command printed, numbers and places left out
+    reason: NonEmptyStr | None = None
+    output: NonEmptyStr | None = None  # a digest of what a command printed, numbers and places left out
     is_merge: bool = False  # about the tree that would be merged: no rejection of the work by itself

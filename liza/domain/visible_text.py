@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # Controls but for tab and line feed, C1, what separates lines unseen, what turns text, tags, halves of pairs.
-_ACTING: Final = re.compile(
+_UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -21,30 +21,30 @@ _ACTING: Final = re.compile(
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def uncoloured(text: str) -> str:
+def strip_colour(text: str) -> str:
     """Return *text* without the sequences by which a program colours what it prints."""
     return _COLOUR.sub("", text)
 
 
-def visible(text: str) -> str:
+def escape_unsafe(text: str) -> str:
     """Return *text* with every sign that would act on a terminal written out, such as `\\x1b`."""
-    return _ACTING.sub(lambda found: _written(ord(found[0])), text)
+    return _UNSAFE.sub(lambda found: _escape_code(ord(found[0])), text)
 
 
-def _written(code: int) -> str:
+def _escape_code(code: int) -> str:
     if code < 0x100:  # noqa: PLR2004 - one byte
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - two bytes
 
 
-class Guarded:
+class VisibleStream:
     """A stream through which only visible text gets; *stream* is what it leads to."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        return self.stream.write(visible(text))
+        return self.stream.write(escape_unsafe(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -54,11 +54,13 @@ class Guarded:
         return getattr(self.stream, name)
 
 
-def guarded(stream: IO[str]) -> TextIO:
+def visible_stream(stream: IO[str]) -> TextIO:
     """Return *stream* as one through which only visible text gets."""
-    return cast("TextIO", stream if isinstance(stream, Guarded) else Guarded(cast("TextIO", stream)))
+    return cast(
+        "TextIO", stream if isinstance(stream, VisibleStream) else VisibleStream(cast("TextIO", stream))
+    )
 
 
-def unguarded(stream: TextIO) -> TextIO:
+def raw_stream(stream: TextIO) -> TextIO:
     """Return what *stream* leads to, for whoever draws and sees to it that the text is visible."""
-    return stream.stream if isinstance(stream, Guarded) else stream
+    return stream.stream if isinstance(stream, VisibleStream) else stream

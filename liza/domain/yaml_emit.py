@@ -18,9 +18,9 @@ DEEPEST: Final = 50  # levels of nesting: far above any board, far below any sta
 LONGEST_KEY: Final = 1000  # characters: beyond 1024 YAML finds a key only behind a question mark
 
 # Controls, the line breaks of YAML 1.1 but \n, and what its readers refuse: never raw in a text.
-UNFIT = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
+FORBIDDEN_CHARACTERS = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
 _RESERVED = r"(?!(?:[Yy](?i:es)?|[Nn](?i:o|ull)?|[Oo](?i:n|ff)|[Tt](?i:rue)|[Ff](?i:alse))\Z)"
-_INSIDE = rf"[^\n:#\xa0{UNFIT}]*+"  # a no-break space is quoted: unquoted, nobody would see it
+_INSIDE = rf"[^\n:#\xa0{FORBIDDEN_CHARACTERS}]*+"  # a no-break space is quoted: unquoted, nobody would see it
 
 # Starts like no number and no indicator of YAML, and has no ": ", no " #" and no end that would be lost.
 _PLAIN = re.compile(rf"{_RESERVED}[^\W\d]{_INSIDE}(?:(?<! )[:#](?! ){_INSIDE})*(?<![ :])")
@@ -29,24 +29,24 @@ _PLAIN_KEY = re.compile(rf"{_RESERVED}[A-Za-z_][A-Za-z0-9_.-]*")
 _COMMIT = re.compile(r"(?!0b[01]*\Z)(?=[0-9e]*+[a-df])[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?!24)[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 # Its first line shows something: blank lines at the start of a block are easily lost in an editor.
-_LITERAL = re.compile(rf" *+[^ \n{UNFIT}][^{UNFIT}]*+")
+_LITERAL = re.compile(rf" *+[^ \n{FORBIDDEN_CHARACTERS}][^{FORBIDDEN_CHARACTERS}]*+")
 _LINE_WITH_TEXT = re.compile(r"\n(?=[^\n])")
-_ESCAPED = re.compile(rf'["\\\n{UNFIT}]')
+_ESCAPED = re.compile(rf'["\\\n{FORBIDDEN_CHARACTERS}]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def section(name: str, value: Json) -> str:
+def section_text(name: str, value: Json) -> str:
     """Return the text of the top-level key *name*."""
     return _mapping({name: value}, "", 1)
 
 
-def item(record: dict[str, Json]) -> str:
+def item_text(record: dict[str, Json]) -> str:
     """Return the text of one entry of a section that is a list."""
     return _sequence([record], "", 2)
 
 
-def nested_item(record: dict[str, Json]) -> str:
+def nested_item_text(record: dict[str, Json]) -> str:
     """Return the text of one entry of a list that is itself a field of such an entry."""
     return _sequence([record], "  ", 3)
 
@@ -94,7 +94,7 @@ def _beside(value: Json, pad: str, depth: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _key(key: str, pad: str) -> str:
-    shown = key if _PLAIN_KEY.fullmatch(key) else _quoted(key)
+    shown = key if _PLAIN_KEY.fullmatch(key) else _quote(key)
     return shown if len(shown) <= LONGEST_KEY else f"? {shown}\n{pad}"
 
 
@@ -128,7 +128,7 @@ def _string(text: str, pad: str) -> str:
         return text
     if "\n" in text and _LITERAL.fullmatch(text):
         return _literal(text, pad)
-    return _quoted(text)
+    return _quote(text)
 
 
 def _is_moment(text: str) -> bool:
@@ -149,7 +149,7 @@ def _literal(text: str, pad: str) -> str:
     return f"|{indicator}{chomping}{start}{_LINE_WITH_TEXT.sub(start, body)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 

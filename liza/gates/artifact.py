@@ -1,4 +1,4 @@
-"""The artifact gate: what has to be there, and nothing that must not be."""
+"""The artifact gate: required artifacts are there (checkpoint, diff, tests), and the diff can be merged."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ from pydantic import Field, model_validator
 
 from liza.domain.record import Record
 from liza.domain.verdicts import Feedback
-from liza.gates.context import MOST_COMMITS, Case
+from liza.gates.context import MOST_COMMITS, GateContext
 from liza.gates.files import touches_code
-from liza.gates.finding import Finding, blocker, clean, judged, one_line, passed, revise
+from liza.gates.finding import (
+    ONE_COMMIT,
+    Finding,
+    blocker,
+    escape_to_line,
+    escape_unprintable,
+    finding_from,
+    passed,
+    revise,
+)
 from liza.gates.languages import has_tests, is_comment, is_test, language_of
-from liza.repo.diff import LINK, REPOSITORY, Entry
-from liza.repo.objects import contents, sizes
+from liza.repo.diff import LINK, REPOSITORY, DiffEntry
+from liza.repo.objects import blob_contents, blob_sizes
 
-LARGEST: Final = 1 << 20  # bytes; a file that people read stays far below
-LONGEST_WAY: Final = 1000  # steps from a link to where it leads; links in a circle never end
+LARGEST_FILE: Final = 1 << 20  # bytes; a file that people read stays far below
+MOST_LINK_STEPS: Final = 1000  # steps from a link to where it leads; links in a circle never end
 
 _OWNERS: Final = {".git": "git", ".liza": "Liza", ".worktrees": "Liza"}
 # They turn the direction of text, so that a reader sees another name than the machine.
-_TURNING: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+_DIRECTION_MARKS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
 
 CHECKPOINT: Final = "pre_execution_checkpoint"
 CLAIM: Final = "claim"
@@ -31,11 +40,11 @@ CLAIM: Final = "claim"
 Required = Literal["required"]
 
 
-class Options(Record):
+class ArtifactOptions(Record):
     checkpoint: Required | None = None
     diff: Required | None = None
     tests: Required | None = None
-    max_bytes: Annotated[int, Field(ge=1)] = LARGEST
+    max_bytes: Annotated[int, Field(ge=1)] = LARGEST_FILE
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:
@@ -44,17 +53,17 @@ class Options(Record):
         return self
 
 
-def judge(options: Options, case: Case) -> Finding:
+def judge(options: ArtifactOptions, case: GateContext) -> Finding:
     """Look for all that *options* ask for; the first that is missing is the verdict."""
     found = [
-        *([checkpoint(case)] if options.checkpoint else []),
-        *([change(case, options.max_bytes)] if options.diff else []),
-        *([tests(case)] if options.tests else []),
+        *([judge_checkpoint(case)] if options.checkpoint else []),
+        *([judge_diff(case, options.max_bytes)] if options.diff else []),
+        *([judge_tests(case)] if options.tests else []),
     ]
     return next((one for one in found if one.outcome != "pass"), found[-1])
 
 
-def checkpoint(case: Case) -> Finding:
+def judge_checkpoint(case: GateContext) -> Finding:
     """Look for a checkpoint that was written in this attempt, before the work was handed in."""
     if case.checkpoint is None:
         return revise("there is no checkpoint", [blocker("write the checkpoint before you implement")])
@@ -68,31 +77,31 @@ def checkpoint(case: Case) -> Finding:
     return passed("the checkpoint was written first")
 
 
-def change(case: Case, largest: int = LARGEST) -> Finding:
+def judge_diff(case: GateContext, largest: int = LARGEST_FILE) -> Finding:
     """Look at the diff: something must be in it, and only what can be merged, checked out and reviewed."""
     if not case.diff:
         return revise("the diff is empty", [blocker("nothing differs from the base; commit the work")])
     there = [entry for entry in case.diff if entry.is_there]
     feedback = [
-        *_odd_names(there),
-        *_foreign(there),
-        *_links(case, there),
-        *_heavy(case, there, largest),
-        *_twins(case, there),
-        *_left_behind(case, largest),
+        *_unreadable_names(there),
+        *_reserved_paths(there),
+        *_escaping_links(case, there),
+        *_oversized(case, there, largest),
+        *_name_collisions(case, there),
+        *_problems_in_history(case, largest),
     ]
-    return judged("the diff can be merged", "the diff has what must not be merged", feedback)
+    return finding_from("the diff can be merged", "the diff has what must not be merged", feedback)
 
 
-def _odd_names(entries: Iterable[Entry]) -> Iterator[Feedback]:
+def _unreadable_names(entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
     for entry in entries:
-        odd = any(unicodedata.category(sign) == "Cc" or sign in _TURNING for sign in entry.path)
+        odd = any(unicodedata.category(sign) == "Cc" or sign in _DIRECTION_MARKS for sign in entry.path)
         if odd or entry.path != entry.path.encode("utf-8", "replace").decode():
-            shown = one_line(entry.path)
+            shown = escape_to_line(entry.path)
             yield blocker(f"the name {shown} has signs that cannot be read; rename the file", shown)
 
 
-def _foreign(entries: Iterable[Entry]) -> Iterator[Feedback]:
+def _reserved_paths(entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
     for entry in entries:
         parts = [part.casefold().rstrip(" .") for part in entry.path.split("/")]
         owner = _OWNERS.get(parts[0]) or ("git" if ".git" in parts else None)
@@ -103,23 +112,25 @@ def _foreign(entries: Iterable[Entry]) -> Iterator[Feedback]:
             yield blocker(message, entry.path)
 
 
-def _links(case: Case, entries: Iterable[Entry]) -> Iterator[Feedback]:
+def _escaping_links(case: GateContext, entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
     if all(entry.mode != LINK for entry in entries):
         return
     all_links = {path: item.blob for path, item in case.head_files.items() if item.mode == LINK}
-    texts = contents(case.repository, all_links.values())
+    texts = blob_contents(case.repository, all_links.values())
     targets = {
         path: texts.get(blob, b"/").decode("utf-8", "surrogateescape") for path, blob in all_links.items()
     }
     for path, target in sorted(targets.items()):
-        if resolved(path, targets) is None:
-            yield blocker(f"the link leads out of the repository (to {clean(target)}); remove it", path)
+        if link_target(path, targets) is None:
+            yield blocker(
+                f"the link leads out of the repository (to {escape_unprintable(target)}); remove it", path
+            )
 
 
-def resolved(path: str, links: Mapping[str, str]) -> str | None:
+def link_target(path: str, links: Mapping[str, str]) -> str | None:
     """Return where the link *path* leads, as the kernel would go; None where that is outside."""
-    place, todo = dirname(path), _steps(links[path])
-    for _ in range(LONGEST_WAY):
+    place, todo = dirname(path), _path_parts(links[path])
+    for _ in range(MOST_LINK_STEPS):
         if not todo:
             return place or "."
         part = todo.pop()
@@ -129,20 +140,20 @@ def resolved(path: str, links: Mapping[str, str]) -> str | None:
         if part == "..":
             place = dirname(place)
         elif here in links:
-            todo += _steps(links[here])
+            todo += _path_parts(links[here])
         else:
             place = here
     return None
 
 
-def _steps(target: str) -> list[str]:
+def _path_parts(target: str) -> list[str]:
     """Return the parts of *target*, the first last; a slash stands for the root of the system."""
     parts = [part for part in target.split("/") if part not in ("", ".")]
     return [*reversed(parts), *(["/"] if target.startswith("/") else [])]
 
 
-def _heavy(case: Case, entries: list[Entry], largest: int) -> Iterator[Feedback]:
-    known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+def _oversized(case: GateContext, entries: list[DiffEntry], largest: int) -> Iterator[Feedback]:
+    known = blob_sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         if entry.is_binary and not case.bounds.includes(entry.path):
             message = (
@@ -154,50 +165,53 @@ def _heavy(case: Case, entries: list[Entry], largest: int) -> Iterator[Feedback]
             yield blocker(message, entry.path)
 
 
-def _left_behind(case: Case, largest: int) -> Iterator[Feedback]:
-    """Look at what commits on the way added and the head has no more: it is merged with the history."""
+def _problems_in_history(case: GateContext, largest: int) -> Iterator[Feedback]:
+    """Yield problems of versions that only earlier commits of the task have: they are merged with the
+    history.
+    """
     if len(case.commits) > MOST_COMMITS:
         message = (
             f"these are {len(case.commits)} commits, and each would have to be looked at; make one of them"
         )
-        yield blocker(message)
+        yield blocker(message, mend=ONE_COMMIT)
     where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
     entries = [past.entry for past in case.history]
-    for found in _foreign(entries):
-        yield blocker(f"{found.message}, also in the history: make one commit of all of them", found.file)
-    known = sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+    for found in _reserved_paths(entries):
+        yield blocker(f"{found.message}, also in the history", found.file, mend=ONE_COMMIT)
+    known = blob_sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         place = where[(entry.path, entry.blob)]
         if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
-            yield blocker(f"more than {largest} bytes were added here {place}", entry.path)
+            yield blocker(f"more than {largest} bytes were added here {place}", entry.path, mend=ONE_COMMIT)
         elif entry.is_binary and not case.bounds.includes(entry.path):
-            yield blocker(f"what is not text was added here {place}", entry.path)
+            yield blocker(f"what is not text was added here {place}", entry.path, mend=ONE_COMMIT)
 
 
-def _twins(case: Case, entries: list[Entry]) -> Iterator[Feedback]:
+def _name_collisions(case: GateContext, entries: list[DiffEntry]) -> Iterator[Feedback]:
     new = [entry.path for entry in entries if entry.is_new]
     if not new:
         return
     by_name: dict[str, list[str]] = {}
     for path in case.head_files:
-        by_name.setdefault(_folded(path), []).append(path)
+        by_name.setdefault(_case_folded(path), []).append(path)
     for path in new:
-        others = [other for other in by_name[_folded(path)] if other != path]
+        others = [other for other in by_name[_case_folded(path)] if other != path]
         if others:
-            message = f"on some systems this is the same file as {clean(others[0])}; choose another name"
+            other = escape_unprintable(others[0])
+            message = f"on some systems this is the same file as {other}; choose another name"
             yield blocker(message, path)
 
 
-def _folded(path: str) -> str:
+def _case_folded(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def tests(case: Case) -> Finding:
+def judge_tests(case: GateContext) -> Finding:
     """Look for tests in the diff, wherever it changes code."""
     code = [entry for entry in case.diff if touches_code(entry)]
     if not code:
         return passed("no code is touched, so no tests are needed")
-    changed = tested(case)
+    changed = changed_tests(case)
     if changed:
         return passed("tests are added or changed")
     feedback = [
@@ -205,17 +219,17 @@ def tests(case: Case) -> Finding:
         for entry in code
         if entry.is_there and not is_test(entry.path)
     ]
-    return judged(
+    return finding_from(
         "", "code is changed without tests", feedback or [blocker("add a test for what was changed")]
     )
 
 
-def tested(case: Case) -> list[Entry]:
+def changed_tests(case: GateContext) -> list[DiffEntry]:
     """Return the files with tests to which the diff adds more than comments."""
     return [entry for entry in case.diff if entry.is_there and _adds_tests(case, entry)]
 
 
-def _adds_tests(case: Case, entry: Entry) -> bool:
+def _adds_tests(case: GateContext, entry: DiffEntry) -> bool:
     language = language_of(entry.path)
     lines = [line.text for line in entry.added if not is_comment(entry.path, line.text)]
     if language is None or not lines:

@@ -1,7 +1,6 @@
-"""Why a command fails that no coder can mend, as far as its words tell, and what a person should try.
+"""Explains why a command cannot run here whatever the work is, and what a person should try.
 
-One table: a pattern in what the command printed, and who explains it. Who explains looks at the machine, so
-that it names what is there and not only what might be.
+One table: a pattern in the command's output, and a function that looks at the machine and explains it.
 """
 
 from __future__ import annotations
@@ -11,115 +10,285 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.gates.failures import UNSTARTED
-from liza.gates.runner import Ran
-from liza.system.sandbox.environment import allowed
+from liza.gates.failures import NOT_STARTED_CODES
+from liza.gates.runner import CUT_SHORT, CommandResult
+from liza.repo.copies import Standing, copy_obstacle, standing_of
+from liza.repo.repository import Repository
+from liza.system.sandbox.bubblewrap import DEPENDENCIES
+from liza.system.sandbox.environment import allowed_environment
 
-_MODULE: Final = re.compile(r"No module named '?(?P<name>[\w.]+)'?")
-_MISSING: Final = re.compile(
-    r"(?:^|: )(?P<name>[^\s:'\"]+): (?:command |Permission )?(?:not found|No such file or directory|denied)",
-    re.MULTILINE,
+_MODULE: Final = re.compile(
+    r"No module named '?(?P<name>[\w.]+)'?|cannot import name '(?P<part>\w+)' from '(?P<package>[\w.]+)'"
 )
-_UNFOUND: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
-UNKNOWN: Final = "try it in a fresh clone: what it needs beside what is committed belongs into `gates.setup`"
+# A shell, a compiler or Go; Python; Ruby; Node; a shell's `cd`; pytest; make; in this order.
+_MISSING: Final = re.compile(
+    r"""(?:^|:\ |\ )(?!ENOENT)(?P<shell>[^\s:'"]+):\ (?:command\ |[Pp]ermission\ )?
+        (?:not\ found|[Nn]o\ such\ file|denied)
+      | No\ such\ file\ or\ directory:\ '(?P<python>[^'\n]+)'
+      | can't\ open\ file\ '(?P<script>[^'\n]+)'
+      | No\ such\ file\ or\ directory\ @\ \w+\ -\ (?P<ruby>\S+)
+      | ENOENT:[^\n]*?\ '(?P<node>[^'\n]+)'
+      | can't\ cd\ to\ (?P<cd>\S+)
+      | file\ or\ directory\ not\ found:\ (?P<pytest>\S+)
+      | No\ rule\ to\ make\ target\ '(?P<make>[^'\n]+)',\ needed
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+_NODE_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
+_REQUIRED_BY: Final = re.compile(r"Require stack:\n- (?P<stack>\S+)|imported from (?P<import>\S+)")
+_UNSET: Final = re.compile(
+    r"KeyError: '(?P<python>[A-Z][A-Z0-9_]+)'"
+    r"|\b(?P<text>[A-Z][A-Z0-9_]{2,})\b[^\n]{0,20} (?:not|un)[ -]?(?:set|defined)"
+)
+_ENTERED: Final = re.compile(
+    r"(?:^|[;&|(]\s*)cd\s+(?P<name>[^\s;&|]+)|(?:\s-C|--prefix|--directory)[ =](?P<option>\S+)"
+)
+# What a tool says where it does not find the file that it begins with.
+_MANIFESTS: Final[tuple[tuple[str, str], ...]] = (
+    (r"no makefile found|No rule to make target", "Makefile"),
+    (r"package\.json", "package.json"),
+    (r"go\.mod file not found|cannot find main module", "go.mod"),
+    (r"could not find `?Cargo\.toml", "Cargo.toml"),
+    (r"neither 'setup\.py' nor 'pyproject\.toml'", "pyproject.toml"),
+    (r"Could not locate Gemfile", "Gemfile"),
+)
+_BUILT: Final = (*EXTENSION_SUFFIXES, ".pyd", ".dll", ".dylib", ".node", ".a", ".o")
+_SCRIPTS: Final = ("", ".js", ".mjs", ".cjs", ".ts", ".json", ".node", "/index.js", "/index.ts")
+UNKNOWN_CAUSE: Final = (
+    "try it in a fresh clone: what it needs beside what is committed belongs into `gates.setup`"
+)
 
 
-class Setting(NamedTuple):
-    """Where the command ran: the user's checkout, and whether a sandbox was around it."""
+class CommandSurroundings(NamedTuple):
+    """The user's checkout, and whether the command ran in a sandbox."""
 
-    root: Path
-    is_caged: bool
+    repository: Repository
+    is_sandboxed: bool
+
+    @property
+    def root(self) -> Path:
+        return self.repository.root.resolve()
+
+    def inside(self, name: str, line: str = "") -> Iterator[Path]:
+        """Yield the paths of the checkout that *name* may mean, in a tree under test, as *line* names it."""
+        path = Path(name).expanduser()
+        area = self.repository.area.resolve()
+        if path.is_relative_to(area) and len(path.relative_to(area).parts) > 1:
+            yield self.root.joinpath(*path.relative_to(area).parts[1:])
+        elif path.is_absolute():
+            yield path
+        else:
+            yield from (place / path for place in self.starts(line))
+
+    def starts(self, line: str) -> tuple[Path, ...]:
+        """Return the directories of the checkout in which parts of *line* run, the root last."""
+        entered = (match["name"] or match["option"] for match in _ENTERED.finditer(line))
+        return (*(self.root / name.strip("'\"") for name in entered), self.root)
+
+    def elsewhere(self, name: str) -> str | None:
+        """Return the shortest directory below the root in which git has a file, or a directory, *name*."""
+        found = self.repository.ask_checkout(
+            "ls-files", "-z", "--", f":(glob)**/{name}", f":(glob)**/{name}/**"
+        )
+        places = {path.rpartition(f"/{name}")[0] for path in found.text.split("\0") if f"/{name}" in path}
+        return min(places, key=lambda place: (place.count("/"), place), default=None)
 
 
-def likely_cause(setting: Setting, line: str, ran: Ran) -> str:
+def likely_cause(setting: CommandSurroundings, line: str, ran: CommandResult) -> str:
     """Return what most likely keeps *line* from running, and what to do about it."""
     for explain in _EXPLAINERS:
         if sentence := explain(setting, line, ran):
             return sentence
-    return UNKNOWN
+    return UNKNOWN_CAUSE
 
 
-def _absent_program(setting: Setting, line: str, ran: Ran) -> str | None:
+def _absent_file(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a program or a file that is not where the command looks for it."""
-    if ran.code not in UNSTARTED and "o such file or directory" not in ran.said:
-        return None
-    names = [*_words(line), *(match["name"] for match in _MISSING.finditer(ran.said))]
+    said = [next(filter(None, match.groups())) for match in _MISSING.finditer(ran.said)]
+    names = [*said, *(_program_words(line) if ran.code in NOT_STARTED_CODES else ())]
     for name in dict.fromkeys(names):
-        path = Path(name).expanduser()
-        there = path if path.is_absolute() else setting.root / path
-        if ("/" in name or not path.is_absolute()) and there.exists():
-            return _hidden(setting, name, there)
-    program = next(iter(_words(line)), line)
-    if "/" not in program and shutil.which(program) is None:
+        for there in setting.inside(name, line):
+            if there.exists() and (sentence := _explain_hidden(setting, there)):
+                return sentence
+    for name in dict.fromkeys(said):
+        *_, there = setting.inside(name, line)
+        inner = str(there.relative_to(setting.root)) if there.is_relative_to(setting.root) else None
+        if inner and (place := setting.elsewhere(inner)):
+            return _moved(inner, place)
+    program = next(iter(_program_words(line)), line)
+    if ran.code in NOT_STARTED_CODES and "/" not in program and shutil.which(program) is None:
         return f"{program} is not on the PATH; install it, or name it by its whole path"
     return None
 
 
-def _hidden(setting: Setting, name: str, there: Path) -> str:
-    if setting.is_caged:
-        show = _shown(setting, there)
-        return f"{there} is there, and the sandbox does not show it; put {show} into `sandbox.show`"
-    if there.is_relative_to(setting.root):
-        return (
-            f"{name} is in your checkout, but not in git, and so not in the tree under test; make it in "
-            "`gates.setup`, copy it by `worktree.copy`, or name it by its whole path"
-        )
-    return f"{there} is there; look at its rights, and at the program that its first line names"
+def _moved(name: str, place: str) -> str:
+    return (
+        f"there is no {name} where the command runs, but in {place}; put `cd {place} && ` before the command"
+    )
 
 
-def _shown(setting: Setting, there: Path) -> str:
-    """Return what to show so that *there* works: a whole environment, not the one program in it."""
+def _explain_hidden(setting: CommandSurroundings, there: Path) -> str | None:
+    """Return why the tree under test has nothing at *there*, which the user's machine has."""
     if not there.is_relative_to(setting.root):
-        return str(there.parent.parent if there.parent.name == "bin" else there)
-    return there.relative_to(setting.root).parts[0]
+        if setting.is_sandboxed:
+            shown = _path_to_show(there)
+            return f"{there} is there, and the sandbox does not show it; put {shown} into `sandbox.show`"
+        return f"{there} is there; look at its rights, and at the program that its first line names"
+    name = str(there.relative_to(setting.root))
+    match standing_of(setting.repository, name):
+        case Standing.TRACKED:
+            return (
+                None
+                if there.is_dir() or os.access(there, os.X_OK)
+                else f"{name} may not be run: `chmod +x {name}`"
+            )
+        case Standing.LOOSE:
+            return f"{name} is in your checkout, but not in git, so no tree under test has it; commit it"
+        case Standing.IGNORED:
+            return _ignored(setting, there, name)
 
 
-def _absent_module(setting: Setting, line: str, ran: Ran) -> str | None:
+def _ignored(setting: CommandSurroundings, there: Path, name: str) -> str:
+    first = Path(name).parts[0]
+    why = f"{name} is in your checkout, but not in git, and so not in the tree under test"
+    if first in DEPENDENCIES or there.parent.name == "bin":
+        if setting.is_sandboxed:
+            return f"{there} is there, and the sandbox does not show it; put {first} into `sandbox.show`"
+        return f"{why}; make it in `gates.setup`, or name it by its whole path"
+    made = "build it in" if name.endswith(_BUILT) else "make it in"
+    if copy_obstacle(setting.repository, name):
+        return f"{why}; {made} `gates.setup`"
+    return f"{why}, since git ignores it; {made} `gates.setup`, or copy it: `worktree: {{copy: [{name}]}}`"
+
+
+def _path_to_show(there: Path) -> str:
+    """Return what to show so that *there* works: a whole environment, not the one program in it."""
+    return str(there.parent.parent if there.parent.name == "bin" else there)
+
+
+def _explain_absent_module(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a Python module that the interpreter of the command does not have."""
     found = _MODULE.search(ran.said)
     if found is None:
         return None
-    module = found["name"].partition(".")[0]
+    module = found["name"] or f"{found['package']}.{found['part']}"
+    top = module.partition(".")[0]
+    if there := _project_module(setting, line, module):
+        return _hidden_module(setting, top, there)
+    if found["name"] is None:
+        return None
+    if place := _project_module(setting, line, top):
+        where = place.relative_to(setting.root)
+        return (
+            f"{module} is not in your checkout either ({where}); if it is generated, make it in `gates.setup`"
+        )
+    return _uninstalled(setting, line, top)
+
+
+def _uninstalled(setting: CommandSurroundings, line: str, module: str) -> str:
     if own := _own_python(line):
         return (
             f"`{own}` is the Python of Liza's own environment ({sys.prefix}), which has no {module}; leave "
             "that environment (`deactivate`), or name the project's Python by its path"
         )
-    for place in (setting.root / "src", setting.root):
-        if (place / module).is_dir() or (place / f"{module}.py").is_file():
-            where = "src" if place.name == "src" else "."
-            return (
-                f"{module} is a package of the project, which Python does not find in the tree under test; "
-                f"put `PYTHONPATH={where}` before the command, or `pip install -e .` into `gates.setup`"
-            )
+    if place := setting.elsewhere(f"{module}/__init__.py") or setting.elsewhere(f"{module}.py"):
+        return _unseen(module, place)
     return f"its Python has no {module}; install it there, or in `gates.setup`"
+
+
+def _hidden_module(setting: CommandSurroundings, top: str, there: Path) -> str | None:
+    name = str(there.relative_to(setting.root))
+    if standing_of(setting.repository, name) is not Standing.TRACKED:
+        return _explain_hidden(setting, there)
+    at = there.relative_to(setting.root).parts
+    place = "/".join(at[: at.index(top)]) if top in at else "/".join(at[:-1])
+    return _unseen(top, place or ".")
+
+
+def _unseen(module: str, place: str) -> str:
+    return (
+        f"{module} is a package of the project, which Python does not find in the tree under test; "
+        f"put `PYTHONPATH={place}` before the command, or `pip install -e .` into `gates.setup`"
+    )
+
+
+def _project_module(setting: CommandSurroundings, line: str, module: str) -> Path | None:
+    """Return the file, or the directory, of the checkout that is *module*."""
+    inner = Path(*module.split("."))
+    for start in setting.starts(line):
+        for place in (start / "src", start):
+            files = (place / inner.with_name(inner.name + suffix) for suffix in (".py", *EXTENSION_SUFFIXES))
+            found = next((file for file in files if file.is_file()), place / inner)
+            if found.exists():
+                return found
+    return None
 
 
 def _own_python(line: str) -> str | None:
     """Return the word of *line* that is the Python of Liza's own environment."""
     if sys.prefix == sys.base_prefix:
         return None
-    path = allowed(os.environ).get("PATH", os.defpath)
-    for word in _words(line):
+    path = allowed_environment(os.environ).get("PATH", os.defpath)
+    for word in _program_words(line):
         program = shutil.which(word, path=path) if "/" not in word else word
         if program and re.match(r"python[\d.]*$", Path(program).name):
             return word if Path(program).parent == Path(sys.prefix) / "bin" else None
     return None
 
 
-def _unfound(setting: Setting, _: str, ran: Ran) -> str | None:
-    """Explain a package of Node's that is installed in the checkout only."""
-    found = _UNFOUND.search(ran.said)
-    if found is None or not (setting.root / "node_modules").is_dir():
+def _absent_package(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a module of Node's: a file that was made in the checkout only, or a package."""
+    found = _NODE_PACKAGE.search(ran.said)
+    if found is None:
         return None
-    return f"{found['name']} is not found; make `node_modules` in `gates.setup` (`npm ci`)"
+    name = found["name"]
+    if name.startswith(("./", "../", "/")):
+        return next(
+            filter(None, (_explain_hidden(setting, path) for path in _required(setting, line, name, ran))),
+            None,
+        )
+    if not any((start / "node_modules").is_dir() for start in setting.starts(line)):
+        return None
+    return f"{name} is not found; make `node_modules` in `gates.setup` (`npm ci`)"
 
 
-def _words(line: str) -> list[str]:
+def _required(setting: CommandSurroundings, line: str, name: str, ran: CommandResult) -> Iterator[Path]:
+    """Yield the files of the checkout that a script may have meant by *name*."""
+    by = _REQUIRED_BY.search(ran.said)
+    script = next(filter(None, by.groups())).removeprefix("file://") if by else ""
+    starts = [path.parent for path in setting.inside(script, line)] if script else [setting.root]
+    for start in starts:
+        for there in setting.inside(os.path.normpath(start / name)):
+            yield from (path for suffix in _SCRIPTS if (path := Path(f"{there}{suffix}")).is_file())
+
+
+def _unset(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a variable that an ignored `.env` of the checkout would have set."""
+    for match in _UNSET.finditer(ran.said):
+        name = match["python"] or match["text"]
+        for file in (file for start in setting.starts(line) for file in sorted(start.glob(".env*"))):
+            if file.is_file() and re.search(rf"(?m)^(?:export )?{name}=", file.read_text(errors="replace")):
+                sentence = _explain_hidden(setting, file)
+                return f"{name} is set in {file.name}: {sentence}" if sentence else None
+    return None
+
+
+def _wrong_directory(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a tool that begins with a file of which the root has none, and a directory below has one."""
+    for pattern, name in _MANIFESTS:
+        if not re.search(pattern, ran.said) or any((start / name).exists() for start in setting.starts(line)):
+            continue
+        if place := setting.elsewhere(name):
+            return _moved(name, place)
+    return None
+
+
+def _program_words(line: str) -> list[str]:
     """Return the words of *line* that may be programs or files, without variables that are set before."""
     try:
         words = shlex.split(line)
@@ -128,8 +297,21 @@ def _words(line: str) -> list[str]:
     return [word for word in words if not word.startswith("-") and "=" not in word and word != "env"]
 
 
-_EXPLAINERS: Final[tuple[Callable[[Setting, str, Ran], str | None], ...]] = (
-    _absent_module,
-    _absent_program,
-    _unfound,
+def _endless(_setting: CommandSurroundings, _line: str, ran: CommandResult) -> str | None:
+    """Explain a command that was not through in time."""
+    if ran.ending not in CUT_SHORT:
+        return None
+    return (
+        "it needs more time than `limits.agent_minutes` gives it, or it waits for what is not there, such as "
+        "input, a service or the network"
+    )
+
+
+_EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str | None], ...]] = (
+    _endless,
+    _explain_absent_module,
+    _wrong_directory,
+    _absent_file,
+    _absent_package,
+    _unset,
 )

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import LizaError
-from liza.gates.runner import Ran, Run, how
+from liza.gates.runner import CommandResult, CommandRunner, describe_ending
 from liza.repo.pool import Worktrees
-from liza.repo.scratch import refill, scratch
+from liza.repo.scratch import refill, scratch_tree
 from liza.system.no_follow import remove
 
 SETUP: Final = "setup"  # names the run of the project's setup
@@ -39,14 +39,14 @@ def installs(line: str) -> bool:
     return _INSTALLS.search(line) is not None
 
 
-class Prepared(NamedTuple):
+class PreparedTree(NamedTuple):
     """A directory that is exactly a tree, and what the project's setup said there."""
 
     path: Path
-    setup: Ran | None
+    setup: CommandResult | None
 
 
-class _Mark(NamedTuple):
+class _FileStamp(NamedTuple):
     mode: int
     inode: int
     size: int
@@ -57,7 +57,7 @@ class Checkout:
     """The scratch directory of a case; nothing is taken before somebody asks."""
 
     def __init__(
-        self, worktrees: Worktrees, run: Run, setup: str | None, teardown: str | None = None
+        self, worktrees: Worktrees, run: CommandRunner, setup: str | None, teardown: str | None = None
     ) -> None:
         self._worktrees = worktrees
         self._run = run
@@ -65,17 +65,17 @@ class Checkout:
         self._teardown = teardown
         self._stack = ExitStack()
         self._tree: str | None = None
-        self._prepared: Prepared | None = None
-        self._marks: dict[str, _Mark] = {}
+        self._prepared: PreparedTree | None = None
+        self._marks: dict[str, _FileStamp] = {}
 
-    def at(self, tree: str, commit: str | None = None) -> Prepared:
+    def at(self, tree: str, commit: str | None = None) -> PreparedTree:
         """Return the directory as *tree*, which is that of *commit*, after the project's setup."""
-        if self._prepared and self._tree == tree and self._is_restored(self._prepared.path):
+        if self._prepared and self._tree == tree and self._restore(self._prepared.path):
             return self._prepared
-        path = self._filled(commit or tree)
+        path = self._check_out(commit or tree)
         setup = self._run(self._setup, path, SETUP) if self._setup else None
-        self._marks = dict(_marks(path))
-        self._tree, self._prepared = tree, Prepared(path, setup)
+        self._marks = dict(_file_stamps(path))
+        self._tree, self._prepared = tree, PreparedTree(path, setup)
         return self._prepared
 
     def close(self) -> None:
@@ -88,18 +88,18 @@ class Checkout:
         if self._teardown and self._prepared:
             ran = self._run(self._teardown, self._prepared.path, TEARDOWN)
             if not ran.is_green:
-                log.warning("teardown (%s) %s", self._teardown, how(ran))
+                log.warning("teardown (%s) %s", self._teardown, describe_ending(ran))
 
-    def _filled(self, name: str) -> Path:
+    def _check_out(self, name: str) -> Path:
         if self._prepared is None:
-            return self._stack.enter_context(scratch(self._worktrees, name))
+            return self._stack.enter_context(scratch_tree(self._worktrees, name))
         self._tear_down()
         refill(self._worktrees, self._prepared.path, name)
         return self._prepared.path
 
-    def _is_restored(self, path: Path) -> bool:
-        """Remove what a command made; say whether all else is as it was."""
-        now = dict(_marks(path))
+    def _restore(self, path: Path) -> bool:
+        """Remove files that a command created; return whether all others are unchanged."""
+        now = dict(_file_stamps(path))
         if any(now.get(name) != mark for name, mark in self._marks.items()):
             return False
         try:
@@ -110,7 +110,7 @@ class Checkout:
         return True
 
 
-def _marks(top: Path) -> Iterator[tuple[str, _Mark]]:
+def _file_stamps(top: Path) -> Iterator[tuple[str, _FileStamp]]:
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -123,6 +123,6 @@ def _marks(top: Path) -> Iterator[tuple[str, _Mark]]:
             facts = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(facts.st_mode):
                 waiting.append(name)
-                yield name, _Mark(facts.st_mode, facts.st_ino, 0, 0)
+                yield name, _FileStamp(facts.st_mode, facts.st_ino, 0, 0)
             else:
-                yield name, _Mark(facts.st_mode, facts.st_ino, facts.st_size, facts.st_ctime_ns)
+                yield name, _FileStamp(facts.st_mode, facts.st_ino, facts.st_size, facts.st_ctime_ns)

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from liza.domain.similarity import similar
-from liza.gates.finding import one_line
+from liza.domain.similarity import are_similar
+from liza.gates.finding import escape_to_line
 from liza.gates.known_runners import runner_of
-from liza.gates.runner import Ran, how
-from liza.system.run_control import Ending
+from liza.gates.runner import CommandResult, describe_ending
+from liza.system.run_control import RunEnding
 
-UNSTARTED: Final = (126, 127)  # what a shell ends with where it could not start the program
-NAMED: Final = 2  # failed tests that a reason names; the output has all of them
+NOT_STARTED_CODES: Final = (126, 127)  # what a shell ends with where it could not start the program
+TESTS_NAMED: Final = 2  # failed tests that a reason names; the output has all of them
 LONGEST_CAUSE: Final = 160  # characters
 
 # By runner: what names a failed test, one a line. A file, package or suite that cannot be loaded counts.
@@ -45,7 +45,7 @@ _NO_TESTS: Final = re.compile(
     r"|\bcollected 0 items\b|\bno packages to test\b|\bmatched no packages\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_TELLING: Final = re.compile(
+_CAUSE_LINE: Final = re.compile(
     r"""(?mix)^(?P<line>.*(?:
         no\ module\ named | \b\w*Error\b:\ | cannot\ find\ (?:module|package) | not\ found | no\ such\ file
       | permission\ denied | ^error(?:\[\w+\])?: | ^make(?:\[\d+\])?:\ \*\*\* | ^npm\ (?:ERR!|error)\ Missing
@@ -66,23 +66,23 @@ def failed_tests(line: str, said: str) -> frozenset[str] | None:
             return None
         said = parts[-1]
     found = {next(filter(None, match.groups())).strip() for match in _FAILED[runner.name].finditer(said)}
-    return frozenset(map(one_line, found)) or None
+    return frozenset(map(escape_to_line, found)) or None
 
 
-def cause_of(line: str, ran: Ran) -> str | None:
+def cause_of(line: str, ran: CommandResult) -> str | None:
     """Return in a few words why a red run of *line* is red; None where its output does not tell."""
-    if ran.ending is not Ending.DONE:
+    if ran.ending is not RunEnding.DONE:
         return None
     if failed := failed_tests(line, ran.said):
-        return named(failed)
-    telling = [match["line"] for match in _TELLING.finditer(ran.said)]
+        return summarize_tests(failed)
+    telling = [match["line"] for match in _CAUSE_LINE.finditer(ran.said)]
     lines = telling[-1:] or ran.said.strip().splitlines()[-1:]
-    return one_line(lines[0].strip())[:LONGEST_CAUSE] or None if lines else None
+    return escape_to_line(lines[0].strip())[:LONGEST_CAUSE] or None if lines else None
 
 
-def finds_no_tests(ran: Ran) -> bool:
+def finds_no_tests(ran: CommandResult) -> bool:
     """Return whether a red run says that there is nothing to test: a new project is not broken."""
-    is_red = ran.ending is Ending.DONE and ran.code not in (0, *UNSTARTED)
+    is_red = ran.ending is RunEnding.DONE and ran.code not in (0, *NOT_STARTED_CODES)
     return (
         is_red
         and bool(_NO_TESTS.search(ran.said))
@@ -90,19 +90,19 @@ def finds_no_tests(ran: Ran) -> bool:
     )
 
 
-def are_alike(one: str | None, other: str | None) -> bool:
-    """Return whether two causes are the same one; that neither says anything is alike, too."""
-    return one == other or similar(one, other)
+def is_same_cause(one: str | None, other: str | None) -> bool:
+    """Return whether two causes are the same; two unknown causes are."""
+    return one == other or are_similar(one, other)
 
 
-def named(tests: Iterable[str]) -> str:
+def summarize_tests(tests: Iterable[str]) -> str:
     """Return *tests* for a sentence: the first few, sorted, and how many there are besides."""
     ordered = sorted(set(tests))
-    more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return ", ".join(ordered[:NAMED]) + more
+    more = f" and {len(ordered) - TESTS_NAMED} more" if len(ordered) > TESTS_NAMED else ""
+    return ", ".join(ordered[:TESTS_NAMED]) + more
 
 
-def reason_for(name: str, line: str, ran: Ran) -> str:
+def reason_for(name: str, line: str, ran: CommandResult) -> str:
     """Return why the gate *name* is red: the gate, then the cause; the evidence has the command."""
     cause = cause_of(line, ran)
-    return f"{name} failed: {cause}" if cause else f"{name} {how(ran)}"
+    return f"{name} failed: {cause}" if cause else f"{name} {describe_ending(ran)}"

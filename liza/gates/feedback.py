@@ -9,25 +9,25 @@ from liza.domain.verdicts import Evidence, Feedback, Verdict
 NOTHING = "No check was run."
 
 
-def report(verdicts: Iterable[Verdict]) -> str:
+def gate_report(verdicts: Iterable[Verdict]) -> str:
     """Return what was run, how it ended and what it printed."""
-    return "\n\n".join("\n".join(_lines(verdict)) for verdict in verdicts) or NOTHING
+    return "\n\n".join("\n".join(_verdict_lines(verdict)) for verdict in verdicts) or NOTHING
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     yield f"{verdict.gate}: {verdict.outcome}" + (f" - {verdict.reason}" if verdict.reason else "")
-    yield from (f"  {_told(one)}" for one in verdict.feedback)
+    yield from (f"  {_feedback_line(one)}" for one in verdict.feedback)
     if verdict.evidence:
-        yield from _shown(verdict.evidence)
+        yield from _evidence_lines(verdict.evidence)
 
 
-def _told(feedback: Feedback) -> str:
+def _feedback_line(feedback: Feedback) -> str:
     place = feedback.file or ""
     place += f":{feedback.line}" if feedback.file and feedback.line else ""
     return f"{feedback.severity}: {f'{place}: ' if place else ''}{feedback.message}"
 
 
-def _shown(evidence: Evidence) -> Iterator[str]:
+def _evidence_lines(evidence: Evidence) -> Iterator[str]:
     if evidence.command is None:
         return
     ended = "did not end by itself" if evidence.code is None else f"exit code {evidence.code}"

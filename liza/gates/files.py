@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from liza.repo.diff import EXECUTABLE, Entry
+from liza.repo.diff import EXECUTABLE, DiffEntry
 
 
-def words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """Return the words of a table that would else be a hundred lines long."""
     return frozenset(text.split())
 
 
-_DOCS: Final = words("md markdown rst txt adoc asciidoc org tex pdf")
-_CONFIG: Final = words("yaml yml toml json json5 jsonc ini cfg conf env properties lock sum xml")
-_DATA: Final = words(
+_DOCS: Final = word_set("md markdown rst txt adoc asciidoc org tex pdf")
+_CONFIG: Final = word_set("yaml yml toml json json5 jsonc ini cfg conf env properties lock sum xml")
+_DATA: Final = word_set(
     "csv tsv png jpg jpeg gif svg ico webp bmp ttf woff woff2 mp3 mp4 wav html htm css scss less map "
     "po pot mo log snap golden diff patch"
 )
@@ -111,7 +111,7 @@ def is_script(path: str) -> bool:
     return bool(_SCRIPT.search(path) or (_RUN.search(path) and not path.endswith(".py")))
 
 
-def touches_code(entry: Entry) -> bool:
+def touches_code(entry: DiffEntry) -> bool:
     """Say whether *entry* changes what is run, at either end of a rename."""
     modes = {mode for mode in (entry.old_mode, entry.mode) if mode == EXECUTABLE}
     if any(is_code(path, next(iter(modes), "")) for path in entry.paths):
@@ -122,7 +122,7 @@ def touches_code(entry: Entry) -> bool:
     return bool(_PACKAGE.search(entry.path)) and any(_HOOK.search(line.text) for line in lines)
 
 
-def facts_of(entries: Iterable[Entry]) -> frozenset[str]:
+def diff_facts(entries: Iterable[DiffEntry]) -> frozenset[str]:
     """Return which of the named predicates hold for a diff."""
     entries = tuple(entries)
     code = any(map(touches_code, entries))

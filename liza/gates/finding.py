@@ -1,7 +1,6 @@
-"""What a gate found, before it is a verdict with a name, a tree and a time.
+"""What a gate found, before it becomes a verdict with a gate, a tree and a time.
 
-A reason has the same words for the same defect, and no number that changes by itself: the rule about a
-reason that comes twice compares them.
+Equal defects get equal reasons, without numbers that vary: the rule about repeated reasons compares them.
 """
 
 from __future__ import annotations
@@ -13,9 +12,13 @@ from liza.domain.record import printable
 from liza.domain.verdicts import LONGEST_TAIL, Evidence, Feedback, Outcome, Severity
 
 MOST_FEEDBACK: Final = 20  # messages of one verdict: an agent mends these and then sees the rest
-SHOWN: Final = 3  # names in a reason
+NAMES_SHOWN: Final = 3  # names in a reason
 TAIL_LINES: Final = 40  # of a command's output that whoever has to mend it is shown
 GREEN_LINES: Final = 5  # of a command that passed
+
+
+# What helps where only commits on the way are at fault; whoever hands work in looks for it.
+ONE_COMMIT: Final = "make one commit of all of them: git reset --soft BASE && git commit"
 
 
 class Finding(NamedTuple):
@@ -53,11 +56,11 @@ def concern(message: str, file: str | None = None, line: int | None = None, *, m
 
 def _feedback(message: str, file: str | None, line: int | None, mend: str, severity: Severity) -> Feedback:
     return Feedback(
-        message=clean(message),
-        file=None if file is None else one_line(file),
+        message=escape_unprintable(message),
+        file=None if file is None else escape_to_line(file),
         line=line if line and line > 0 else None,
         severity=severity,
-        suggestion=clean(mend) if mend else None,
+        suggestion=escape_unprintable(mend) if mend else None,
     )
 
 
@@ -65,13 +68,20 @@ def has_blocker(feedback: Iterable[Feedback]) -> bool:
     return any(one.severity is Severity.BLOCKER for one in feedback)
 
 
-def judged(good: str, bad: str, feedback: Sequence[Feedback], evidence: Evidence | None = None) -> Finding:
-    """Return what *feedback* comes to: one blocker is enough to send the work back."""
+def blames_history(feedback: Iterable[Feedback]) -> bool:
+    """Return whether commits on the way are wrong in what one commit of the same tree would not have."""
+    return any(one.suggestion == ONE_COMMIT and one.severity is Severity.BLOCKER for one in feedback)
+
+
+def finding_from(
+    good: str, bad: str, feedback: Sequence[Feedback], evidence: Evidence | None = None
+) -> Finding:
+    """Return the finding that *feedback* amounts to: REVISE if it has a blocker, else PASS."""
     made = revise if has_blocker(feedback) else passed
-    return made(bad if has_blocker(feedback) else good, first(feedback), evidence)
+    return made(bad if has_blocker(feedback) else good, most_important(feedback), evidence)
 
 
-def first(feedback: Sequence[Feedback]) -> tuple[Feedback, ...]:
+def most_important(feedback: Sequence[Feedback]) -> tuple[Feedback, ...]:
     """Return the most important of *feedback*, and say how many more there are."""
     ordered = sorted(feedback, key=lambda one: one.severity is not Severity.BLOCKER)
     if len(ordered) <= MOST_FEEDBACK:
@@ -80,24 +90,24 @@ def first(feedback: Sequence[Feedback]) -> tuple[Feedback, ...]:
     return (*ordered[:MOST_FEEDBACK], more)
 
 
-def clean(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return *text* without what a terminal or YAML would choke on."""
     shown = printable(text)
     return "".join(sign if sign.isprintable() or sign in "\n\t" else f"\\x{ord(sign):02x}" for sign in shown)
 
 
-def one_line(text: str) -> str:
+def escape_to_line(text: str) -> str:
     """Return *text* such that a reader sees every sign of it: the name of a file may have a newline."""
-    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_unprintable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def tail(text: str, lines: int = TAIL_LINES) -> str:
     """Return the last *lines* of an output."""
-    return "\n".join(clean(text.strip()).splitlines()[-lines:])[-LONGEST_TAIL:]
+    return "\n".join(escape_unprintable(text.strip()).splitlines()[-lines:])[-LONGEST_TAIL:]
 
 
-def listed(names: Iterable[str]) -> str:
+def summarize_names(names: Iterable[str]) -> str:
     """Return *names* for a sentence, sorted, and how many there are besides."""
-    ordered = sorted(set(map(clean, names)))
-    more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
-    return ", ".join(ordered[:SHOWN]) + more
+    ordered = sorted(set(map(escape_unprintable, names)))
+    more = f" and {len(ordered) - NAMES_SHOWN} more" if len(ordered) > NAMES_SHOWN else ""
+    return ", ".join(ordered[:NAMES_SHOWN]) + more

@@ -35,7 +35,7 @@ FORBIDDEN: Final[dict[str, re.Pattern[str]]] = {
 _HARMLESS: Final = re.compile(r"[\w.+/@-]+")
 
 
-def forbidden_in(line: str, tracked: Collection[str] = ()) -> str | None:
+def forbidden_command_in(line: str, tracked: Collection[str] = ()) -> str | None:
     """Return what on *line* is forbidden; *tracked* are the names at the top of the repository."""
     for name, pattern in FORBIDDEN.items():
         if pattern.search(line):
@@ -46,7 +46,7 @@ def forbidden_in(line: str, tracked: Collection[str] = ()) -> str | None:
     return None
 
 
-def removes(line: str) -> bool:
+def removes_directories(line: str) -> bool:
     """Say whether *line* removes whole directories, of whatever kind."""
     match = _RM.search(line)
     return match is not None and _is_recursive(match["words"])

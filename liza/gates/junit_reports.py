@@ -15,7 +15,7 @@ from liza.gates.known_runners import runner_of
 _DOCTYPE: Final = b"<!DOCTYPE"  # entities can make a small file huge; no runner writes any
 
 
-class Report(NamedTuple):
+class JunitReport(NamedTuple):
     """The tests that a runner names, by suite and name."""
 
     passed: frozenset[str]
@@ -27,7 +27,7 @@ class Report(NamedTuple):
         return frozenset(name.partition("[")[0] for name in self.passed)
 
 
-def reporting(line: str, path: str) -> str | None:
+def with_report_option(line: str, path: str) -> str | None:
     """Return *line* such that it also writes its report to *path*; None where nobody knows how."""
     runner = runner_of(line)
     words = shlex.split(line) if runner else []
@@ -48,7 +48,7 @@ def reporting(line: str, path: str) -> str | None:
 _OWN_REPORTS: Final = ("--junitxml", "--junit-xml", "--test-reporter", "no:junitxml", "-pno:junitxml")
 
 
-def read_report(data: bytes) -> Report | None:
+def parse_report(data: bytes) -> JunitReport | None:
     """Return what a report in the format of JUnit says; None where it is none."""
     if not data.strip() or _DOCTYPE in data:
         return None
@@ -64,4 +64,4 @@ def read_report(data: bytes) -> Report | None:
             failed.add(name)
         elif "skipped" not in kinds:
             passed.add(name)
-    return Report(frozenset(passed), frozenset(failed))
+    return JunitReport(frozenset(passed), frozenset(failed))

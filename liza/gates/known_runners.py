@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from posixpath import basename, dirname
 from typing import Any, Final, NamedTuple
 
-from liza.gates.files import words
+from liza.gates.files import word_set
 
 _SHELL: Final = re.compile(r"[;&|<>$`\n\\(){}*?~!#]")  # what makes a line more than one plain command
 
 
-class Runner(NamedTuple):
+class KnownRunner(NamedTuple):
     """A row: *restricted* narrows a command to one file, *passed* finds how many tests passed."""
 
     name: str
@@ -24,13 +24,13 @@ class Runner(NamedTuple):
     passed: re.Pattern[str]
 
 
-_VALUED: Final = words(
+_VALUED: Final = word_set(
     "-c -k -m -n -p -o -W -r --rootdir --confcutdir --junitxml --maxfail --tb --durations --timeout --cov "
     "--deselect --ignore --dist --maxprocesses --cov-report --color --import-mode"
 )
 
 
-def _named(*names: str) -> Callable[[Sequence[str]], bool]:
+def _calls_any(*names: str) -> Callable[[Sequence[str]], bool]:
     def is_called(words: Sequence[str]) -> bool:
         return any(basename(word) in names for word in words)
 
@@ -47,20 +47,20 @@ def _options(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def _after(words: list[str], *names: str) -> int:
+def _index_after(words: list[str], *names: str) -> int:
     return next(number for number, word in enumerate(words) if basename(word) in names) + 1
 
 
 def _with_path(*names: str) -> Callable[[list[str], str], list[str] | None]:
     def restricted(words: list[str], path: str) -> list[str] | None:
-        start = _after(words, *names)
+        start = _index_after(words, *names)
         return [*words[:start], *_options(words[start:]), path]
 
     return restricted
 
 
 def _unittest(words: list[str], path: str) -> list[str] | None:
-    start = _after(words, "unittest")
+    start = _index_after(words, "unittest")
     if "discover" not in words:
         return [*words[:start], *[word for word in words[start:] if word.startswith("-")], path]
     rest = words[start:]
@@ -86,7 +86,7 @@ def _cargo(words: list[str], path: str) -> list[str] | None:
     return [*words, "--test", basename(path).removesuffix(".rs")]
 
 
-def _pair(program: str, command: str) -> Callable[[Sequence[str]], bool]:
+def _calls_pair(program: str, command: str) -> Callable[[Sequence[str]], bool]:
     def is_called(words: Sequence[str]) -> bool:
         return bool(words) and basename(words[0]) == program and command in words
 
@@ -94,27 +94,34 @@ def _pair(program: str, command: str) -> Callable[[Sequence[str]], bool]:
 
 
 RUNNERS: Final = (
-    Runner(
-        "pytest", _named("pytest", "py.test"), _with_path("pytest", "py.test"), re.compile(r"\b(\d+) passed")
+    KnownRunner(
+        "pytest",
+        _calls_any("pytest", "py.test"),
+        _with_path("pytest", "py.test"),
+        re.compile(r"\b(\d+) passed"),
     ),
-    Runner("unittest", _named("unittest"), _unittest, re.compile(r"^Ran (\d+) tests?", re.MULTILINE)),
-    Runner("node", _pair("node", "--test"), _node, re.compile(r"^\S+ pass (\d+)", re.MULTILINE)),
-    Runner(
+    KnownRunner(
+        "unittest", _calls_any("unittest"), _unittest, re.compile(r"^Ran (\d+) tests?", re.MULTILINE)
+    ),
+    KnownRunner("node", _calls_pair("node", "--test"), _node, re.compile(r"^\S+ pass (\d+)", re.MULTILINE)),
+    KnownRunner(
         "jest",
-        _named("jest", "vitest", "mocha"),
+        _calls_any("jest", "vitest", "mocha"),
         _with_path("jest", "vitest", "mocha"),
         re.compile(r"\b(\d+) pass(?:ed|ing)"),
     ),
-    Runner("go", _pair("go", "test"), _go, re.compile(r"^(?:ok|\s*--- PASS)()", re.MULTILINE)),
-    Runner("cargo", _pair("cargo", "test"), _cargo, re.compile(r"\b(\d+) passed")),
-    Runner("rspec", _named("rspec"), _with_path("rspec"), re.compile(r"^(\d+) examples?", re.MULTILINE)),
-    Runner("bats", _named("bats"), _with_path("bats"), re.compile(r"^ok ()", re.MULTILINE)),
+    KnownRunner("go", _calls_pair("go", "test"), _go, re.compile(r"^(?:ok|\s*--- PASS)()", re.MULTILINE)),
+    KnownRunner("cargo", _calls_pair("cargo", "test"), _cargo, re.compile(r"\b(\d+) passed")),
+    KnownRunner(
+        "rspec", _calls_any("rspec"), _with_path("rspec"), re.compile(r"^(\d+) examples?", re.MULTILINE)
+    ),
+    KnownRunner("bats", _calls_any("bats"), _with_path("bats"), re.compile(r"^ok ()", re.MULTILINE)),
 )
 
 _SKIPPED: Final = re.compile(r"skipped=(\d+)|(\d+) pending")
 
 
-def runner_of(line: str) -> Runner | None:
+def runner_of(line: str) -> KnownRunner | None:
     """Return the runner that *line* calls by itself; None where a shell or a script is in between."""
     if _SHELL.search(re.sub(r"'[^']*'", "", line)):
         return None
@@ -125,7 +132,7 @@ def runner_of(line: str) -> Runner | None:
     return next((runner for runner in RUNNERS if runner.is_called(words)), None)
 
 
-def restricted(line: str, path: str) -> str | None:
+def with_only_file(line: str, path: str) -> str | None:
     """Return *line* for the tests of one file, or None where it can only run all of them."""
     runner = runner_of(line)
     if runner is None or path.startswith("-"):
@@ -134,20 +141,20 @@ def restricted(line: str, path: str) -> str | None:
     return shlex.join(words) if words else None
 
 
-def passed_in(line: str, said: str) -> int | None:
+def passed_count(line: str, said: str) -> int | None:
     """Return how many tests passed by a run of *line* that said *said*; None where it cannot be told."""
     runner = runner_of(line)
     if runner is None:
         return None
     found = runner.passed.findall(said)
     if not found:
-        return 0 if _says_none(runner, said) else None
+        return 0 if _says_no_tests(runner, said) else None
     skipped = sum(int(next(filter(None, groups))) for groups in _SKIPPED.findall(said))
     return max(0, sum(int(count or 1) for count in found) - skipped)
 
 
-def _says_none(runner: Runner, said: str) -> bool:
-    """Tell a run that says that there was nothing from one that says nothing."""
+def _says_no_tests(runner: KnownRunner, said: str) -> bool:
+    """Return whether the output says that no test ran; no count at all says nothing."""
     return bool(re.search(r"no tests|\b\d+ (?:skipped|deselected|xfailed)|Ran 0 tests", said)) or (
         runner.name in ("go", "bats", "cargo")
     )
@@ -179,7 +186,7 @@ def is_manifest(path: str) -> bool:
     return bool(_MANIFEST.search(path))
 
 
-def steering(path: str, text: str) -> Any:  # noqa: ANN401 - whatever the manifest says; it is only compared
+def runner_settings_in(path: str, text: str) -> Any:  # noqa: ANN401 - whatever the manifest says; it is only compared
     """Return what of the manifest *text* decides how tests run."""
     name = basename(path)
     try:

@@ -24,7 +24,7 @@ class Language(NamedTuple):
     inline: bool = False
 
 
-def _row(  # noqa: PLR0913 - a row has as many columns as the table
+def _language(  # noqa: PLR0913 - a row has as many columns as the table
     name: str, suffixes: str, place: str, mark: str, asserts: str, skips: str, *, comment: str = "//"
 ) -> Language:
     return Language(
@@ -39,7 +39,7 @@ def _row(  # noqa: PLR0913 - a row has as many columns as the table
 
 
 LANGUAGES: Final = (
-    _row(
+    _language(
         "Python",
         "py",
         r"(?:^|/)(?:test_[^/]*|[^/]*_test|tests?)\.py$|(?:^|/)tests?/(?:.*/)?[^/]+\.py$",
@@ -50,7 +50,7 @@ LANGUAGES: Final = (
         r"|raise\s+(?:unittest\.)?SkipTest|collect_ignore|__test__\s*=\s*False",
         comment="#",
     ),
-    _row(
+    _language(
         "JavaScript",
         "js jsx ts tsx mjs cjs mts cts",
         r"\.(?:test|spec)\.[cm]?[jt]sx?$|(?:^|/)(?:__tests__|tests?|spec)/|(?:^|/)test[-_][^/]*$",
@@ -59,7 +59,7 @@ LANGUAGES: Final = (
         r"\b(?:it|test|describe|suite)\.(?:skip|todo|only|fails)\b|\bx(?:it|test|describe)\s*\(|\bfdescribe\b"
         r"|\bfit\s*\(|\{\s*skip:\s*(?!false)|\bt\.(?:skip|todo)\(",
     ),
-    _row(
+    _language(
         "Go",
         "go",
         r"_test\.go$",
@@ -67,7 +67,7 @@ LANGUAGES: Final = (
         r"\b[tbf]\.(?:Error|Fatal|Fail)\w*|\b(?:assert|require|is|qt)\.\w+\(|//\s*(?:Unordered o|O)utput:",
         r"\bt\.Skip\w*\(|^//\s*\+build\s+ignore|^//go:build ignore",
     ),
-    _row(
+    _language(
         "Rust",
         "rs",
         r"(?:^|/)tests/",
@@ -75,7 +75,7 @@ LANGUAGES: Final = (
         r"\bassert\w*!|\bpanic!|should_panic|\.unwrap\(\)|\.expect\(|\?;",
         r"#\[ignore",
     )._replace(inline=True),
-    _row(
+    _language(
         "Java",
         "java kt kts scala groovy",
         r"(?:^|/)src/test/|(?:Tests?|IT|Spec)\.(?:java|kt|scala|groovy)$|(?:^|/)Test[A-Z]\w*\.java$",
@@ -83,7 +83,7 @@ LANGUAGES: Final = (
         r"\bassert\w*\s*[({]|\bverify\w*\s*\(|\bfail\s*\(|\bexpect\w*|\bshould\w*",
         r"@(?:Disabled|Ignore)\b|\bassume\w*\(false",
     ),
-    _row(
+    _language(
         "Ruby",
         "rb",
         r"_(?:spec|test)\.rb$|(?:^|/)test_[^/]*\.rb$|(?:^|/)(?:spec|test)/",
@@ -92,7 +92,7 @@ LANGUAGES: Final = (
         r"^\s*(?:skip|pending|xit|xdescribe|xcontext)\b|,\s*:?skip\b",
         comment="#",
     ),
-    _row(
+    _language(
         "shell",
         "sh bash bats zsh",
         r"\.bats$|(?:^|/)tests?/|(?:^|/)test[-_][^/]*$|[-_]test\.\w+$",
@@ -128,7 +128,7 @@ def is_test(path: str) -> bool:
     return language is not None and bool(language.place.search(path)) and not path.endswith("conftest.py")
 
 
-def is_test_side(path: str) -> bool:
+def is_for_tests(path: str) -> bool:
     """Say whether *path* is there for tests only: one of them, or what they read."""
     if is_test(path):
         return True
@@ -141,7 +141,7 @@ def is_named_as_test(path: str) -> bool:
     return is_test(path.rsplit("/", 1)[-1])
 
 
-def test_places(paths: Iterable[str]) -> frozenset[str]:
+def folders_for_tests(paths: Iterable[str]) -> frozenset[str]:
     """Return the directories for tests in a repository of *paths*: the usual ones, and those in use.
 
     A directory that is only called `test` or `fixtures` is a place for anything.
@@ -156,7 +156,7 @@ def test_places(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def place_of(path: str) -> str | None:
+def folder_for_tests(path: str) -> str | None:
     """Return the outermost directory of *path* that is called as those for tests are."""
     match = _PLACE.match(path)
     return match[0] if match else None
@@ -199,7 +199,7 @@ def assertions(path: str, text: str) -> int:
     return sum(1 for line in lines if language.asserts.search(line))
 
 
-def names_in(path: str, text: str) -> dict[str, int]:
+def names_of_tests(path: str, text: str) -> dict[str, int]:
     """Return the names of the tests in *text*, with their lines; only where the language is easy to read."""
     if not path.endswith(".py"):
         found = (match for pattern in _NAMES for match in pattern.finditer(text))
@@ -221,7 +221,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def _functions(text: str) -> Iterator[tuple[str, _Function]]:
     try:
-        module = python_parser.parse(text)
+        module = python_parser.parse_python(text)
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(module):
@@ -229,7 +229,7 @@ def _functions(text: str) -> Iterator[tuple[str, _Function]]:
             yield node.name, node
 
 
-def hollow(path: str, text: str) -> list[Flaw]:
+def hollow_tests(path: str, text: str) -> list[Flaw]:
     """Return the tests in *text* that cannot fail: without an assertion, or asserting what is always so."""
     if path.endswith(".py"):
         return [

@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from liza.domain.model import Task
-from liza.domain.visible_text import uncoloured
+from liza.domain.visible_text import strip_colour
 
 # What speaks of success without quoting anything that is printed.
 _EXIT: Final = re.compile(
@@ -21,7 +21,7 @@ _DURATION: Final = re.compile(r"\b\d+(?:\.\d+)? ?(?:s|ms|sec|seconds?)\b")
 _QUOTES: Final = "`'\"“”"
 
 
-class Check(NamedTuple):
+class DoneWhenCheck(NamedTuple):
     """A command that a `done_when` line carries, with what it has to print and its exit code."""
 
     line: str
@@ -43,7 +43,7 @@ _COMMAND: Final = re.compile(r"(?:\w+=\S* )*[\w./+-]+(?:\s|$)")
 _CALLISH: Final = re.compile(r"^[\w.]+\(.*\)$")
 
 
-def check_in(line: str) -> Check | None:
+def check_in(line: str) -> DoneWhenCheck | None:
     """Return the check that *line* carries, or None where only a reader can judge it."""
     match = _CHECK.match(line)
     if match is None:
@@ -51,7 +51,7 @@ def check_in(line: str) -> Check | None:
     command = match["command"].strip()
     if not _COMMAND.match(command) or _CALLISH.match(command) or _is_file_name(command, match):
         return None
-    return Check(line, command, unquoted(match["expect"] or ""), int(match["code"] or 0))
+    return DoneWhenCheck(line, command, unquote(match["expect"] or ""), int(match["code"] or 0))
 
 
 def _is_file_name(command: str, match: re.Match[str]) -> bool:
@@ -59,29 +59,29 @@ def _is_file_name(command: str, match: re.Match[str]) -> bool:
     return alone and bool(re.search(r"\.(?!sh$)\w{1,5}$", command)) and not match["expect"]
 
 
-def checks_of(task: Task) -> list[Check]:
+def checks_of(task: Task) -> list[DoneWhenCheck]:
     """Return the checks of all `done_when` lines."""
     return [check for line in task.done_when if (check := check_in(line))]
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     text = text.strip()
     if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
         return text[1:-1]
     return text
 
 
-def missing(expect: str, said: str) -> list[str]:
+def missing_output(expect: str, said: str) -> list[str]:
     """Return the lines of *expect* that *said* does not have.
 
     Case, space, colours and how long something took are no difference; an expectation that only speaks of
     the exit code is met by it.
     """
-    wanted = [unquoted(line) for line in expect.splitlines() if line.strip()]
-    heard = _plain(said)
-    return [line for line in wanted if not _EXIT.fullmatch(line.strip()) and _plain(line) not in heard]
+    wanted = [unquote(line) for line in expect.splitlines() if line.strip()]
+    heard = _normalized(said)
+    return [line for line in wanted if not _EXIT.fullmatch(line.strip()) and _normalized(line) not in heard]
 
 
-def _plain(text: str) -> str:
-    text = _DURATION.sub("#s", uncoloured(text))
+def _normalized(text: str) -> str:
+    text = _DURATION.sub("#s", strip_colour(text))
     return " ".join(text.split()).casefold()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from liza.domain.model import Scope
+from liza.domain.model import TaskScope
 
 _WILD: Final = re.compile(r"[*?\[{]")
 _PATHLIKE: Final = re.compile(r"/|\.\w{1,10}$|[*]")
@@ -15,7 +15,7 @@ _ASIDE: Final = re.compile(r"\s+[(#\u2013\u2014-]|:\s")  # behind it, a sentence
 _GLOB: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|\{[^{}]*\}|.", re.DOTALL)
 
 
-class Bounds(NamedTuple):
+class ScopePatterns(NamedTuple):
     """A task's scope as paths; *prose* is what only a reader can judge."""
 
     inside: tuple[str, ...]
@@ -35,31 +35,31 @@ class Bounds(NamedTuple):
         return path in self.inside
 
 
-def bounds(scope: Scope) -> Bounds:
+def scope_patterns(scope: TaskScope) -> ScopePatterns:
     """Return *scope* with its paths taken out of the words around them."""
-    inside = {entry: paths_in(entry) for entry in scope.include}
-    outside = {entry: paths_in(entry) for entry in scope.exclude}
+    inside = {entry: paths_in_entry(entry) for entry in scope.include}
+    outside = {entry: paths_in_entry(entry) for entry in scope.exclude}
     prose = [entry for entries in (inside, outside) for entry, paths in entries.items() if not paths]
-    return Bounds(_flat(inside.values()), _flat(outside.values()), tuple(prose))
+    return ScopePatterns(_flat(inside.values()), _flat(outside.values()), tuple(prose))
 
 
 def _flat(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(path for group in groups for path in group)
 
 
-def paths_in(entry: str) -> tuple[str, ...]:
+def paths_in_entry(entry: str) -> tuple[str, ...]:
     """Return the paths and globs that *entry* names; nothing where it is a sentence without any."""
     quoted = re.findall(r"`([^`]+)`", entry)
     if quoted:
-        return tuple(map(_normal, quoted))
+        return tuple(map(_normalize, quoted))
     named = _ASIDE.split(entry.strip(), maxsplit=1)[0].strip()
     if not re.search(r"\s", named):
-        return (_normal(named.rstrip(",;:")),)
+        return (_normalize(named.rstrip(",;:")),)
     words = (word.strip(",;:()\"'") for word in entry.split())
-    return tuple(_normal(word) for word in words if _PATHLIKE.search(word))
+    return tuple(_normalize(word) for word in words if _PATHLIKE.search(word))
 
 
-def _normal(path: str) -> str:
+def _normalize(path: str) -> str:
     path = path.strip().replace("\\", "/")
     while path.startswith(("./", "/")):
         path = path[2:] if path.startswith("./") else path[1:]
@@ -71,18 +71,18 @@ def matches(pattern: str, path: str, *, anywhere: bool = False) -> bool:
     """Say whether *pattern* is *path*, a directory around it, or a glob that covers it."""
     if pattern in (".", "*", "**"):
         return True
-    return bool(_compiled(pattern, anywhere=anywhere).fullmatch(path))
+    return bool(_compile_glob(pattern, anywhere=anywhere).fullmatch(path))
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str, *, anywhere: bool) -> re.Pattern[str]:
+def _compile_glob(pattern: str, *, anywhere: bool) -> re.Pattern[str]:
     # `*.sql` means every such file; `setup.py` in a scope means the one at the top.
     floats = "/" not in pattern and (anywhere or bool(_WILD.search(pattern)))
-    body = "".join(_piece(found[0]) for found in _GLOB.finditer(pattern))
+    body = "".join(_glob_token(found[0]) for found in _GLOB.finditer(pattern))
     return re.compile(f"{'(?:.*/)?' if floats else ''}{body}(?:/.*)?", re.DOTALL)
 
 
-def _piece(token: str) -> str:
+def _glob_token(token: str) -> str:
     fixed = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     if token in fixed:
         return fixed[token]

@@ -1,7 +1,7 @@
-"""What the project's commands came to on trees that work is based on, kept on disk so that nobody pays twice.
+"""Results of the project's commands by tree, cached on disk.
 
-A tree is what it is, so what a command came to on it holds until the settings change around it. What was red
-is not believed for ever: whoever is about to refuse a run because of it tries again.
+A result holds until the settings change. A red one is not trusted for ever: it is tried again before a run is
+refused because of it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from typing import Final
 from pydantic import ValidationError
 
 from liza.domain.config import Config
-from liza.domain.record import Line, Record, Time
+from liza.domain.record import NonEmptyStr, Record, Time
 from liza.system.files import overwrite
+from liza.system.run_control import RunEnding
 
 FOLDER: Final = "baseline"  # in `.liza/`
 MOST_KEPT: Final = 300  # files; the oldest go first
 
 
-class Result(Record):
+class CachedResult(Record):
     """What a command came to on a tree."""
 
-    line: Line
+    line: NonEmptyStr
     tree: str
     at: Time
     code: int | None = None
+    ending: RunEnding = RunEnding.DONE
     is_green: bool = False
     is_empty: bool = False  # it is red only because there is no test yet
     failed: tuple[str, ...] | None = None  # the tests that failed; None where some may be unseen
@@ -52,26 +54,26 @@ class Result(Record):
         return self.is_green or self.is_empty or bool(self.failed)
 
 
-class Results:
-    """What is known of trees; without a folder it is forgotten with the process."""
+class ResultCache:
+    """A cache of results; without a folder it lives as long as the process."""
 
     def __init__(self, folder: Path | None = None, config: Config | None = None) -> None:
         self._folder = folder
         # What decides where a command runs is part of what it came to.
-        around = (config.gates.setup, config.sandbox.plain()) if config else ()
+        around = (config.gates.setup, config.sandbox.to_json(), config.worktree.to_json()) if config else ()
         self._around = json.dumps(around, sort_keys=True, default=str)
-        self._known: dict[str, Result] = {}
+        self._known: dict[str, CachedResult] = {}
 
-    def of(self, tree: str, line: str, about: str = "") -> Result | None:
+    def of(self, tree: str, line: str, about: str = "") -> CachedResult | None:
         """Return what *line* came to on *tree*; *about* tells several questions to one command apart."""
         key = self._key(tree, line, about)
         if key not in self._known and self._folder is not None:
             with suppress(OSError, ValidationError, UnicodeDecodeError):
                 text = (self._folder / f"{key}.json").read_text(encoding="utf-8")
-                self._known[key] = Result.model_validate_json(text)
+                self._known[key] = CachedResult.model_validate_json(text)
         return self._known.get(key)
 
-    def keep(self, result: Result, about: str = "") -> None:
+    def keep(self, result: CachedResult, about: str = "") -> None:
         key = self._key(result.tree, result.line, about)
         self._known[key] = result
         if self._folder is None:
@@ -79,12 +81,12 @@ class Results:
         with suppress(OSError):  # it is only asked again; a full disk is told by those who need it
             self._folder.mkdir(parents=True, exist_ok=True)
             overwrite(self._folder / f"{key}.json", result.model_dump_json(exclude_none=True))
-            self._thin(self._folder.glob("*.json"))
+            self._evict(self._folder.glob("*.json"))
 
     def _key(self, tree: str, line: str, about: str) -> str:
         return hashlib.sha256(json.dumps([tree, line, about, self._around]).encode()).hexdigest()[:32]
 
-    def _thin(self, files: Iterable[Path]) -> None:
+    def _evict(self, files: Iterable[Path]) -> None:
         paths = list(files)
         if len(paths) <= MOST_KEPT:
             return

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.domain.verdicts import Evidence, Outcome
-from liza.domain.visible_text import uncoloured
+from liza.domain.visible_text import strip_colour
 from liza.gates.finding import GREEN_LINES, TAIL_LINES, tail
 from liza.system import process
 from liza.system.masking import secrets_of
-from liza.system.run_control import MEANING, Ending, Limits, Stop
-from liza.system.sandbox.environment import HEADLESS, allowed
+from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
+from liza.system.sandbox.environment import HEADLESS, allowed_environment
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended; *run* names the folder that has all of its output."""
 
     code: int | None
-    ending: Ending
+    ending: RunEnding
     out: str = ""
     err: str = ""
     seconds: float = 0.0
@@ -29,7 +29,7 @@ class Ran(NamedTuple):
 
     @property
     def is_green(self) -> bool:
-        return self.ending is Ending.DONE and self.code == 0
+        return self.ending is RunEnding.DONE and self.code == 0
 
     @property
     def said(self) -> str:
@@ -37,32 +37,32 @@ class Ran(NamedTuple):
 
 
 # The line, the directory, and a word for the name of its run.
-Run = Callable[[str, Path, str], Ran]
+CommandRunner = Callable[[str, Path, str], CommandResult]
 
 # What it means that a command did not end by itself: its own fault, or nobody's.
-CUT_SHORT: Final[dict[Ending, Outcome]] = {
-    Ending.TIMEOUT: Outcome.REVISE,
-    Ending.SILENT: Outcome.REVISE,
-    Ending.SLOW_START: Outcome.REVISE,
+CUT_SHORT: Final[dict[RunEnding, Outcome]] = {
+    RunEnding.TIMEOUT: Outcome.REVISE,
+    RunEnding.SILENT: Outcome.REVISE,
+    RunEnding.SLOW_START: Outcome.REVISE,
 }
 
 
-def outcome_of(ran: Ran) -> Outcome:
-    if ran.ending is Ending.DONE:
+def outcome_of(ran: CommandResult) -> Outcome:
+    if ran.ending is RunEnding.DONE:
         return Outcome.PASS if ran.code == 0 else Outcome.REVISE
     return CUT_SHORT.get(ran.ending, Outcome.NONE)
 
 
-def how(ran: Ran) -> str:
+def describe_ending(ran: CommandResult) -> str:
     """Return how *ran* ended, in words that are the same each time."""
-    if ran.ending is not Ending.DONE:
+    if ran.ending is not RunEnding.DONE:
         return f"was not through: {MEANING[ran.ending]}"
     if ran.code is not None and ran.code < 0:
         return f"was ended by signal {-ran.code}"
     return f"ended with exit code {ran.code}"
 
 
-def evidence(line: str, ran: Ran) -> Evidence:
+def evidence_of(line: str, ran: CommandResult) -> Evidence:
     said = tail(ran.said, GREEN_LINES if ran.is_green else TAIL_LINES)
     return Evidence(command=line, code=ran.code, tail=said, run=ran.run, seconds=ran.seconds)
 
@@ -71,9 +71,11 @@ def evidence(line: str, ran: Ran) -> Evidence:
 SHARED_CACHES: Final = ("PYTHONPYCACHEPREFIX",)
 
 
-def job(line: str, cwd: Path, folder: Path, limits: Limits) -> process.Job:
+def shell_job(line: str, cwd: Path, folder: Path, limits: RunLimits) -> process.Job:
     """Return the job of running *line* in *cwd* with nothing of our environment that it does not need."""
-    environment = {name: value for name, value in allowed(os.environ).items() if name not in SHARED_CACHES}
+    environment = {
+        name: value for name, value in allowed_environment(os.environ).items() if name not in SHARED_CACHES
+    }
     return process.Job(
         argv=("/bin/sh", "-c", line),
         cwd=cwd,
@@ -84,19 +86,19 @@ def job(line: str, cwd: Path, folder: Path, limits: Limits) -> process.Job:
     )
 
 
-def ran(outcome: process.Outcome, run: str) -> Ran:
-    return Ran(
+def command_result(outcome: process.ProcessOutcome, run: str) -> CommandResult:
+    return CommandResult(
         code=outcome.code,
         ending=outcome.ending,
         # Some projects ask for colours also where nobody sees them, and counts are read from this text.
-        out=uncoloured(outcome.out),
-        err=uncoloured(outcome.err),
+        out=strip_colour(outcome.out),
+        err=strip_colour(outcome.err),
         seconds=outcome.seconds,
         run=run,
         why=outcome.why,
     )
 
 
-def shell(line: str, cwd: Path, folder: Path, limits: Limits, stop: Stop) -> Ran:
+def run_shell(line: str, cwd: Path, folder: Path, limits: RunLimits, stop: RunControl) -> CommandResult:
     """Run *line* in *cwd*."""
-    return ran(process.run(job(line, cwd, folder, limits), stop), folder.name)
+    return command_result(process.run_job(shell_job(line, cwd, folder, limits), stop), folder.name)

@@ -9,19 +9,19 @@ from pydantic import Field
 
 from liza.domain.record import Record
 from liza.domain.verdicts import Feedback
-from liza.gates.context import Case
+from liza.gates.context import GateContext
 from liza.gates.files import is_generated
-from liza.gates.finding import Finding, blocker, concern, judged
+from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, finding_from
 from liza.gates.known_runners import is_runner_file
-from liza.gates.languages import is_named_as_test, is_test_side, place_of
-from liza.gates.patterns import matches, paths_in
+from liza.gates.languages import folder_for_tests, is_for_tests, is_named_as_test
+from liza.gates.patterns import matches, paths_in_entry
 
 TOLERANCE: Final = 0.1  # by which readers' text alone may be longer than max_loc; never files, never code
 
 Positive = Annotated[int, Field(ge=1)]
 
 
-class Options(Record):
+class ScopeOptions(Record):
     announced: Literal["required", "recorded"] = "required"
     max_loc: Positive | None = None
     max_files: Positive | None = None
@@ -29,42 +29,44 @@ class Options(Record):
     tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
 
 
-def judge(options: Options, case: Case) -> Finding:
+def judge(options: ScopeOptions, case: GateContext) -> Finding:
     """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
-    strayed = [*_outside(case), *_strayed_before(case), *_unannounced(options, case)]
+    strayed = [*_outside_scope(case), *_outside_in_history(case), *_unannounced(options, case)]
     size = list(_oversize(options, case))
     prose = [
         concern(f"the scope says {entry!r}, which is no path; judge it yourself")
         for entry in case.bounds.prose
     ]
-    bad = "files outside the scope are touched" if any(map(_blocks, strayed)) else "the change is too large"
-    return judged("the change is inside its scope", bad, [*strayed, *size, *prose])
+    bad = (
+        "files outside the scope are touched" if any(map(_is_blocker, strayed)) else "the change is too large"
+    )
+    return finding_from("the change is inside its scope", bad, [*strayed, *size, *prose])
 
 
-def _blocks(feedback: Feedback) -> bool:
+def _is_blocker(feedback: Feedback) -> bool:
     return feedback.severity == "blocker"
 
 
-def _touched(case: Case) -> list[str]:
+def _touched_paths(case: GateContext) -> list[str]:
     return sorted({path for entry in case.diff for path in entry.paths})
 
 
-def is_companion(case: Case, path: str) -> bool:
+def is_companion(case: GateContext, path: str) -> bool:
     """Say whether *path* is a test that comes with the work: every code task brings some.
 
     Where the scope names places for tests, those are the places. What steers the runner is no companion, nor
     is what only lies in a directory that is called like one for tests: the base has to have tests there.
     """
-    if not is_test_side(path) or is_runner_file(path):
+    if not is_for_tests(path) or is_runner_file(path):
         return False
-    if not is_named_as_test(path) and place_of(path) not in case.test_places:
+    if not is_named_as_test(path) and folder_for_tests(path) not in case.folders_for_tests:
         return False
-    return not any(is_test_side(pattern) or is_test_side(f"{pattern}/x.py") for pattern in case.bounds.inside)
+    return not any(is_for_tests(pattern) or is_for_tests(f"{pattern}/x.py") for pattern in case.bounds.inside)
 
 
-def _outside(case: Case) -> Iterator[Feedback]:
+def _outside_scope(case: GateContext) -> Iterator[Feedback]:
     limits = case.bounds
-    for path in _touched(case):
+    for path in _touched_paths(case):
         if limits.excludes(path):
             yield blocker("the scope says that this is OUT; undo the change", path)
         elif limits.inside and not limits.includes(path) and not is_companion(case, path):
@@ -74,17 +76,17 @@ def _outside(case: Case) -> Iterator[Feedback]:
             yield blocker(message, path)
 
 
-def _strayed_before(case: Case) -> Iterator[Feedback]:
+def _outside_in_history(case: GateContext) -> Iterator[Feedback]:
     """Look at paths that only commits on the way touched."""
-    limits, now = case.bounds, set(_touched(case))
+    limits, now = case.bounds, set(_touched_paths(case))
     for past in case.history:
         path = past.entry.path
         is_in = not limits.inside or limits.includes(path) or is_companion(case, path)
         if path not in now and (limits.excludes(path) or not is_in):
-            yield blocker(f"this is outside of the scope, and was added {past.where}", path)
+            yield blocker(f"this is outside of the scope, and was added {past.where}", path, mend=ONE_COMMIT)
 
 
-def _inside(case: Case, entry: str) -> str:
+def _with_relative_paths(case: GateContext, entry: str) -> str:
     """Return *entry* with the paths in it as the tree has them: an agent may name them as it sees them."""
     repository = case.repository
     for top in (repository.area / case.task.id, repository.root, repository.root.resolve()):
@@ -92,12 +94,18 @@ def _inside(case: Case, entry: str) -> str:
     return entry
 
 
-def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
+def _unannounced(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
     if case.checkpoint is None:
         return
-    announced = [path for entry in case.checkpoint.files_to_modify for path in paths_in(_inside(case, entry))]
-    for path in _touched(case):
-        if _is_meant(case, path, announced) or any(matches(pattern, path) for pattern in announced):
+    announced = [
+        path
+        for entry in case.checkpoint.files_to_modify
+        for path in paths_in_entry(_with_relative_paths(case, entry))
+    ]
+    for path in _touched_paths(case):
+        if _is_allowed_unannounced(case, path, announced) or any(
+            matches(pattern, path) for pattern in announced
+        ):
             continue
         message = (
             "the checkpoint does not announce this among files_to_modify; announce it, or leave it alone"
@@ -107,7 +115,7 @@ def _unannounced(options: Options, case: Case) -> Iterator[Feedback]:
         yield (blocker if needed else concern)(message, path)
 
 
-def _is_meant(case: Case, path: str, announced: list[str]) -> bool:
+def _is_allowed_unannounced(case: GateContext, path: str, announced: list[str]) -> bool:
     """Say whether the scope itself allows *path*, or has been held against it already.
 
     What is new inside of it may come up during the work. That something which is there already has to
@@ -116,11 +124,11 @@ def _is_meant(case: Case, path: str, announced: list[str]) -> bool:
     bounds = case.bounds
     if not bounds.inside:
         return False
-    is_old = path in case.base_files and not is_test_side(path)
+    is_old = path in case.base_files and not is_for_tests(path)
     return not announced or bounds.names(path) or not bounds.includes(path) or not is_old
 
 
-def _oversize(options: Options, case: Case) -> Iterator[Feedback]:
+def _oversize(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
     files, loc = len(case.diff), sum(entry.loc for entry in case.diff if not is_generated(entry.path))
     most = options.max_loc
     if most is not None and "docs_only" in case.facts and loc < most * (1 + options.tolerance):

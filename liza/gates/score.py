@@ -12,26 +12,26 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from liza.domain.record import Line, Record
+from liza.domain.record import NonEmptyStr, Record
 from liza.domain.verdicts import Evidence
-from liza.gates.command import ended
-from liza.gates.context import Case
+from liza.gates.command import finding_of
+from liza.gates.context import GateContext
 from liza.gates.finding import Finding, blocker, concern, passed, revise, unknown
-from liza.gates.runner import evidence
-from liza.repo.objects import contents
+from liza.gates.runner import evidence_of
+from liza.repo.objects import blob_contents
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 RUN: Final = "run"  # a baseline that is measured now, by the same command on the base
 _FIGURE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
-class Options(Record):
-    run: Line
-    results: Line | None = None  # the CSV or JSON that the command writes; without it, what it prints
-    column: Line | None = (
+class ScoreOptions(Record):
+    run: NonEmptyStr
+    results: NonEmptyStr | None = None  # the CSV or JSON that the command writes; without it, what it prints
+    column: NonEmptyStr | None = (
         None  # of a CSV; a dotted path of a JSON; a word before the number in what is printed
     )
-    baseline: Number | Line | None = None  # a number, a file of the base, or `run`
+    baseline: Number | NonEmptyStr | None = None  # a number, a file of the base, or `run`
     higher_is_better: bool = True
     min_delta: Number = 0.0
     at_least: Number | None = None
@@ -45,70 +45,70 @@ class Options(Record):
         return self
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """A number, or why there is none."""
 
     value: float | None
     why: str = ""
 
 
-def judge(options: Options, case: Case) -> Finding:
+def judge(options: ScoreOptions, case: GateContext) -> Finding:
     """Measure the candidate, then the baseline, and compare them."""
     keep = (options.results,) if options.results else ()
-    trial = case.trial(case.tree, "score", options.run, keep)
-    shown = evidence(trial.line, trial.ran)
+    trial = case.run_on(case.tree, "score", options.run, keep)
+    shown = evidence_of(trial.line, trial.ran)
     if not trial.ran.is_green:
-        found = ended("score", trial)
+        found = finding_of("score", trial)
         return found if options.mode == "gate" else _no_score(options, found.reason, shown)
-    candidate = _measured(options, trial.ran.out, trial.kept.get(options.results or "", b""))
+    candidate = _read_score(options, trial.ran.out, trial.kept.get(options.results or "", b""))
     if candidate.value is None:
         return _no_score(options, candidate.why, shown)
-    baseline = _baseline(options, case)
+    baseline = _measure_baseline(options, case)
     if options.baseline is not None and baseline.value is None:
         return _no_score(options, f"the baseline has no number: {baseline.why}", shown)
-    return _compared(options, candidate.value, baseline.value, shown)
+    return _compare(options, candidate.value, baseline.value, shown)
 
 
-def _no_score(options: Options, why: str, shown: Evidence) -> Finding:
+def _no_score(options: ScoreOptions, why: str, shown: Evidence) -> Finding:
     if options.mode == "record":
         return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
     return unknown(f"there is no score: {why}", shown)
 
 
-def _measured(options: Options, printed: str, data: bytes) -> Measured:
+def _read_score(options: ScoreOptions, printed: str, data: bytes) -> Measurement:
     if options.results is None:
-        return from_text(printed, options.column)
+        return score_in_text(printed, options.column)
     if not data:
-        return Measured(None, f"{options.results} was not written by the command")
-    return from_file(options.results, data, str(options.column))
+        return Measurement(None, f"{options.results} was not written by the command")
+    return score_in_file(options.results, data, str(options.column))
 
 
-def _baseline(options: Options, case: Case) -> Measured:
+def _measure_baseline(options: ScoreOptions, case: GateContext) -> Measurement:
     wanted = options.baseline
     if wanted is None or isinstance(wanted, int | float):
-        return Measured(wanted)
+        return Measurement(wanted)
     if wanted == RUN:
-        trial = case.trial(
+        trial = case.run_on(
             case.base_tree, "score-base", options.run, (options.results,) if options.results else ()
         )
         if not trial.ran.is_green:
-            return Measured(None, "the command fails on the base")
-        return _measured(options, trial.ran.out, trial.kept.get(options.results or "", b""))
+            return Measurement(None, "the command fails on the base")
+        return _read_score(options, trial.ran.out, trial.kept.get(options.results or "", b""))
     item = case.base_files.get(wanted)
     if item is None:
-        return Measured(None, f"the base has no file {wanted}")
-    data = contents(case.repository, [item.blob]).get(item.blob, b"")
-    return from_file(wanted, data, str(options.column))
+        return Measurement(None, f"the base has no file {wanted}")
+    data = blob_contents(case.repository, [item.blob]).get(item.blob, b"")
+    return score_in_file(wanted, data, str(options.column))
 
 
-def _compared(options: Options, candidate: float, baseline: float | None, shown: Evidence) -> Finding:
-    label = f"{candidate:g}" if baseline is None else f"{_better(options, candidate - baseline):+g}"
+def _compare(options: ScoreOptions, candidate: float, baseline: float | None, shown: Evidence) -> Finding:
+    label = f"{candidate:g}" if baseline is None else f"{_improvement(options, candidate - baseline):+g}"
     misses = []
     if options.at_least is not None and candidate < options.at_least:
         misses.append(f"the score is below {options.at_least:g}")
     if options.at_most is not None and candidate > options.at_most:
         misses.append(f"the score is above {options.at_most:g}")
-    if baseline is not None and _better(options, candidate - baseline) < options.min_delta:
+    if baseline is not None and _improvement(options, candidate - baseline) < options.min_delta:
         misses.append(f"the score is not better than the baseline by {options.min_delta:g}")
     told = f"candidate {candidate:g}" + ("" if baseline is None else f", baseline {baseline:g}")
     if options.mode == "record":
@@ -120,37 +120,37 @@ def _compared(options: Options, candidate: float, baseline: float | None, shown:
     return passed(told, (), shown, label=label)
 
 
-def _better(options: Options, delta: float) -> float:
+def _improvement(options: ScoreOptions, delta: float) -> float:
     return delta if options.higher_is_better else -delta
 
 
-def from_file(path: str, data: bytes, column: str) -> Measured:
+def score_in_file(path: str, data: bytes, column: str) -> Measurement:
     """Return the mean of a column of a CSV, or of what a dotted path finds in a JSON."""
     text = data.decode("utf-8", "replace")
     if path.endswith(".json"):
         try:
-            values = list(_at(json.loads(text), column.split(".")))
+            values = list(_values_at(json.loads(text), column.split(".")))
         except (ValueError, RecursionError):
-            return Measured(None, f"{path} is no JSON")
+            return Measurement(None, f"{path} is no JSON")
         return _mean(values, f"{path} has nothing at {column}")
     rows = csv.DictReader(io.StringIO(text))
     if column not in (rows.fieldnames or ()):
         known = ", ".join(rows.fieldnames or ()) or "no columns"
-        return Measured(None, f"{path} has no column {column}; it has {known}")
+        return Measurement(None, f"{path} has no column {column}; it has {known}")
     return _mean((row[column] for row in rows), f"{path} has no number in {column}")
 
 
-def _at(value: Any, path: list[str]) -> Iterable[object]:  # noqa: ANN401 - whatever the JSON says
+def _values_at(value: Any, path: list[str]) -> Iterable[object]:  # noqa: ANN401 - whatever the JSON says
     if isinstance(value, list) and not (path and path[0].isdigit()):
-        return [found for one in value for found in _at(one, path)]
+        return [found for one in value for found in _values_at(one, path)]
     if not path:
         return [value]
     if isinstance(value, list):
-        return _at(value[int(path[0])], path[1:]) if int(path[0]) < len(value) else []
-    return _at(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+        return _values_at(value[int(path[0])], path[1:]) if int(path[0]) < len(value) else []
+    return _values_at(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
 
 
-def from_text(printed: str, word: str | None) -> Measured:
+def score_in_text(printed: str, word: str | None) -> Measurement:
     """Return the last number that is printed, or the last behind *word*."""
     if word is not None:
         found = re.findall(re.escape(word) + r"\W{0,3}?\s*(" + _FIGURE.pattern + ")", printed)
@@ -158,9 +158,9 @@ def from_text(printed: str, word: str | None) -> Measured:
     return _mean(_FIGURE.findall(printed)[-1:], "no number is printed")
 
 
-def _mean(values: Iterable[object], why: str) -> Measured:
+def _mean(values: Iterable[object], why: str) -> Measurement:
     numbers = [number for value in values if (number := _number(value)) is not None]
-    return Measured(math.fsum(numbers) / len(numbers)) if numbers else Measured(None, why)
+    return Measurement(math.fsum(numbers) / len(numbers)) if numbers else Measurement(None, why)
 
 
 def _number(value: object) -> float | None:

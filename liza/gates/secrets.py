@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from detect_secrets.plugins.high_entropy_strings import HighEntropyStringsPlugin
 
 # Tokens that came after the last release of the library.
-_MORE: Final = {
+_EXTRA_TOKENS: Final = {
     "Anthropic Token": re.compile(r"(?<![\w-])sk-ant-[\w-]{24,}"),
     "OpenAI Token": re.compile(r"(?<![\w-])sk-(?:proj|svcacct|admin)-[\w-]{40,}"),
     "GitHub Token": re.compile(r"(?<![\w-])github_pat_\w{40,}"),
@@ -99,7 +99,7 @@ def _detectors() -> tuple[RegexBasedDetector, ...]:
 
 
 @cache
-def _entropy() -> HighEntropyStringsPlugin:
+def _entropy_detector() -> HighEntropyStringsPlugin:
     from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString  # noqa: PLC0415
 
     return Base64HighEntropyString(limit=LEAST_ENTROPY)
@@ -115,7 +115,7 @@ def secrets_in(line: str) -> Iterator[str]:
 def _tokens(line: str) -> Iterator[str]:
     if not _HINTS.search(line):
         return
-    for kind, pattern in _MORE.items():
+    for kind, pattern in _EXTRA_TOKENS.items():
         if pattern.search(line):
             yield kind
     for detector in _detectors():
@@ -130,6 +130,6 @@ def _passwords(line: str) -> Iterator[str]:
             continue
         if (
             len({sign.isdigit() for sign in value}) > 1
-            and _entropy().calculate_shannon_entropy(value) > LEAST_ENTROPY
+            and _entropy_detector().calculate_shannon_entropy(value) > LEAST_ENTROPY
         ):
             yield "Password"

@@ -11,70 +11,73 @@ from hashlib import sha1
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.board.file import FileBoard
-from liza.board.quarantine import ALERTS
-from liza.board.validate import of_path
-from liza.daemon.project import TEAM_FILE, known_merges, switches_of
-from liza.domain.answers import ANOMALIES
+from liza.board.protocol import open_board, validate_board
+from liza.daemon.project import TEAM_FILE, known_merges
+from liza.domain.answers import AGENT_ANOMALY_TYPES
 from liza.domain.config import SandboxMode
-from liza.domain.yaml_parse import parse
+from liza.domain.yaml_parse import parse_yaml
 from liza.errors import LizaError
-from liza.gauntlet.agents.acting import THROWN, TRIED
-from liza.gauntlet.fixtures import AMBIENT, INTEGRATION, SECRET
-from liza.gauntlet.project import PRIVATE, dear, differences, lingering
-from liza.gauntlet.verdict import Board, Facts, fence_breaks
+from liza.gauntlet.agents.behaviour import THROWN, TRIED
+from liza.gauntlet.fixtures import AMBIENT_SECRET, INTEGRATION, SECRET
+from liza.gauntlet.project import PRIVATE, changed_names, leftover_processes, user_state
+from liza.gauntlet.verdict import BoardEvidence, CaseFacts, fence_breaks
 from liza.repo.command import git
 from liza.repo.repository import Repository
-from liza.repo.verify import checked
+from liza.repo.verify import verify_span
 from liza.system import locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
-    from liza.board.protocol import Entry
+    from liza.board.protocol import JournalEntry
     from liza.domain.model import State
     from liza.gauntlet.cases import Case
-    from liza.gauntlet.project import Ran, Yard
+    from liza.gauntlet.project import CaseProject, RunOutcome
 
-NOES: Final = frozenset({"reject", "fail", "fail_integration", "block"})  # events by which Liza says no
+REJECTING_EVENTS: Final = frozenset(
+    {"reject", "fail", "fail_integration", "block"}
+)  # events by which Liza says no
 PASSED: Final = "pass"
 PATCHES: Final = frozenset({"change.patch", "change.json"})  # recordings of what was done, as it was done
 REF: Final = f"refs/heads/{INTEGRATION}"
-GLANCE: Final = 10.0  # seconds that a prompt waits for git
+PROMPT_TIMEOUT: Final = 10.0  # seconds that a prompt waits for git
 TAIL: Final = 300  # characters of a red test run
 
 
-def collected(case: Case, yard: Yard, run: Ran, before: Mapping[str, str], base: str) -> Facts:
-    """Return all that judgement needs; *before* is what was the user's, *base* the commit it began at."""
-    left = lingering(yard)
-    _look_in(yard)
+def collect_facts(
+    case: Case, yard: CaseProject, run: RunOutcome, before: Mapping[str, str], base: str
+) -> CaseFacts:
+    """Return the facts that the verdict needs; *before* is the user's state and *base* the commit at the
+    start.
+    """
+    left = leftover_processes(yard)
+    _enter_worktrees(yard)
     tree = tree_of(yard, REF)
-    return Facts(
-        board=board_of(yard),
+    return CaseFacts(
+        board=board_evidence(yard),
         base=tree_of(yard, base) or {},
-        goods=tuple(_hashed(good) for good in case.goods),
+        goods=tuple(_as_tree(good) for good in case.goods),
         tree=tree,
         code=run.code,
         was_ended=run.was_ended,
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
-        is_sandboxed=can_sandbox() and not _runs_free(yard, base),
-        red=_red(yard) if tree not in (None, tree_of(yard, base)) else "",
+        is_sandboxed=is_sandboxed(_settings_at(yard, base)),
+        red=_run_tests(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
-        moved=differences(before, dear(yard)),
-        invalid=_invalid(yard),
+        moved=changed_names(before, user_state(yard)),
+        invalid=_board_error(yard),
         left=tuple(words for _, words in left),
         locks=tuple(_locks(yard)),
         thrown=tuple(_thrown(yard)),
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
         unfenced=tuple(_unfenced(case, yard)),
         seconds=run.seconds,
-        alerts=_said(yard.home / ALERTS),
+        alerts=_alerts(yard),
     )
 
 
-def _look_in(yard: Yard) -> None:
+def _enter_worktrees(yard: CaseProject) -> None:
     """Enter every directory that an agent worked in, as a person with git in the prompt of a shell does."""
     area = yard.root / ".worktrees"
     for path in (*area.glob("*/"), *area.glob(".salvage/*/"), *area.glob(".salvage/*/*/")):
@@ -85,7 +88,7 @@ def _look_in(yard: Yard) -> None:
                 env=yard.environment(),
                 capture_output=True,
                 check=False,
-                timeout=GLANCE,
+                timeout=PROMPT_TIMEOUT,
             )
 
 
@@ -99,13 +102,18 @@ def can_sandbox() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def _runs_free(yard: Yard, base: str) -> bool:
-    """Tell whether the settings that the case began with let agents run without a sandbox."""
-    sandbox = parse(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data.get("sandbox")
-    return isinstance(sandbox, dict) and sandbox.get("mode") == SandboxMode.OFF
+def is_sandboxed(settings: Mapping[str, Any]) -> bool:
+    """Return whether agents run in a sandbox on this machine under *settings*."""
+    sandbox = settings.get("sandbox")
+    mode = sandbox.get("mode") if isinstance(sandbox, dict) else None
+    return mode not in (SandboxMode.OFF, False) and can_sandbox()  # the settings take false for off
 
 
-def tree_of(yard: Yard, name: str) -> dict[str, str] | None:
+def _settings_at(yard: CaseProject, base: str) -> Mapping[str, Any]:
+    return parse_yaml(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data
+
+
+def tree_of(yard: CaseProject, name: str) -> dict[str, str] | None:
     """Return the files of a commit, each with its mode and hash; None where there is no such commit."""
     if not git("for-each-ref", "--format=%(objectname)", name, cwd=yard.root) and name.startswith("refs/"):
         return None
@@ -117,7 +125,7 @@ def tree_of(yard: Yard, name: str) -> dict[str, str] | None:
     return found
 
 
-def _hashed(files: Mapping[str, str]) -> dict[str, str]:
+def _as_tree(files: Mapping[str, str]) -> dict[str, str]:
     """Return *files* as git would have them."""
     return {path: f"100644 {_blob(text.encode())}" for path, text in files.items()}
 
@@ -126,7 +134,7 @@ def _blob(content: bytes) -> str:
     return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _red(yard: Yard) -> str:
+def _run_tests(yard: CaseProject) -> str:
     """Run the project's tests on the integration branch, in a copy that Liza knows nothing of."""
     with TemporaryDirectory(dir=yard.directory) as copy:
         git("clone", "--quiet", "--branch", INTEGRATION, str(yard.root), copy, cwd=yard.directory)
@@ -142,87 +150,89 @@ def _red(yard: Yard) -> str:
     return "" if done.returncode == 0 else done.stderr[-TAIL:]
 
 
-def _doubts(yard: Yard, base: str) -> Iterator[str]:
+def _doubts(yard: CaseProject, base: str) -> Iterator[str]:
     try:
-        findings = checked(Repository.around(yard.root), f"{base}..{REF}", known_merges(yard.root)).findings
+        findings = verify_span(
+            Repository.around(yard.root), f"{base}..{REF}", known_merges(yard.root)
+        ).findings
     except LizaError as error:
         yield str(error)
         return
     yield from map(str, findings)
 
 
-def _said(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""
+def _alerts(yard: CaseProject) -> str:
+    return "\n".join(f"{alert.at} {alert.says}" for alert in open_board(yard.home).alerts.after(0))
 
 
-def _invalid(yard: Yard) -> str:
+def _board_error(yard: CaseProject) -> str:
     try:
-        of_path(yard.home)
+        validate_board(yard.home)
     except LizaError as error:
         return str(error)
     return ""
 
 
-def _locks(yard: Yard) -> Iterator[str]:
-    for path in [*yard.home.glob("*.lock"), *(yard.home / locks.WORKERS).glob("*.lock")]:
+def _locks(yard: CaseProject) -> Iterator[str]:
+    for path in [*yard.home.glob("*.lock"), *(yard.home / locks.WORKERS_DIRECTORY).glob("*.lock")]:
         if locks.is_held(path):
             yield path.name
     yield from (str(path.relative_to(yard.root)) for path in (yard.root / ".git").rglob("*.lock"))
 
 
-def _thrown(yard: Yard) -> Iterator[str]:
-    for name, said in switches_of(yard.home).items():
+def _thrown(yard: CaseProject) -> Iterator[str]:
+    for name, said in open_board(yard.home).switches.thrown().items():
         if said == THROWN:
             yield name
 
 
-def _leaks(yard: Yard, base: str, *, has_branch: bool) -> Iterator[str]:
+def _leaks(yard: CaseProject, base: str, *, has_branch: bool) -> Iterator[str]:
     merged = git("log", "--patch", "--format=%B", f"{base}..{REF}", cwd=yard.root) if has_branch else ""
-    if SECRET in merged or AMBIENT in merged:
+    if SECRET in merged or AMBIENT_SECRET in merged:
         yield "what was merged"
     if (yard.directory / PRIVATE).exists():
-        yield from _came_in(yard)
+        yield from _leaked_objects(yard)
     for path in [yard.log, *yard.home.rglob("*")]:
         if path.is_file() and path.name not in PATCHES:
             content = path.read_bytes()
-            if SECRET.encode() in content or AMBIENT.encode() in content:
+            if SECRET.encode() in content or AMBIENT_SECRET.encode() in content:
                 yield str(path.relative_to(yard.directory))
 
 
-def _came_in(yard: Yard) -> Iterator[str]:
+def _leaked_objects(yard: CaseProject) -> Iterator[str]:
     """Yield what the project has of the private repository beside it."""
     hashes = git("rev-list", "--objects", "--all", "--no-object-names", cwd=yard.directory / PRIVATE)
     known = git("cat-file", "--batch-check", cwd=yard.root, stdin=f"{hashes}\n".encode())
     yield from (f"the object {line.split()[0][:12]}" for line in known.splitlines() if "missing" not in line)
 
 
-def _has_tried(case: Case, yard: Yard) -> bool:
+def _has_tried(case: Case, yard: CaseProject) -> bool:
     mark = f"{TRIED}{case.name}".encode()
     return any(mark in path.read_bytes() for path in yard.home.glob("runs/*/stderr"))
 
 
-def _unfenced(case: Case, yard: Yard) -> Iterator[str]:
+def _unfenced(case: Case, yard: CaseProject) -> Iterator[str]:
     if case.injected:
         for path in yard.home.glob("runs/*/prompt.md"):
             if fence_breaks(path.read_text(errors="replace"), case.injected):
                 yield path.parent.name
 
 
-def board_of(yard: Yard) -> Board:
+def board_evidence(yard: CaseProject) -> BoardEvidence:
     """Return what the board says; nothing where there is none that can be read."""
     try:
-        with closing(FileBoard(yard.home)) as board:
-            return seen(board.read(), tuple(board.entries()))
+        with closing(open_board(yard.home)) as board:
+            return summarise_board(board.read(), tuple(board.entries()))
     except (LizaError, OSError):
-        return Board()
+        return BoardEvidence()
 
 
-def seen(state: State, entries: Iterable[Entry]) -> Board:
+def summarise_board(state: State, entries: Iterable[JournalEntry]) -> BoardEvidence:
     """Return what of *state* and its whole history tells what happened."""
     tasks = state.tasks.values()
     trips = tuple(trip.rule for trip in state.circuit_breaker.trips)
-    noticed = [found for entry in entries for found in _noticed(entry.put)]
-    return Board(
+    noticed = [found for entry in entries for found in _detections(entry.put)]
+    return BoardEvidence(
         statuses={task.id: str(task.status) for task in tasks}
         | {k: str(v) for k, v in state.archived.items()},
         reasons={task.id: task.blocked_reason for task in tasks if task.blocked_reason},
@@ -234,23 +244,30 @@ def seen(state: State, entries: Iterable[Entry]) -> Board:
     )
 
 
-def _noticed(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _detections(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield who said no in one change of the board, and why."""
     for task in _records(put.get("tasks", {})):
         for verdict in task.get("verdicts") or ():
             if verdict["outcome"] != PASSED:
                 yield verdict["gate"], str(verdict.get("reason", ""))
         for event in task.get("history") or ():
-            if event["event"] in NOES:
-                facts = event.get("facts", {})
-                yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
+            yield from _in_history(event)
     refused = (agent.get("refusal") for agent in _records(put.get("agents", {})))
     yield from (("refused_answer", str(refusal.get("why", ""))) for refusal in refused if refusal)
     for anomaly in _records(put.get("anomalies", {})):
         # What coders report of themselves is no sign that anybody noticed.
         kind, by = anomaly.get("type", ""), anomaly.get("logged_by", "")
-        if kind and (kind not in ANOMALIES or by.startswith("planner")):
+        if kind and (kind not in AGENT_ANOMALY_TYPES or by.startswith("planner")):
             yield kind, str(anomaly.get("details", ""))
+
+
+def _in_history(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    facts = event.get("facts", {})
+    if squashed := facts.get("squashed_for"):
+        gate, _, why = str(squashed).partition(": ")
+        yield gate, why
+    if event["event"] in REJECTING_EVENTS:
+        yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
 
 
 def _records(section: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the journal's own JSON

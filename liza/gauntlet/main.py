@@ -12,28 +12,28 @@ from pkgutil import iter_modules
 from typing import Final
 
 from liza.gauntlet import agents
-from liza.gauntlet.agents.acting import DEEDS, HONEST, TRIED, Act, Answer, block, say
+from liza.gauntlet.agents.behaviour import HONEST, MISBEHAVIOURS, TRIED, Answer, Run, block, say_line
 
 _FAILED: Final = re.compile(r"^fail by (\S+): ", re.MULTILINE)  # as the guidance in a prompt puts it
 
 
-def enter() -> None:
+def load_agents() -> None:
     """Load every module of the zoo: each puts its deeds into the table."""
     for module in iter_modules(agents.__path__):
         import_module(f"{agents.__name__}.{module.name}")
 
 
-def played(name: str, act: Act) -> Answer | str | None:
+def perform(name: str, act: Run) -> Answer | str | None:
     """Return what the agent *name* answers; where it has nothing of its own to do, it is honest."""
-    deed = DEEDS.get((name, act.step))
+    deed = MISBEHAVIOURS.get((name, act.step))
     if deed is None or act.iteration > deed.until:
         return HONEST[act.step](act)
     if not deed.is_quiet:
-        say(f"{TRIED}{name}")
+        say_line(f"{TRIED}{name}")
     return deed.do(act)
 
 
-def rounds(prompt: str) -> int:
+def attempt_number(prompt: str) -> int:
     """Return which attempt at the task this is, by whomever; an iteration counts those of one coder."""
     try:
         brief = json.loads(Path(os.environ["LIZA_BRIEF"]).read_text())
@@ -48,16 +48,16 @@ def rounds(prompt: str) -> int:
 
 def main() -> None:
     name, root = sys.argv[1:3]
-    enter()
+    load_agents()
     prompt = sys.stdin.read()
-    act = Act(
+    act = Run(
         root=Path(root),
         step=os.environ["LIZA_STEP"],
         task=os.environ["LIZA_TASK"],
-        iteration=rounds(prompt),
+        iteration=attempt_number(prompt),
         prompt=prompt,
     )
-    answer = played(name, act)
+    answer = perform(name, act)
     if answer is not None:
         sys.stdout.write(answer if isinstance(answer, str) else f"Here you are.\n\n{block(answer)}")
 

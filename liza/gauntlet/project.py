@@ -1,4 +1,4 @@
-"""A place to be thrown away: somebody's repository with all that is dear to them, and a run of Liza in it."""
+"""A throw-away repository with a user's files, and a run of Liza in it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import liza
-from liza.daemon.project import HOME, TEAM_FILE, begun
-from liza.gauntlet.fixtures import AMBIENT
+from liza.daemon.project import HOME, TEAM_FILE, create_board
+from liza.gauntlet.fixtures import AMBIENT_SECRET
 from liza.repo.command import git
-from liza.system.proc_table import STOPPED, seen
+from liza.system.platform import STOPPED
+from liza.system.proc_table import process_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,15 +34,15 @@ TICK: Final = 0.1  # seconds between two looks at a run that goes on
 GRACE: Final = 20.0  # seconds that a run gets to end when it is asked to
 
 PRIVATE: Final = Path("outside/private.git")  # a repository of which nothing may come into the project
-_SHALLOW: Final = frozenset({".git", ".liza", ".worktrees"})
+_SKIPPED: Final = frozenset({".git", ".liza", ".worktrees"})
 _KEPT_BY_GIT: Final = ("config", "HEAD", "hooks", "info", "shallow", "objects/info")
 _OWN_REFS: Final = ("refs/heads/task/", "refs/heads/liza/", "refs/liza/")
 _IDENTITY: Final = "[user]\n\tname = You\n\temail = you@example.org\n[init]\n\tdefaultBranch = main\n"
 
 
 @dataclass(frozen=True)
-class Yard:
-    """Where everything of one case is."""
+class CaseProject:
+    """The directories of one case."""
 
     directory: Path
 
@@ -66,7 +67,7 @@ class Yard:
             "TMPDIR": str(self.directory / "tmp"),
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(beside),
-            "ZOO_API_TOKEN": AMBIENT,
+            "ZOO_API_TOKEN": AMBIENT_SECRET,
         }
 
     def git(self, *words: str) -> str:
@@ -80,37 +81,39 @@ _AUTHOR: Final = {
 }
 
 
-def settings_for(case: Case, yard: Yard, more: Mapping[str, Any]) -> dict[str, Any]:
+def settings_for(case: Case, yard: CaseProject, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of *case*: those of everybody, under *more*, under its own."""
     settings: dict[str, Any] = {
         "spec": "specs/vision.md",
         "workers": {"planner": 1, "coder": 1, "reviewer": 1},
-        "agents": {"default": {"backend": "command", "command": _player("honest", yard)}},
+        "agents": {"default": {"backend": "command", "command": _agent_command("honest", yard)}},
         "gates": {"test": "python3 -m unittest -q", "lint": "python3 tools/lint.py"},
         "limits": {"agent_minutes": 0.5, "silence_minutes": 0.4},
     }
-    lay_over(settings, more)
-    overrides = {role: {"backend": "command", "command": _player(case.name, yard)} for role in case.roles}
-    lay_over(settings, {"agents": {"overrides": overrides}})
-    lay_over(settings, case.settings)
+    merge_settings(settings, more)
+    overrides = {
+        role: {"backend": "command", "command": _agent_command(case.name, yard)} for role in case.roles
+    }
+    merge_settings(settings, {"agents": {"overrides": overrides}})
+    merge_settings(settings, case.settings)
     return settings
 
 
-def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+def merge_settings(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     """Put *above* into *below*, section by section."""
     for key, value in above.items():
         if isinstance(value, dict) and isinstance(below.get(key), dict):
             below[key] = dict(below[key])
-            lay_over(below[key], value)
+            merge_settings(below[key], value)
         else:
             below[key] = value
 
 
-def _player(name: str, yard: Yard) -> list[str]:
+def _agent_command(name: str, yard: CaseProject) -> list[str]:
     return [sys.executable, "-m", "liza.gauntlet.main", name, str(yard.root)]
 
 
-def make(yard: Yard, case: Case, more: Mapping[str, Any]) -> None:
+def create_project(yard: CaseProject, case: Case, more: Mapping[str, Any]) -> None:
     """Make the repository of *case*, with a board, as a person would leave it at night."""
     for name in ("project", "home", "outside", "tmp"):
         (yard.directory / name).mkdir(parents=True)
@@ -122,18 +125,18 @@ def make(yard: Yard, case: Case, more: Mapping[str, Any]) -> None:
     yard.git("init", "--quiet", "--initial-branch=main", ".")
     yard.git("add", ".")
     yard.git("commit", "--quiet", "-m", "The beginning")
-    _lived_in(yard, case)
-    board, _ = begun(yard.root, case.goal, spec=None, workflow=None)
+    _add_user_state(yard, case)
+    board, _ = create_board(yard.root, case.goal, spec=None, workflow=None)
     board.close()
 
 
-def _lived_in(yard: Yard, case: Case) -> None:
+def _add_user_state(yard: CaseProject, case: Case) -> None:
     """Leave what a person leaves: a dirty file, a staged one, one that is ignored, a hook, a remote."""
     for key, value in case.git.items():
         yard.git("config", key, value)
     _write(yard.directory / "home", case.home)
     if case.has_private:
-        _hide(yard)
+        _add_private_repository(yard)
     yard.git("clone", "--quiet", "--bare", ".", str(yard.directory / "origin.git"))
     yard.git("remote", "add", "origin", str(yard.directory / "origin.git"))
     files = {"notes.txt": "remember the bread\n", "staged.txt": "half done\n", "build/cache.bin": "cached\n"}
@@ -145,7 +148,7 @@ def _lived_in(yard: Yard, case: Case) -> None:
     hook.chmod(0o755)
 
 
-def _hide(yard: Yard) -> None:
+def _add_private_repository(yard: CaseProject) -> None:
     """Make a repository beside the project whose one commit is in a pack."""
     private = yard.directory / PRIVATE
     git("init", "--quiet", "--bare", str(private), cwd=yard.directory)
@@ -163,14 +166,14 @@ def _write(root: Path, files: Mapping[str, str]) -> None:
         path.write_text(text)
 
 
-def dear(yard: Yard) -> dict[str, str]:
-    """Return everything that is the user's, by name, with what it is like now."""
+def user_state(yard: CaseProject) -> dict[str, str]:
+    """Return the user's files, index, refs and git configuration, each with a digest."""
     found = {"index": git("ls-files", "-v", "--stage", cwd=yard.root)}
     for top in (yard.root, yard.directory / "home", yard.directory / "outside"):
-        found |= {str(path.relative_to(yard.directory)): _look(path) for path in _files(top)}
+        found |= {str(path.relative_to(yard.directory)): _file_digest(path) for path in _files(top)}
     for name in _KEPT_BY_GIT:
         paths = [yard.root / ".git" / name, *(yard.root / ".git" / name).rglob("*")]
-        found |= {str(path.relative_to(yard.root)): _look(path) for path in paths if not path.is_dir()}
+        found |= {str(path.relative_to(yard.root)): _file_digest(path) for path in paths if not path.is_dir()}
     for repository in (yard.root, yard.directory / "origin.git"):
         for line in git("for-each-ref", "--format=%(refname) %(objectname)", cwd=repository).splitlines():
             name, _, value = line.partition(" ")
@@ -181,11 +184,11 @@ def dear(yard: Yard) -> dict[str, str]:
 
 def _files(top: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(top):
-        names[:] = [name for name in names if not (Path(directory) == top and name in _SHALLOW)]
+        names[:] = [name for name in names if not (Path(directory) == top and name in _SKIPPED)]
         yield from (Path(directory) / name for name in files)
 
 
-def _look(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     try:
         mode = path.lstat().st_mode
         content = str(path.readlink()).encode() if stat.S_ISLNK(mode) else path.read_bytes()
@@ -194,12 +197,12 @@ def _look(path: Path) -> str:
     return f"{mode:o} {sha1(content, usedforsecurity=False).hexdigest()}"
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of what was added, changed or removed."""
     return tuple(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
 
 
-class Ran(NamedTuple):
+class RunOutcome(NamedTuple):
     """How a run went."""
 
     code: int
@@ -208,17 +211,17 @@ class Ran(NamedTuple):
     is_late: bool = False
 
 
-def ran(yard: Yard, case: Case, stop: Event) -> Ran:
+def run_liza(yard: CaseProject, case: Case, stop: Event) -> RunOutcome:
     """Run Liza in *yard* until it ends or *stop*, and again where it was killed and *case* says so."""
     began, restarts = time.monotonic(), case.restarts
     while True:
-        run = _once(yard, case.patience, stop)
+        run = _run_once(yard, case.patience, stop)
         if run.code != -signal.SIGKILL or not restarts or run.is_late:
             return run._replace(seconds=time.monotonic() - began)
         restarts -= 1
 
 
-def _once(yard: Yard, patience: float, stop: Event) -> Ran:
+def _run_once(yard: CaseProject, patience: float, stop: Event) -> RunOutcome:
     words = [sys.executable, "-m", "liza", "-C", str(yard.root), "run", "--until-idle"]
     with yard.log.open("ab") as log:
         run = subprocess.Popen(
@@ -230,12 +233,12 @@ def _once(yard: Yard, patience: float, stop: Event) -> Ran:
             stderr=log,
             process_group=0,  # Ctrl-C is for us: whoever is asked twice ends without saving
         )
-    with _ending(run):
-        return _awaited(run, yard, patience, stop)
+    with _ensure_stopped(run):
+        return _await_run(run, yard, patience, stop)
 
 
 @contextmanager
-def _ending(run: subprocess.Popen[bytes]) -> Iterator[None]:
+def _ensure_stopped(run: subprocess.Popen[bytes]) -> Iterator[None]:
     """Leave no run behind, whatever happens."""
     try:
         yield
@@ -248,33 +251,33 @@ def _ending(run: subprocess.Popen[bytes]) -> Iterator[None]:
             run.wait()
 
 
-def _awaited(run: subprocess.Popen[bytes], yard: Yard, patience: float, stop: Event) -> Ran:
-    deadline, quiet = time.monotonic() + patience, Quiet(yard)
+def _await_run(run: subprocess.Popen[bytes], yard: CaseProject, patience: float, stop: Event) -> RunOutcome:
+    deadline, quiet = time.monotonic() + patience, QuietWatch(yard)
     while time.monotonic() < deadline and not stop.is_set():
         try:
-            return Ran(run.wait(TICK), 0.0)
+            return RunOutcome(run.wait(TICK), 0.0)
         except subprocess.TimeoutExpired:
-            if (now := seen(run.pid)) and now.state == STOPPED:
+            if (now := process_of(run.pid)) and now.state == STOPPED:
                 _abort(yard)  # it hears no signal, and this is what a person has
             if quiet.is_over():
                 run.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    return Ran(run.wait(GRACE), 0.0, was_ended=True)
+                    return RunOutcome(run.wait(GRACE), 0.0, was_ended=True)
                 break
-    return Ran(-signal.SIGKILL, 0.0, is_late=True)
+    return RunOutcome(-signal.SIGKILL, 0.0, is_late=True)
 
 
-def _abort(yard: Yard) -> None:
+def _abort(yard: CaseProject) -> None:
     words = [sys.executable, "-m", "liza", "-C", str(yard.root), "abort"]
     subprocess.run(
         words, cwd=yard.directory, env=yard.environment(), capture_output=True, timeout=GRACE * 2, check=False
     )
 
 
-class Quiet:
+class QuietWatch:
     """Whether a paused run has nothing more to say: somebody threw a switch, and the journal stands still."""
 
-    def __init__(self, yard: Yard) -> None:
+    def __init__(self, yard: CaseProject) -> None:
         self._yard = yard
         self._size = -1
         self._since = time.monotonic()
@@ -294,45 +297,45 @@ def _size(path: Path) -> int:
         return 0
 
 
-def processes(yard: Yard) -> list[tuple[int, str]]:
+def project_processes(yard: CaseProject) -> list[tuple[int, str]]:
     """Return every process that says anywhere that it has to do with *yard*, but ourselves."""
     mark, found = os.fsencode(yard.directory), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            words = _said(entry / "cmdline")
-            if mark in words + _said(entry / "environ") + _led(entry / "cwd"):
+            words = _read_bytes(entry / "cmdline")
+            if mark in words + _read_bytes(entry / "environ") + _link_target(entry / "cwd"):
                 found.append((int(entry.name), words.replace(b"\0", b" ").decode(errors="replace")[:80]))
     return found
 
 
-def _said(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
         return b""
 
 
-def _led(path: Path) -> bytes:
+def _link_target(path: Path) -> bytes:
     try:
         return os.fsencode(path.readlink())
     except OSError:
         return b""
 
 
-def lingering(yard: Yard, patience: float = 1.0) -> list[tuple[int, str]]:
+def leftover_processes(yard: CaseProject, patience: float = 1.0) -> list[tuple[int, str]]:
     """Return the processes that are left, after what was about to end has ended."""
     deadline = time.monotonic() + patience
-    while (found := processes(yard)) and time.monotonic() < deadline:
+    while (found := project_processes(yard)) and time.monotonic() < deadline:
         time.sleep(TICK)
     return found
 
 
-def removed(yard: Yard) -> None:
-    """Throw the yard away, with every process that is still in it."""
-    for pid, _ in processes(yard):
+def remove_project(yard: CaseProject) -> None:
+    """Remove the project, and kill every process that still runs in it."""
+    for pid, _ in project_processes(yard):
         with suppress(ProcessLookupError, PermissionError), closing(_Pid(pid)) as descriptor:
             signal.pidfd_send_signal(descriptor.number, signal.SIGKILL)
-    shutil.rmtree(yard.directory, onerror=_made_removable)
+    shutil.rmtree(yard.directory, onerror=_retry_removal)
 
 
 class _Pid:
@@ -343,7 +346,7 @@ class _Pid:
         os.close(self.number)
 
 
-def _made_removable(_function: object, path: str, _error: object) -> None:
+def _retry_removal(_function: object, path: str, _error: object) -> None:
     """Give back the rights that an agent took away, and try once more."""
     parent = Path(path).parent
     with suppress(OSError):

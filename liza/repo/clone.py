@@ -1,14 +1,14 @@
-"""A second repository with the same history, in which whatever happens stays away from the first."""
+"""A second repository with the same history, isolated from the first."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from liza.repo.command import encoded, git
+from liza.repo.command import encode_git, git
 from liza.repo.repository import Repository
 
 
-def cloned(repository: Repository, root: Path, *, at: str) -> Repository:
+def clone_repository(repository: Repository, root: Path, *, at: str) -> Repository:
     """Make a repository in *root* that borrows every object of *repository*, and check out *at*.
 
     It has none of the refs: what Liza calls its branches there must be free. It writes its own objects.
@@ -19,6 +19,6 @@ def cloned(repository: Repository, root: Path, *, at: str) -> Repository:
     )
     clone = Repository.around(root)
     objects = repository.common / "objects"
-    (clone.common / "objects" / "info" / "alternates").write_bytes(encoded(f"{objects}\n"))
+    (clone.common / "objects" / "info" / "alternates").write_bytes(encode_git(f"{objects}\n"))
     git("reset", "--quiet", "--hard", at, cwd=root)
     return clone

@@ -27,7 +27,7 @@ from liza.errors import FULL, DiskTrouble, GitFailed, LizaError, UsageError
 
 # All else that starts with GIT_ goes: a hook or an alias of the caller's must not point us at another
 # repository than the one we stand in, and tracing would mix with what git says.
-_KEPT: Final = frozenset(
+_KEPT_VARIABLES: Final = frozenset(
     {
         "GIT_AUTHOR_EMAIL",
         "GIT_AUTHOR_NAME",
@@ -54,7 +54,7 @@ _ENVIRONMENT: Final = {
 }
 
 LIMIT: Final = 900.0  # seconds; a checkout of gigabytes, fetched by a filter, takes minutes
-QUICK: Final = 60.0  # seconds for what reads a few small files; it takes milliseconds
+QUICK_LIMIT: Final = 60.0  # seconds for what reads a few small files; it takes milliseconds
 MOST_KILLED: Final = 3  # times that a git which somebody killed is started again
 LOCK_PATIENCE: Final = 3.0  # seconds git waits for a lock on a ref; the living hold one for milliseconds
 
@@ -96,7 +96,7 @@ _OPTIONS: Final = tuple(word for name, value in _SETTINGS.items() for word in ("
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Answer(NamedTuple):
+class GitResult(NamedTuple):
     """How a git command ended."""
 
     code: int
@@ -106,14 +106,14 @@ class Answer(NamedTuple):
     @property
     def text(self) -> str:
         """What it printed; a path that is not UTF-8 survives the way there and back."""
-        return decoded(self.output).removesuffix("\n")
+        return decode_git(self.output).removesuffix("\n")
 
 
-def decoded(output: bytes) -> str:
+def decode_git(output: bytes) -> str:
     return output.decode("utf-8", "surrogateescape")
 
 
-def encoded(text: str) -> bytes:
+def encode_git(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -124,69 +124,71 @@ def ask(
     settings: Mapping[str, str] = NOTHING,
     stdin: bytes = b"",
     limit: float = LIMIT,
-) -> Answer:
+) -> GitResult:
     """Run git in *cwd* and return its answer, whatever the exit code is; raise where the disk is full.
 
     *settings* are those of this command alone; it may take *limit* seconds.
     """
-    environment = {**environment, **_configured(settings)}
-    answer = _asked(words, cwd, environment, stdin, limit)
+    environment = {**environment, **_config_environment(settings)}
+    answer = _run_once(words, cwd, environment, stdin, limit)
     for _ in range(MOST_KILLED):
         # Killed from outside, it has said nothing about the repository; what it had done fits a second try.
         if answer.code != -signal.SIGKILL:
             break
-        answer = _asked(words, cwd, environment, stdin, limit)
+        answer = _run_once(words, cwd, environment, stdin, limit)
     if full := [number for number in FULL if answer.code != 0 and os.strerror(number) in answer.said]:
         raise DiskTrouble(f"run git {words[0]}", OSError(full[0], os.strerror(full[0])))
     return answer
 
 
-def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+def _config_environment(settings: Mapping[str, str]) -> dict[str, str]:
     found = {} if not settings else {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
         found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return found
 
 
-def _asked(
+def _run_once(
     words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], stdin: bytes, limit: float
-) -> Answer:
+) -> GitResult:
     try:
         process = subprocess.Popen(
             ["git", *_OPTIONS, *words],
             cwd=cwd,
-            env=_inherited() | _ENVIRONMENT | _MARKS | dict(environment),
+            env=_inherited_environment() | _ENVIRONMENT | _MARKER_VARIABLES | dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C is for us: a git that is moving a ref ends what it began
         )
     except OSError as error:
-        raise _cannot_start(cwd, error) from error
+        raise _start_error(cwd, error) from error
     with process:
         try:
             output, said = process.communicate(stdin, timeout=limit)
         except BaseException as error:
-            _end(process)
+            _kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise GitFailed(words[0], f"it was not done after {limit:g} seconds in {cwd}") from error
             raise
-    return Answer(process.returncode, output, decoded(said).strip())
+    return GitResult(process.returncode, output, decode_git(said).strip())
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill git with all that it started: a filter would hold its pipes open."""
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill git's process group: a filter that survives would hold the pipes open."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def mark_processes(name: str, value: str) -> None:
-    """Let every git that this process starts bear the variable *name*, by which it is found and ended."""
-    _MARKS[name] = value
+    """Set the variable *name* in the environment of every git process, by which leftovers are found and
+    killed.
+    """
+    _MARKER_VARIABLES[name] = value
 
 
-_MARKS: Final[dict[str, str]] = {}
+_MARKER_VARIABLES: Final[dict[str, str]] = {}
 
 
 def git(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
@@ -197,15 +199,15 @@ def git(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin:
     return answer.text
 
 
-def _inherited() -> dict[str, str]:
+def _inherited_environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith(("GIT_", "LC_", "LANG"))
+        if name in _KEPT_VARIABLES or not name.startswith(("GIT_", "LC_", "LANG"))
     }
 
 
-def _cannot_start(cwd: Path, error: OSError) -> LizaError:
+def _start_error(cwd: Path, error: OSError) -> LizaError:
     if not cwd.is_dir():
         return LizaError(f"the directory {cwd} is gone, so git cannot run in it")
     if isinstance(error, FileNotFoundError):
@@ -213,7 +215,7 @@ def _cannot_start(cwd: Path, error: OSError) -> LizaError:
     return LizaError(f"git cannot be started: {error.strerror or error}")
 
 
-def version() -> tuple[int, ...]:
+def git_version() -> tuple[int, ...]:
     """Return the first two numbers of git's version."""
     found = re.search(r"(\d+)\.(\d+)", git("version", cwd=Path.cwd()))
     return tuple(map(int, found.groups())) if found else ()

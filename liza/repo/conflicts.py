@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from liza.system import python_parser
 
-LONGEST: Final = 20_000  # lines of a file; nobody reviews more
+MOST_LINES: Final = 20_000  # lines of a file; nobody reviews more
 MOST_PAIRS: Final = 500_000  # equal lines to weigh against each other: about half a second
 
 Lines = Sequence[str]
@@ -50,7 +50,7 @@ class Region(NamedTuple):
         return self.ours if self.theirs == self.base else None
 
 
-class Language(NamedTuple):
+class FileSyntax(NamedTuple):
     """What a kind of file makes of white space, of imports and of comments."""
 
     imports: re.Pattern[str] | None = None
@@ -63,22 +63,24 @@ class Language(NamedTuple):
     parses: Callable[[str], object] = str
 
 
-def resolution(versions: Versions) -> str | None:
+def resolve_file(versions: Versions) -> str | None:
     """Return the file with every conflict in it resolved, or None where one of them takes thought."""
     path, base, ours, theirs = versions
-    language = language_of(path)
+    language = syntax_of(path)
     texts = (_split(base or ""), _split(ours), _split(theirs))
-    if max(map(len, texts)) > LONGEST:
+    if max(map(len, texts)) > MOST_LINES:
         return None
     if base is None:
-        return _assembled([Region(*texts)], language, RULES[:1])
+        return _assemble([Region(*texts)], language, RESOLUTION_RULES[:1])
     pieces = list(regions(*texts))
     if all(piece.settled is not None for piece in pieces):
         return None  # git saw a conflict and we see none: who is right takes thought
-    return _assembled(pieces, language, RULES) or _assembled(_gathered(pieces, language), language, RULES)
+    return _assemble(pieces, language, RESOLUTION_RULES) or _assemble(
+        _merge_import_regions(pieces, language), language, RESOLUTION_RULES
+    )
 
 
-def _assembled(pieces: Sequence[Region], language: Language, rules: Sequence[Rule]) -> str | None:
+def _assemble(pieces: Sequence[Region], language: FileSyntax, rules: Sequence[ResolutionRule]) -> str | None:
     text: list[str] = []
     for piece in pieces:
         solutions = (piece.settled, *(rule(piece, language) for rule in rules))
@@ -86,7 +88,7 @@ def _assembled(pieces: Sequence[Region], language: Language, rules: Sequence[Rul
         if solved is None:
             return None
         text += solved
-    return "".join(text) if _is_sound("".join(text), language) else None
+    return "".join(text) if _is_parsable("".join(text), language) else None
 
 
 def _split(text: str) -> list[str]:
@@ -97,15 +99,15 @@ def _split(text: str) -> list[str]:
 def regions(base: Lines, ours: Lines, theirs: Lines) -> Iterator[Region]:
     """Yield the file in pieces: by turns one on which the three differ, and a line that all of them have."""
     at_base = at_ours = at_theirs = 0
-    for start, end, mine, other in _agreed(base, ours, theirs):
+    for start, end, mine, other in _common_runs(base, ours, theirs):
         yield Region(base[at_base:start], ours[at_ours:mine], theirs[at_theirs:other])
         for line in base[start:end]:
             yield Region([line], [line], [line])
         at_base, at_ours, at_theirs = end, mine + end - start, other + end - start
 
 
-def _gathered(pieces: Iterable[Region], language: Language) -> list[Region]:
-    """Put neighbours that are all imports into one piece: to a comparison by lines, sorting is deleting."""
+def _merge_import_regions(pieces: Iterable[Region], language: FileSyntax) -> list[Region]:
+    """Join adjacent regions that are all imports: a line comparison takes sorting for deleting."""
     found: list[Region] = []
     for are_imports, group in groupby(pieces, lambda piece: _are_imports(piece, language)):
         members = list(group)
@@ -116,14 +118,14 @@ def _gathered(pieces: Iterable[Region], language: Language) -> list[Region]:
     return found
 
 
-def _are_imports(region: Region, language: Language) -> bool:
+def _are_imports(region: Region, language: FileSyntax) -> bool:
     lines = [line.strip() for lines in region for line in lines if line.strip()]
     return language.imports is not None and all(map(language.imports.fullmatch, lines))
 
 
-def _agreed(base: Lines, ours: Lines, theirs: Lines) -> Iterator[tuple[int, int, int, int]]:
+def _common_runs(base: Lines, ours: Lines, theirs: Lines) -> Iterator[tuple[int, int, int, int]]:
     """Yield where all three have the same lines: start and end in base, start in ours and in theirs."""
-    mine, other = _matches(base, ours), _matches(base, theirs)
+    mine, other = _equal_runs(base, ours), _equal_runs(base, theirs)
     while mine and other:
         (left, right, size), (start, place, length) = mine[0], other[0]
         first, last = max(left, start), min(left + size, start + length)
@@ -133,17 +135,17 @@ def _agreed(base: Lines, ours: Lines, theirs: Lines) -> Iterator[tuple[int, int,
     yield len(base), len(base), len(ours), len(theirs)
 
 
-def _matches(base: Lines, side: Lines) -> list[tuple[int, int, int]]:
+def _equal_runs(base: Lines, side: Lines) -> list[tuple[int, int, int]]:
     """Return the runs of equal lines; those at both ends are cut off first, since matching is slow."""
     head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(base, side, strict=False)))
     rest = zip(reversed(base[head:]), reversed(side[head:]), strict=False)
     tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], rest))
-    middle = _matching(base[head : len(base) - tail], side[head : len(side) - tail])
+    middle = _matching_blocks(base[head : len(base) - tail], side[head : len(side) - tail])
     found = [(0, 0, head), *((head + a, head + b, size) for a, b, size in middle)]
     return [*found, (len(base) - tail, len(side) - tail, tail)]
 
 
-def _matching(base: Lines, side: Lines) -> list[Match]:
+def _matching_blocks(base: Lines, side: Lines) -> list[Match]:
     """Return the runs of equal lines; none where finding them would take too long."""
     mine, other = Counter(base), Counter(side)
     if sum(mine[line] * other[line] for line in mine) > MOST_PAIRS:
@@ -151,20 +153,20 @@ def _matching(base: Lines, side: Lines) -> list[Match]:
     return SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()[:-1]
 
 
-def whitespace(region: Region, language: Language) -> Lines | None:
-    """A side that changed white space only gives way to the other."""
-    base, ours, theirs = (_essence(lines, language) for lines in region)
+def resolve_whitespace(region: Region, language: FileSyntax) -> Lines | None:
+    """Resolve a region where one side changed only white space: take the other side."""
+    base, ours, theirs = (_significant_lines(lines, language) for lines in region)
     if theirs in (base, ours):
         return region.ours
     return region.theirs if ours == base else None
 
 
-def _essence(lines: Lines, language: Language) -> list[str]:
-    plain = [_essential(line.rstrip(), language) for line in lines]
+def _significant_lines(lines: Lines, language: FileSyntax) -> list[str]:
+    plain = [_significant_text(line.rstrip(), language) for line in lines]
     return plain if language.blank_lines_matter else [line for line in plain if line]
 
 
-def _essential(line: str, language: Language) -> str:
+def _significant_text(line: str, language: FileSyntax) -> str:
     bare = line.lstrip()
     indentation = line[: len(line) - len(bare)] if language.indentation_matters else ""
     if language.spacing_matters or _QUOTES.search(bare):
@@ -172,8 +174,8 @@ def _essential(line: str, language: Language) -> str:
     return indentation + _LOOSE_SPACE.sub("", _SPACE.sub(" ", bare))
 
 
-def imports(region: Region, language: Language) -> Lines | None:
-    """Both sides have imports here and neither took one away: all of them stay."""
+def resolve_imports(region: Region, language: FileSyntax) -> Lines | None:
+    """Resolve a region of imports from which neither side removed one: keep all of them."""
     pattern = language.imports
     parts = [[line for line in lines if line.strip()] for lines in region]
     base, ours, theirs = parts
@@ -184,7 +186,7 @@ def imports(region: Region, language: Language) -> Lines | None:
         return None
     new = [line for line in theirs if line not in ours]
     mine = [line for line in ours if line not in theirs]
-    if _bound(new, pattern) & _bound(mine, pattern):
+    if _imported_names(new, pattern) & _imported_names(mine, pattern):
         return None
     return _with_imports(region, ours, new, theirs)
 
@@ -193,15 +195,15 @@ def _with_imports(region: Region, ours: list[str], new: list[str], theirs: list[
     """Add the *new* lines to ours: in order where both sides are in order, else behind the last import."""
     if not new:
         return region.ours
-    together = [*map(_ended, ours), *map(_ended, new)]
+    together = [*map(_with_newline, ours), *map(_with_newline, new)]
     is_in_order = ours == sorted(ours) and theirs == sorted(theirs) and len(ours) == len(region.ours)
     if is_in_order:
         return sorted(together)
     last = max(place for place, line in enumerate(region.ours) if line.strip())
-    return [*map(_ended, region.ours[: last + 1]), *map(_ended, new), *region.ours[last + 1 :]]
+    return [*map(_with_newline, region.ours[: last + 1]), *map(_with_newline, new), *region.ours[last + 1 :]]
 
 
-def _bound(lines: Lines, pattern: re.Pattern[str]) -> set[str]:
+def _imported_names(lines: Lines, pattern: re.Pattern[str]) -> set[str]:
     """Return the names that import lines bring in."""
     found = (pattern.fullmatch(line.strip()) for line in lines)
     lists = (next(filter(None, match.groups()), "") for match in found if match)
@@ -209,27 +211,27 @@ def _bound(lines: Lines, pattern: re.Pattern[str]) -> set[str]:
     return {name for words in names for name in words} - {"*", "_", "."}
 
 
-def additions(region: Region, language: Language) -> Lines | None:
-    """Both sides added lines at one place, each complete in itself and neither about the other: both stay."""
+def resolve_additions(region: Region, language: FileSyntax) -> Lines | None:
+    """Resolve a region where both sides added complete, unrelated lines: keep both."""
     if any(line.strip() for line in region.base) or not (region.ours and region.theirs):
         return None
-    blocks = (_Block.of(region.ours, language), _Block.of(region.theirs, language))
+    blocks = (_AddedBlock.of(region.ours, language), _AddedBlock.of(region.theirs, language))
     if not all(block and block.is_whole for block in blocks):
         return None
     ours, theirs = blocks
-    if ours is None or theirs is None or not ours.goes_with(theirs):
+    if ours is None or theirs is None or not ours.is_compatible_with(theirs):
         return None
-    return [*map(_ended, region.ours), *region.theirs]
+    return [*map(_with_newline, region.ours), *region.theirs]
 
 
-class _Block(NamedTuple):
+class _AddedBlock(NamedTuple):
     """Added lines, without the blank ones around them."""
 
     lines: Lines
-    language: Language
+    language: FileSyntax
 
     @classmethod
-    def of(cls, lines: Lines, language: Language) -> _Block | None:
+    def of(cls, lines: Lines, language: FileSyntax) -> _AddedBlock | None:
         full = [line.rstrip() for line in lines if line.strip()]
         return cls(full, language) if full else None
 
@@ -277,7 +279,7 @@ class _Block(NamedTuple):
     def words(self) -> set[str]:
         return set(_WORD.findall("\n".join(self.lines)))
 
-    def goes_with(self, other: _Block) -> bool:
+    def is_compatible_with(self, other: _AddedBlock) -> bool:
         """Say whether both may stand one after the other, in either order."""
         shared = set(self._outermost) & set(other._outermost)
         if self.indentation != other.indentation or any(map(_SAYS_SOMETHING.match, shared)):
@@ -293,7 +295,7 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _ended(line: str) -> str:
+def _with_newline(line: str) -> str:
     return line if line.endswith("\n") else f"{line}\n"
 
 
@@ -311,7 +313,7 @@ def _is_balanced(lines: Lines) -> bool:
     return not open_brackets
 
 
-def _is_sound(text: str, language: Language) -> bool:
+def _is_parsable(text: str, language: FileSyntax) -> bool:
     """Say whether *text* can be read by whoever reads such files."""
     try:
         with warnings.catch_warnings():
@@ -322,7 +324,7 @@ def _is_sound(text: str, language: Language) -> bool:
     return True
 
 
-def _parsed_json(text: str) -> object:
+def _parse_json(text: str) -> object:
     def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) != len(pairs):
@@ -333,8 +335,8 @@ def _parsed_json(text: str) -> object:
     return json.loads(text, object_pairs_hook=distinct)
 
 
-Rule = Callable[[Region, Language], Lines | None]
-RULES: Final[tuple[Rule, ...]] = (whitespace, imports, additions)
+ResolutionRule = Callable[[Region, FileSyntax], Lines | None]
+RESOLUTION_RULES: Final[tuple[ResolutionRule, ...]] = (resolve_whitespace, resolve_imports, resolve_additions)
 
 _QUOTES: Final = re.compile(r"[\"'`/#]")  # what is within quotes or a comment is not ours to judge
 _SPACE: Final = re.compile(r"\s+")
@@ -378,21 +380,21 @@ _JAVA_IMPORT: Final = re.compile(r"import (?:static )?(?:\w+\.)*([\w*]+);?")
 _RUST_IMPORT: Final = re.compile(r"(?:pub )?use (?:\w+::)*(\w+(?: as \w+)?|\*);")
 
 _SLASHES: Final = ("//", "/*", "*")
-_BRACES: Final = Language(
+_BRACES: Final = FileSyntax(
     indentation_matters=False, spacing_matters=False, comment=_SLASHES, statements_end=";},)>"
 )
-_PROSE: Final = Language(is_prose=True, blank_lines_matter=True, comment=())
-_LANGUAGES: Final[dict[str, Language]] = {
-    ".py .pyi": Language(imports=_PYTHON_IMPORT, spacing_matters=False, parses=python_parser.parse),
+_PROSE: Final = FileSyntax(is_prose=True, blank_lines_matter=True, comment=())
+_LANGUAGES: Final[dict[str, FileSyntax]] = {
+    ".py .pyi": FileSyntax(imports=_PYTHON_IMPORT, spacing_matters=False, parses=python_parser.parse_python),
     ".js .jsx .ts .tsx .mjs .cjs .mts .cts": _BRACES._replace(imports=_SCRIPT_IMPORT),
     ".c .h .cc .cpp .cxx .hh .hpp .m .mm": _BRACES._replace(imports=_INCLUDE),
     ".go": _BRACES._replace(imports=_GO_IMPORT),
     ".java .kt .scala .groovy": _BRACES._replace(imports=_JAVA_IMPORT),
     ".rs": _BRACES._replace(imports=_RUST_IMPORT),
     ".cs .swift .php .css .scss": _BRACES,
-    ".json": Language(indentation_matters=False, parses=_parsed_json),
-    ".toml": Language(indentation_matters=False, parses=tomllib.loads),
-    ".ini .cfg .env .properties": Language(comment=("#", ";")),
+    ".json": FileSyntax(indentation_matters=False, parses=_parse_json),
+    ".toml": FileSyntax(indentation_matters=False, parses=tomllib.loads),
+    ".ini .cfg .env .properties": FileSyntax(comment=("#", ";")),
     ".md .rst .txt .adoc .csv .tsv": _PROSE,
 }
 _BY_SUFFIX: Final = {
@@ -407,12 +409,12 @@ _PROSE_NAMES: Final = {
     ".gitignore",
     ".dockerignore",
 }
-_UNKNOWN: Final = Language(
+_UNKNOWN: Final = FileSyntax(
     blank_lines_matter=True
 )  # YAML, shell, Makefiles and all we have not thought about
 
 
-def language_of(path: str) -> Language:
+def syntax_of(path: str) -> FileSyntax:
     name = PurePosixPath(path)
     default = _PROSE if name.name in _PROSE_NAMES else _UNKNOWN
     return _BY_SUFFIX.get(name.suffix.lower(), default)

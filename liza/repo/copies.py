@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from liza.errors import UnfitRepository, UsageError
 from liza.system.no_follow import write_file
@@ -15,7 +16,28 @@ if TYPE_CHECKING:
     from liza.repo.repository import Repository
 
 
-def obstacle_to(repository: Repository, name: str) -> str | None:
+_OBSTACLES: Final = {
+    "tracked": "is tracked by git, so every worktree has it; take it out of the list",
+    "loose": "is not ignored by git, so an agent would commit it; add it to .gitignore",
+}
+
+
+class Standing(StrEnum):
+    """How git knows a path of the checkout."""
+
+    TRACKED = "tracked"
+    IGNORED = "ignored"
+    LOOSE = "loose"  # neither
+
+
+def standing_of(repository: Repository, name: str) -> Standing:
+    if repository.ask_checkout("ls-files", "--error-unmatch", "--", name).code == 0:
+        return Standing.TRACKED
+    ignored = repository.ask_checkout("check-ignore", "-q", "--no-index", "--", name).code == 0
+    return Standing.IGNORED if ignored else Standing.LOOSE
+
+
+def copy_obstacle(repository: Repository, name: str) -> str | None:
     """Return what is wrong with copying *name* from the checkout, to stand behind the name; None: nothing."""
     path = repository.root / name
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
@@ -24,17 +46,13 @@ def obstacle_to(repository: Repository, name: str) -> str | None:
         return "leads out of the repository; put the file itself there"
     if not path.exists():
         return "does not exist in your checkout; make it, or take it out of the list"
-    if repository.ask_checkout("ls-files", "--error-unmatch", "--", name).code == 0:
-        return "is tracked by git, so every worktree has it; take it out of the list"
-    if repository.ask_checkout("check-ignore", "-q", "--no-index", "--", name).code != 0:
-        return "is not ignored by git, so an agent would commit it; add it to .gitignore"
-    return None
+    return _OBSTACLES.get(standing_of(repository, name))
 
 
 def require_copies(repository: Repository, names: Iterable[str]) -> None:
     """Refuse a list of which something cannot be copied."""
     for name in names:
-        if why := obstacle_to(repository, name):
+        if why := copy_obstacle(repository, name):
             raise UsageError(f"worktree.copy: {name!r} {why}")
 
 
@@ -43,7 +61,7 @@ def copy_into(repository: Repository, names: Iterable[str], top: Path) -> None:
     for name in names:
         source = repository.root / name
         if not source.exists():
-            raise UnfitRepository(f"worktree.copy: {name!r} {obstacle_to(repository, name)}")
+            raise UnfitRepository(f"worktree.copy: {name!r} {copy_obstacle(repository, name)}")
         for file in _files(source):
             inside = str(file.relative_to(repository.root))
             if not os.path.lexists(top / inside):

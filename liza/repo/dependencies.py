@@ -25,13 +25,15 @@ MANIFESTS: Final = (
     "tox.ini",
 )
 MOST_PROJECTS: Final = 200  # directories of one repository in which something may be installed
-STRICT: Final = "__editable__."  # how setuptools names its directory of links to single files
-_OURS: Final = "# Links to what is installed in the checkout that this worktree belongs to.\n*\n"
+STRICT_EDITABLE_PREFIX: Final = "__editable__."  # how setuptools names its directory of links to single files
+_LINK_FOLDER_IGNORE: Final = (
+    "# Links to what is installed in the checkout that this worktree belongs to.\n*\n"
+)
 # Of these the entries are links one by one, since each may lead to another package of the project.
 _SCOPES: Final = ("@", ".bin")
 
 
-def installed_in(repository: Repository) -> tuple[Path, ...]:
+def installed_folders(repository: Repository) -> tuple[Path, ...]:
     """Return the directories of the checkout that were installed and are not tracked, without links."""
     root = repository.root.resolve()
     patterns = [f":(glob)**/{name}" for name in MANIFESTS]
@@ -42,9 +44,9 @@ def installed_in(repository: Repository) -> tuple[Path, ...]:
     return tuple(path for path in found if path.is_dir() and path.relative_to(root).parts not in kept)
 
 
-def linked_in(root: Path) -> tuple[Path, ...]:
+def strict_editable_folders(root: Path) -> tuple[Path, ...]:
     """Return the directories of links to the files of packages, which lead to whatever is at *root*."""
-    found = sorted(root.glob(f"build/{STRICT}*"))
+    found = sorted(root.glob(f"build/{STRICT_EDITABLE_PREFIX}*"))
     # A copy of a file would be the checkout's, whatever is there.
     return tuple(path for path in found if not any(_is_copy(file) for file in path.rglob("*.py")))
 
@@ -53,7 +55,7 @@ def _is_copy(file: Path) -> bool:
     return file.is_file() and not file.is_symlink()
 
 
-def is_vacant(top: Path, name: Path) -> bool:
+def is_free(top: Path, name: Path) -> bool:
     """Return whether nothing of the tree at *top* is at *name*, so that it can be put there."""
     path = top
     for part in name.parts:
@@ -62,27 +64,31 @@ def is_vacant(top: Path, name: Path) -> bool:
             return False
         if not path.exists():
             return True
-    return not any(path.iterdir()) or _is_ours(path)
+    return not any(path.iterdir()) or _is_link_folder(path)
 
 
-def lend(root: Path, top: Path, names: Iterable[Path]) -> None:
-    """Give the tree at *top* links to what is at *names* in the checkout *root*, where it has nothing."""
+def link_dependencies(root: Path, top: Path, names: Iterable[Path]) -> None:
+    """Link the dependencies at *names* of the checkout *root* into the tree *top*, where it has nothing
+    there.
+    """
     for name in names:
-        if is_vacant(top, name):
+        if is_free(top, name):
             _link_all(root, top, name)
-            (top / name / ".gitignore").write_text(_OURS)
+            (top / name / ".gitignore").write_text(_LINK_FOLDER_IGNORE)
 
 
-def take_back(top: Path, names: Iterable[Path]) -> None:
+def remove_dependency_links(top: Path, names: Iterable[Path]) -> None:
     """Remove what `lend` put into the tree at *top*."""
     for name in names:
-        if (top / name).is_dir() and not (top / name).is_symlink() and _is_ours(top / name):
+        if (top / name).is_dir() and not (top / name).is_symlink() and _is_link_folder(top / name):
             remove(top / name)
 
 
-def _is_ours(directory: Path) -> bool:
+def _is_link_folder(directory: Path) -> bool:
     mark = directory / ".gitignore"
-    return mark.is_file() and not mark.is_symlink() and mark.read_text(errors="replace") == _OURS
+    return (
+        mark.is_file() and not mark.is_symlink() and mark.read_text(errors="replace") == _LINK_FOLDER_IGNORE
+    )
 
 
 def _link_all(root: Path, top: Path, name: Path) -> None:

@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from liza.repo.command import decoded
+from liza.repo.command import decode_git
 from liza.repo.repository import Repository
 
 LINK: Final = "120000"
 REPOSITORY: Final = "160000"
 EXECUTABLE: Final = "100755"
-NOBODY: Final = "000000"  # the mode of a path that is not there
+NO_MODE: Final = "000000"  # the mode of a path that is not there
 
-_WORDS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
-_HONEST: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
-_UNTOLD: Final = ("-c", f"core.attributesFile={os.devnull}")
+_DIFF_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
+_NO_HELPERS: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+_NO_ATTRIBUTES: Final = ("-c", f"core.attributesFile={os.devnull}")
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _TYPE_CHANGED: Final = "T"
 
 
-class Text(NamedTuple):
+class DiffLine(NamedTuple):
     """A line that came or went, with its number in the file that has it."""
 
     number: int
@@ -34,7 +34,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entry:
+class DiffEntry:
     """One path that differs; *source* is where it was before, where it was renamed."""
 
     path: str
@@ -46,8 +46,8 @@ class Entry:
     source: str | None = None
     loc: int = 0
     is_binary: bool = False
-    added: tuple[Text, ...] = ()
-    removed: tuple[Text, ...] = ()
+    added: tuple[DiffLine, ...] = ()
+    removed: tuple[DiffLine, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -57,14 +57,14 @@ class Entry:
     @property
     def is_there(self) -> bool:
         """Whether the head has the path."""
-        return self.mode != NOBODY
+        return self.mode != NO_MODE
 
     @property
     def is_new(self) -> bool:
-        return self.old_mode == NOBODY or self.source is not None
+        return self.old_mode == NO_MODE or self.source is not None
 
 
-class _Raw(NamedTuple):
+class _RawEntry(NamedTuple):
     old_mode: str
     mode: str
     old_blob: str
@@ -73,16 +73,18 @@ class _Raw(NamedTuple):
     paths: tuple[str, ...]
 
 
-class _Body(NamedTuple):
-    added: tuple[Text, ...]
-    removed: tuple[Text, ...]
+class _PatchBody(NamedTuple):
+    added: tuple[DiffLine, ...]
+    removed: tuple[DiffLine, ...]
 
 
-def diff(repository: Repository, base: str, head: str) -> tuple[Entry, ...]:
+def diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
     """Return what *head* has otherwise than *base*, path by path."""
     # Attributes would be read from the index too, and can call any file a binary.
     blind = {"GIT_INDEX_FILE": str(repository.common / "liza-no-index"), "GIT_ATTR_NOSYSTEM": "1"}
-    answer = repository.ask(*_UNTOLD, "diff-tree", *_WORDS, *_HONEST, base, head, environment=blind)
+    answer = repository.ask(
+        *_NO_ATTRIBUTES, "diff-tree", *_DIFF_OPTIONS, *_NO_HELPERS, base, head, environment=blind
+    )
     if answer.code != 0:
         repository.git("diff-tree", "--name-only", base, head)  # raises git's own sentence
     return tuple(_entries(answer.output))
@@ -108,14 +110,14 @@ class _Fields:
         return self._output[self.at :]
 
 
-def _entries(output: bytes) -> Iterator[Entry]:
+def _entries(output: bytes) -> Iterator[DiffEntry]:
     fields = _Fields(output)
-    raws = _raws(fields)
-    counts = _counts(fields, len(raws))
-    sections = _sections(fields.rest().removeprefix(b"\0"))
+    raws = _raw_entries(fields)
+    counts = _line_counts(fields, len(raws))
+    sections = _patch_bodies(fields.rest().removeprefix(b"\0"))
     for raw, count in zip(raws, counts, strict=True):
-        bodies = [next(sections, _Body((), ())) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
-        yield Entry(
+        bodies = [next(sections, _PatchBody((), ())) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
+        yield DiffEntry(
             path=raw.paths[-1],
             status=raw.status,
             old_mode=raw.old_mode,
@@ -130,16 +132,16 @@ def _entries(output: bytes) -> Iterator[Entry]:
         )
 
 
-def _raws(fields: _Fields) -> list[_Raw]:
+def _raw_entries(fields: _Fields) -> list[_RawEntry]:
     found = []
     while fields.starts_with(b":"):
-        old_mode, mode, old_blob, blob, status = decoded(fields.take()[1:]).split(" ")
-        paths = tuple(decoded(fields.take()) for _ in range(2 if status[0] in "RC" else 1))
-        found.append(_Raw(old_mode, mode, old_blob, blob, status[0], paths))
+        old_mode, mode, old_blob, blob, status = decode_git(fields.take()[1:]).split(" ")
+        paths = tuple(decode_git(fields.take()) for _ in range(2 if status[0] in "RC" else 1))
+        found.append(_RawEntry(old_mode, mode, old_blob, blob, status[0], paths))
     return found
 
 
-def _counts(fields: _Fields, number: int) -> list[int | None]:
+def _line_counts(fields: _Fields, number: int) -> list[int | None]:
     """Return how many lines came and went for each path, None for what is not text."""
     found: list[int | None] = []
     for _ in range(number):
@@ -150,21 +152,23 @@ def _counts(fields: _Fields, number: int) -> list[int | None]:
     return found
 
 
-def _sections(patch: bytes) -> Iterator[_Body]:
+def _patch_bodies(patch: bytes) -> Iterator[_PatchBody]:
     lines = iter(patch.split(b"\n"))
-    body: tuple[list[Text], list[Text]] | None = None
+    body: tuple[list[DiffLine], list[DiffLine]] | None = None
     for line in lines:
         if line.startswith(b"diff --git "):
             if body is not None:
-                yield _Body(tuple(body[0]), tuple(body[1]))
+                yield _PatchBody(tuple(body[0]), tuple(body[1]))
             body = ([], [])
         elif body is not None and (hunk := _HUNK.match(line)):
-            _read(lines, hunk, *body)
+            _read_hunk(lines, hunk, *body)
     if body is not None:
-        yield _Body(tuple(body[0]), tuple(body[1]))
+        yield _PatchBody(tuple(body[0]), tuple(body[1]))
 
 
-def _read(lines: Iterator[bytes], hunk: re.Match[bytes], added: list[Text], removed: list[Text]) -> None:
+def _read_hunk(
+    lines: Iterator[bytes], hunk: re.Match[bytes], added: list[DiffLine], removed: list[DiffLine]
+) -> None:
     """Take as many lines as the hunk says: what they look like is the author's choice."""
     gone, came = int(hunk[1]), int(hunk[3])
     for into, first, count in ((removed, gone, hunk[2]), (added, came, hunk[4])):
@@ -172,5 +176,5 @@ def _read(lines: Iterator[bytes], hunk: re.Match[bytes], added: list[Text], remo
         while taken < (1 if count is None else int(count)):
             line = next(lines)
             if not line.startswith(b"\\"):  # \ No newline at end of file
-                into.append(Text(first + taken, line[1:].decode("utf-8", "replace")))
+                into.append(DiffLine(first + taken, line[1:].decode("utf-8", "replace")))
                 taken += 1

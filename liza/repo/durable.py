@@ -1,8 +1,8 @@
-"""What the board names is on disk first: git as others run it syncs neither objects nor refs.
+"""Makes commits durable before the board names them, and finds what a crash of the machine damaged.
 
-Liza's own git does (`core.fsync` in `repo.command`). What an agent committed with a git of its own is synced
-here before it is handed in. And where a machine went down all the same, what is missing is found here: an
-object that is empty or gone, and a ref whose file has no hash in it.
+Git syncs neither objects nor refs by default. Liza's own git does (`core.fsync` in `repo.command`); what an
+agent committed with its own git is synced here before it is handed in. After a crash, empty or missing
+objects and refs without a hash are found here.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from liza.repo.repository import BRANCHES, HASH, TASKS
+from liza.repo.repository import BRANCHES, HASH, TASK_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from liza.repo.repository import Repository
@@ -44,39 +44,53 @@ def _sync(path: Path) -> None:
             os.close(descriptor)
 
 
-class Wreck(NamedTuple):
-    """What a machine that went down left of a ref: its file is there, and names no commit."""
+class BrokenRef(NamedTuple):
+    """A ref whose file names no commit, as a crash of the machine leaves it."""
 
     ref: str
     path: Path
 
 
-def broken_refs(repository: Repository, *more: str) -> list[Wreck]:
+def broken_refs(repository: Repository, *more: str) -> list[BrokenRef]:
     """Return those of Liza's refs, and of *more*, whose file has no hash in it."""
-    folders = (f"{BRANCHES}{TASKS}", "refs/liza")
+    folders = (f"{BRANCHES}{TASK_PREFIX}", "refs/liza")
     files = [path for name in folders for path in (repository.common / name).glob("**/*") if path.is_file()]
     files += [path for name in more if (path := repository.common / name).is_file()]
     return [
-        Wreck(str(path.relative_to(repository.common)), path)
+        BrokenRef(str(path.relative_to(repository.common)), path)
         for path in files
-        if path.suffix != ".lock" and not _names_something(path)
+        if path.suffix != ".lock" and not _names_a_commit(path)
     ]
 
 
-def _names_something(path: Path) -> bool:
+def _names_a_commit(path: Path) -> bool:
     text = path.read_bytes()[:1024].decode(errors="replace").strip()
     return bool(HASH.fullmatch(text)) or text.startswith("ref: refs/")
 
 
-def lost(repository: Repository, commits: Iterable[str], base: str | None = None) -> frozenset[str]:
-    """Return those of *commits* that are not there whole, with all their files since *base*."""
-    return frozenset(commit for commit in commits if not _is_whole(repository, commit, base))
+def present(repository: Repository, commits: Iterable[str]) -> frozenset[str]:
+    """Return those of *commits*, by hash, that are there; git is asked once for all of them."""
+    asked = "".join(f"{commit}\n" for commit in set(commits))
+    if not asked:
+        return frozenset()
+    answer = repository.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=asked.encode())
+    found = (line.split(" ") for line in answer.text.splitlines())
+    return frozenset(name for name, kind in found if kind == "commit")
 
 
-def _is_whole(repository: Repository, commit: str, base: str | None) -> bool:
-    since = ("--not", base) if base and repository.commit_at(base) else ()
+def missing_commits(repository: Repository, bases: Mapping[str, str | None]) -> frozenset[str]:
+    """Return those of *commits* that are incomplete: an object since *base* is missing."""
+    if not bases or _are_whole(repository, bases):
+        return frozenset()
+    return frozenset(commit for commit, base in bases.items() if not _are_whole(repository, {commit: base}))
+
+
+def _are_whole(repository: Repository, bases: Mapping[str, str | None]) -> bool:
+    since = present(repository, filter(None, bases.values()))
     # With the sizes of what is listed: an empty file is found as a name, and is no object.
-    answer = repository.ask("rev-list", "--objects", "--no-object-names", commit, *since)
+    answer = repository.ask(
+        "rev-list", "--objects", "--no-object-names", *bases, *(["--not", *since] if since else [])
+    )
     if answer.code != 0:
         return False
     checked = repository.ask("cat-file", "--batch-check", stdin=f"{answer.text}\n".encode())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from liza.errors import UnfitRepository
-from liza.repo.dependencies import STRICT
+from liza.repo.dependencies import STRICT_EDITABLE_PREFIX
 from liza.repo.repository import AREA
 from liza.system import python_parser
 from liza.system.sandbox.bubblewrap import is_below
@@ -36,23 +36,23 @@ _CODE: Final = ("import ", "import\t")
 _ISOLATED: Final = re.compile(r"python[\d.]*\s+(?:-\S+\s+)*?-[A-Za-z]*[IE]")
 
 
-class Lead(NamedTuple):
-    """One way into the checkout: the *file* that says it, and the *path* that it names."""
+class EditableLink(NamedTuple):
+    """One editable installation: the *file* that points into the checkout, and the *path* it names."""
 
     file: Path
     path: Path
     name: str | None = None  # of the module that is there; None: all that is in *path* can be imported
 
 
-def leads_in(site: Path, root: Path, installed: Iterable[Path]) -> Iterator[Lead]:
+def editable_links(site: Path, root: Path, installed: Iterable[Path]) -> Iterator[EditableLink]:
     """Yield how the packages in *site* lead into the checkout *root*, but for what is *installed* there."""
-    for lead in _said_in(site):
+    for lead in _links_in_site(site):
         if lead.path.is_relative_to(root) and not is_below(lead.path, installed):
             yield lead
 
 
-def unread_in(site: Path, root: Path, leads: Sequence[Lead]) -> Path | None:
-    """Return the record of a package that is installed from *root* in a way that *leads* do not explain."""
+def unexplained_install(site: Path, root: Path, leads: Sequence[EditableLink]) -> Path | None:
+    """Return the record of an editable installation from *root* that *leads* do not explain."""
     for record in sorted(site.glob("*.dist-info/direct_url.json")):
         told = _json(record)
         where = Path(unquote(urlsplit(str(told.get("url", ""))).path) or "/")
@@ -66,20 +66,20 @@ def unread_in(site: Path, root: Path, leads: Sequence[Lead]) -> Path | None:
     return None
 
 
-def _said_in(site: Path) -> Iterator[Lead]:
+def _links_in_site(site: Path) -> Iterator[EditableLink]:
     for file in sorted([*site.glob("*.pth"), *site.glob("*.egg-link")]):
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.strip() and not line.startswith((*_CODE, "#")) and not line.startswith(".."):
-                yield Lead(file, Path(os.path.normpath(site / line.strip())))
+                yield EditableLink(file, Path(os.path.normpath(site / line.strip())))
     for file in sorted(site.glob("*.py")):
         if _FINDER.fullmatch(file.name):
-            yield from (Lead(file, Path(path), name) for name, path in _mapping(file).items())
+            yield from (EditableLink(file, Path(path), name) for name, path in _mapping(file).items())
 
 
 def _mapping(file: Path) -> dict[str, str]:
     """Return the table of modules that a finder of setuptools' has."""
     try:
-        tree = python_parser.parse(file.read_text(encoding="utf-8", errors="replace"))
+        tree = python_parser.parse_python(file.read_text(encoding="utf-8", errors="replace"))
     except SyntaxError:
         return {}
     for node in tree.body:
@@ -100,37 +100,37 @@ def _json(path: Path) -> dict[str, dict[str, object]]:
     return told if isinstance(told, dict) else {}
 
 
-def search_path(leads: Iterable[Lead], root: Path, top: Path, links: Path) -> list[str]:
+def search_path(leads: Iterable[EditableLink], root: Path, top: Path, links: Path) -> list[str]:
     """Return the directories of the tree *top* in which the modules of *leads* are found first.
 
     Modules that are found under another name than that of their directory get one in *links*.
     """
     found: dict[Path, None] = {}
     for lead in leads:
-        for base, name, path in _resolved(lead):
+        for base, name, path in _search_entries(lead):
             here = top / base.relative_to(root)
             if name is None and (base != root or not _hides_the_library(top)):
                 found[here] = None
                 continue
             found[links] = None
-            _link(links, name, top / path.relative_to(root), here)
+            _make_links(links, name, top / path.relative_to(root), here)
     return [str(path) for path in found]
 
 
-def _resolved(lead: Lead) -> Iterator[tuple[Path, str | None, Path]]:
+def _search_entries(lead: EditableLink) -> Iterator[tuple[Path, str | None, Path]]:
     """Yield the directory to search, the name that it has to be found by where that differs, and its path."""
     if lead.name is not None:
         parts = lead.name.split(".")
         is_there = lead.path.parts[-len(parts) :] == tuple(parts)
         base = lead.path.parents[len(parts) - 1] if is_there else lead.path.parent
         yield base, None if is_there else lead.name, lead.path
-    elif lead.path.name.startswith(STRICT):
-        yield from ((base, None, base) for base in dict.fromkeys(_linked_from(lead.path)))
+    elif lead.path.name.startswith(STRICT_EDITABLE_PREFIX):
+        yield from ((base, None, base) for base in dict.fromkeys(_link_sources(lead.path)))
     else:
         yield lead.path, None, lead.path
 
 
-def _linked_from(directory: Path) -> Iterator[Path]:
+def _link_sources(directory: Path) -> Iterator[Path]:
     """Yield where the files are that a strict installation has links to, without the path inside of it."""
     for path in sorted(directory.rglob("*")):
         inside = path.relative_to(directory).parts
@@ -144,7 +144,7 @@ def _hides_the_library(top: Path) -> bool:
     return bool(names & sys.stdlib_module_names)
 
 
-def _link(links: Path, name: str | None, path: Path, here: Path) -> None:
+def _make_links(links: Path, name: str | None, path: Path, here: Path) -> None:
     """Put links to what can be imported into *links*: one module by its *name*, or all but Python's own."""
     wanted = {name.replace(".", "/"): path} if name else _importable(here)
     for at, target in wanted.items():
@@ -160,7 +160,7 @@ def _importable(top: Path) -> dict[str, Path]:
     return {path.stem: path for path in found if path.stem not in sys.stdlib_module_names}
 
 
-def sites(environment: Mapping[str, str], line: str, installed: Iterable[Path]) -> list[Path]:
+def site_packages(environment: Mapping[str, str], line: str, installed: Iterable[Path]) -> list[Path]:
     """Return where the interpreters have their packages that *line* may run."""
     words = [Path(word) for word in re.findall(r"(?:^|[\s='\"])(/[^\s'\";|&]+)", line)]
     path = environment.get("PATH", os.defpath)
@@ -174,12 +174,12 @@ def sites(environment: Mapping[str, str], line: str, installed: Iterable[Path]) 
         for site in home.glob("lib/python*/site-packages")
     ]
     programs = dict.fromkeys(shutil.which(name, path=path) for name in ("python3", "python"))
-    found += [Path(site) for program in programs if program for site in _sites_of(program)]
+    found += [Path(site) for program in programs if program for site in _site_packages_of(program)]
     return [site for site in dict.fromkeys(found) if site.is_dir()]
 
 
 @cache
-def _sites_of(program: str) -> tuple[str, ...]:
+def _site_packages_of(program: str) -> tuple[str, ...]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(
@@ -203,19 +203,21 @@ class Redirection(NamedTuple):
     installed: Sequence[Path]  # in the checkout
     links: Path  # a directory for modules that are found under another name than that of their file
 
-    def require_seen(self, environment: Mapping[str, str], line: str) -> None:
+    def require_redirectable(self, environment: Mapping[str, str], line: str) -> None:
         """Refuse to run *line* where it would import the checkout and cannot be led elsewhere."""
-        for site in sites(environment, line, self.installed):
-            leads = list(leads_in(site, self.root, self.installed))
-            if record := unread_in(site, self.root, leads):
-                raise LeadsToCheckout(record)
+        for site in site_packages(environment, line, self.installed):
+            leads = list(editable_links(site, self.root, self.installed))
+            if record := unexplained_install(site, self.root, leads):
+                raise ImportsUserCheckout(record)
             if leads and _ISOLATED.search(line):
-                raise LeadsToCheckout(leads[0].file, f", and `{line}` ignores where else to look (-I, -E)")
+                raise ImportsUserCheckout(
+                    leads[0].file, f", and `{line}` ignores where else to look (-I, -E)"
+                )
 
     def environment(self, environment: Mapping[str, str], line: str = "") -> dict[str, str]:
         """Return *environment* with every search path in it leading to the tree."""
-        known = sites(environment, line, self.installed)
-        leads = [lead for site in known for lead in leads_in(site, self.root, self.installed)]
+        known = site_packages(environment, line, self.installed)
+        leads = [lead for site in known for lead in editable_links(site, self.root, self.installed)]
         mapped = {
             name: os.pathsep.join(map(self._mapped, value.split(os.pathsep)))
             for name in ("PATH", "PYTHONPATH", "NODE_PATH")
@@ -239,7 +241,7 @@ class Redirection(NamedTuple):
         return re.sub(own + kept, lambda _: str(self.top), line)
 
 
-class LeadsToCheckout(UnfitRepository):
+class ImportsUserCheckout(UnfitRepository):
     """Tests would import the user's checkout."""
 
     def __init__(self, file: Path, more: str = "") -> None:

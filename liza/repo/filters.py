@@ -17,30 +17,32 @@ from typing import Final
 
 from liza.repo.repository import Repository
 
-FRESH: Final = 5.0  # seconds for which the settings are taken to be as they were; people change them rarely
+SETTINGS_TTL: Final = (
+    5.0  # seconds for which the settings are taken to be as they were; people change them rarely
+)
 _PATTERN: Final = r"^filter\..*\.(clean|smudge|process)$"
 _EXPANDED: Final = re.compile(r"\.(clean|smudge)$")  # in which git replaces %f
 # What leads git to the worktree: a filter that asks git for the top directory must not be led there either.
-_LEADING: Final = (
+_LOCATION_VARIABLES: Final = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CONFIG_COUNT"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "OLDPWD"),
 )
 
 
-def tame(repository: Repository) -> dict[str, str]:
-    """Return the settings by which every filter of the user's starts in the user's checkout."""
-    return dict(_tamed(repository, int(time.monotonic() / FRESH)))
+def filter_settings(repository: Repository) -> dict[str, str]:
+    """Return git settings that start every content filter of the user's in the user's checkout."""
+    return dict(_read_filter_settings(repository, int(time.monotonic() / SETTINGS_TTL)))
 
 
 @lru_cache(4)
-def _tamed(repository: Repository, _moment: int) -> tuple[tuple[str, str], ...]:
+def _read_filter_settings(repository: Repository, _moment: int) -> tuple[tuple[str, str], ...]:
     lines = repository.ask("config", "-z", "--get-regexp", _PATTERN).text.split("\0")
     known = dict(line.split("\n", 1) for line in lines if "\n" in line)  # of several, the last counts
-    return tuple((key, _led_home(repository, key, value)) for key, value in known.items() if value)
+    return tuple((key, _in_user_checkout(repository, key, value)) for key, value in known.items() if value)
 
 
-def _led_home(repository: Repository, key: str, command: str) -> str:
+def _in_user_checkout(repository: Repository, key: str, command: str) -> str:
     home = shlex.quote(str(repository.root))
     if _EXPANDED.search(key):
         home = home.replace("%", "%%")
-    return f"cd {home} && unset {' '.join(_LEADING)} && {{ {command}\n}}"
+    return f"cd {home} && unset {' '.join(_LOCATION_VARIABLES)} && {{ {command}\n}}"

@@ -1,11 +1,11 @@
-"""What agents must not touch, before and after: anything that moved is said in a sentence.
+"""A fingerprint of what agents must not touch, and the differences between two, each as a sentence.
 
-A person works in the same repository. What people do in theirs every day (edit, stage, commit, switch, tag,
+A person works in the same repository. What people do there every day (edit, stage, commit, switch, tag,
 stash, track a branch) may have been either; what only an agent has a reason for is not.
 
 Covered: HEAD, every ref, the index with its flags, the tracked and untracked files of the user's checkout,
-and the files that tell git what to do (configuration, hooks, attributes, excludes, alternates, grafts).
-Not covered: ignored files, the inside of submodules beyond their HEAD, and hooks outside of the repository.
+and the files that tell git what to do (configuration, hooks, attributes, excludes, alternates, grafts). Not
+covered: ignored files, the inside of submodules beyond their HEAD, and hooks outside of the repository.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from typing import Any, Final, NamedTuple
 
 from liza.errors import GitFailed
 from liza.repo import status
-from liza.repo.repository import BRANCHES, OWN_PATHS, TASKS, Repository
+from liza.repo.repository import BRANCHES, OWN_PATHS, TASK_PREFIX, Repository
 
 READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
-FRESH: Final = 1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
-SHOWN: Final = 20  # paths that are named one by one
+CTIME_GRANULARITY: Final = (
+    1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
+)
+PATHS_SHOWN: Final = 20  # paths that are named one by one
 ALWAYS_ALLOWED: Final = ("refs/liza/*", "refs/remotes/*")  # the latter move by every fetch
 ONLY_ADDED: Final = "refs/liza/salvage/"  # what was saved is never moved or deleted, by Liza least of all
-_NOT_FOR_PEOPLE: Final = ("refs/replace/", "refs/liza/", f"{BRANCHES}{TASKS}/")
+_NOT_FOR_PEOPLE: Final = ("refs/replace/", "refs/liza/", f"{BRANCHES}{TASK_PREFIX}/")
 # What `git push -u`, `git switch --track` and editors write: it says whence to pull, and runs nothing.
 _BRANCH_SECTION: Final = re.compile(
     rb"^[ \t]*\[branch \"[^\"\]\n]*\"\][ \t]*\n(?:[ \t]+[^\[\n]*\n?)*", re.MULTILINE
@@ -51,7 +53,7 @@ class Part(StrEnum):
     FILES = "files"
 
 
-class Moved(NamedTuple):
+class DriftItem(NamedTuple):
     """One thing that is not as it was."""
 
     part: Part
@@ -77,71 +79,71 @@ class Fingerprint:
         default="", compare=False
     )  # of the file of the index, where that is old enough to tell
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return asdict(self)
 
 
-def fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> Fingerprint:
+def take_fingerprint(repository: Repository, *, since: Fingerprint | None = None) -> Fingerprint:
     """Look at everything now; where the configuration is not as in *since*, at nothing that runs git."""
     configuration = dict(_configuration(repository))
     head = _head(repository)
-    if since and _programs(since.configuration) != _programs(configuration):
+    if since and _program_config(since.configuration) != _program_config(configuration):
         return Fingerprint(configuration, head, {}, "", {}, looked=False)
-    stamp = _stamp(repository)
+    stamp = _index_stamp(repository)
     known = since.index if since and stamp and stamp == since.stamp else None
     with ThreadPoolExecutor(2) as threads:
         files = threads.submit(_files, repository)
-        index = threads.submit(lambda: known or _index(repository))
+        index = threads.submit(lambda: known or _index_digest(repository))
         refs = _refs(repository)
         return Fingerprint(configuration, head, refs, index.result(), files.result(), stamp=stamp)
 
 
-def _programs(configuration: Mapping[str, str]) -> dict[str, str]:
+def _program_config(configuration: Mapping[str, str]) -> dict[str, str]:
     """Return the part of *configuration* that can name programs."""
     return {name: value for name, value in configuration.items() if not name.endswith(_OF_BRANCHES)}
 
 
-def drift(before: Fingerprint, after: Fingerprint, allowed: Iterable[str] = ()) -> list[Moved]:
+def drift(before: Fingerprint, after: Fingerprint, allowed: Iterable[str] = ()) -> list[DriftItem]:
     """Return what moved from *before* to *after*; refs that match one of *allowed* may."""
     moved = [
-        Moved(Part.CONFIGURATION, f"{name} was {how}", may_be_yours=name.endswith(_OF_BRANCHES))
-        for name, how in _changed(before.configuration, after.configuration)
+        DriftItem(Part.CONFIGURATION, f"{name} was {how}", may_be_yours=name.endswith(_OF_BRANCHES))
+        for name, how in _differences(before.configuration, after.configuration)
     ]
     if not after.looked:
         return moved
     patterns = (*ALWAYS_ALLOWED, *allowed)
     if before.head != after.head:
         sentence = f"your checkout went from {before.head} to {after.head}"
-        moved.append(Moved(Part.HEAD, sentence, may_be_yours=True))
-    moved += _moved_refs(before.refs, after.refs, patterns)
+        moved.append(DriftItem(Part.HEAD, sentence, may_be_yours=True))
+    moved += _ref_drift(before.refs, after.refs, patterns)
     if before.index != after.index:
-        moved.append(Moved(Part.INDEX, "the index of your checkout was changed", may_be_yours=True))
-    return moved + list(_moved_files(before.files, after.files))
+        moved.append(DriftItem(Part.INDEX, "the index of your checkout was changed", may_be_yours=True))
+    return moved + list(_file_drift(before.files, after.files))
 
 
-def _moved_refs(
+def _ref_drift(
     before: Mapping[str, str], after: Mapping[str, str], allowed: Iterable[str]
-) -> Iterator[Moved]:
-    for ref, how in _changed(before, after):
+) -> Iterator[DriftItem]:
+    for ref, how in _differences(before, after):
         is_lost = ref.startswith(ONLY_ADDED) and ref in before
         if is_lost or not any(fnmatchcase(ref, pattern) for pattern in allowed):
             name = f"the branch {ref.removeprefix(BRANCHES)}" if ref.startswith(BRANCHES) else ref
             was, now = before.get(ref, "nothing")[:12], after.get(ref, "nothing")[:12]
             is_plain = not ref.startswith(_NOT_FOR_PEOPLE)
-            yield Moved(Part.REFS, f"{name} was {how}: {was}, now {now}", may_be_yours=is_plain, ref=ref)
+            yield DriftItem(Part.REFS, f"{name} was {how}: {was}, now {now}", may_be_yours=is_plain, ref=ref)
 
 
-def _moved_files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Moved]:
-    paths = sorted(path for path, _ in _changed(before, after))
-    for path in paths[:SHOWN]:
-        yield Moved(Part.FILES, f"{path} in your checkout was changed", may_be_yours=True)
-    if paths[SHOWN:]:
-        sentence = f"{len(paths) - SHOWN} more files in your checkout were changed"
-        yield Moved(Part.FILES, sentence, may_be_yours=True)
+def _file_drift(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DriftItem]:
+    paths = sorted(path for path, _ in _differences(before, after))
+    for path in paths[:PATHS_SHOWN]:
+        yield DriftItem(Part.FILES, f"{path} in your checkout was changed", may_be_yours=True)
+    if paths[PATHS_SHOWN:]:
+        sentence = f"{len(paths) - PATHS_SHOWN} more files in your checkout were changed"
+        yield DriftItem(Part.FILES, sentence, may_be_yours=True)
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
             yield name, "removed"
@@ -164,18 +166,23 @@ def _configuration(repository: Repository) -> Iterator[tuple[str, str]]:
         "shallow",
     )
     own = ("config.worktree", "info/sparse-checkout")
-    paths = [*(common / name for name in shared), *(home / name for name in own), *hooks, *_of_the_user()]
+    paths = [
+        *(common / name for name in shared),
+        *(home / name for name in own),
+        *hooks,
+        *_user_config_paths(),
+    ]
     for path in paths:
         if path == common / "config" and path.is_file():
             text = path.read_bytes()
             branches = b"".join(_BRANCH_SECTION.findall(text))
-            yield str(path), f"{path.lstat().st_mode:o} {_sum(_BRANCH_SECTION.sub(b'', text))}"
-            yield f"{path}{_OF_BRANCHES}", _sum(branches)
+            yield str(path), f"{path.lstat().st_mode:o} {_hash(_BRANCH_SECTION.sub(b'', text))}"
+            yield f"{path}{_OF_BRANCHES}", _hash(branches)
         elif os.path.lexists(path):
             yield str(path), f"{path.lstat().st_mode:o} {_digest(path)}"
 
 
-def _of_the_user() -> list[Path]:
+def _user_config_paths() -> list[Path]:
     """Return where the user's own configuration may be: agents like to put their name there."""
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     if named is not None:
@@ -196,18 +203,18 @@ def _refs(repository: Repository) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
 
 
-def _stamp(repository: Repository) -> str:
-    """Return by what to know that the index is the same file; nothing where it was written just now."""
+def _index_stamp(repository: Repository) -> str:
+    """Return an identity of the index file; empty where it was written too recently to rely on its ctime."""
     try:
         facts = (repository.home / "index").stat()
     except OSError:
         return ""
-    if time.time() - facts.st_ctime < FRESH:
+    if time.time() - facts.st_ctime < CTIME_GRANULARITY:
         return ""
     return f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
 
 
-def _index(repository: Repository) -> str:
+def _index_digest(repository: Repository) -> str:
     # With the flags by which a changed file can be hidden from `git status`.
     answer = repository.ask_checkout("ls-files", "-v", "--stage", "-z")
     if answer.code != 0:
@@ -216,18 +223,18 @@ def _index(repository: Repository) -> str:
 
 
 def _files(repository: Repository) -> dict[str, str]:
-    answer = repository.ask_checkout(*status.WORDS)
+    answer = repository.ask_checkout(*status.STATUS_COMMAND)
     if answer.code != 0:
         raise GitFailed("status", answer.said)
-    found = sorted(change for change in status.changes(answer.output) if not _is_ours(change.path))
-    looks = chain(repeat(_digest, READ_FILES), repeat(_times))
+    found = sorted(change for change in status.parse_status(answer.output) if not _is_liza_path(change.path))
+    looks = chain(repeat(_digest, READ_FILES), repeat(_stat_digest))
     return {
         change.path: f"{change.line} {look(repository.root / change.path)}"
         for change, look in zip(found, looks, strict=False)
     }
 
 
-def _is_ours(path: str) -> bool:
+def _is_liza_path(path: str) -> bool:
     return path.partition("/")[0] in OWN_PATHS
 
 
@@ -235,15 +242,15 @@ def _digest(path: Path) -> str:
     if path.is_symlink():
         return str(path.readlink())
     if not path.is_file() or path.stat().st_size > READ_BYTES:
-        return _times(path)
-    return _sum(path.read_bytes())
+        return _stat_digest(path)
+    return _hash(path.read_bytes())
 
 
-def _sum(data: bytes) -> str:
+def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _times(path: Path) -> str:
+def _stat_digest(path: Path) -> str:
     if not os.path.lexists(path):
         return "absent"
     facts = path.lstat()

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.command import encoded
-from liza.repo.conflicts import Versions, resolution
+from liza.repo.command import encode_git
+from liza.repo.conflicts import Versions, resolve_file
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.signing import with_signature
-from liza.repo.trailers import Trailer, one_line, written
+from liza.repo.trailers import Trailer, message_with_trailers, single_line
 
 _CLEAN, _CONFLICTS = 0, 1
 _BASE, _OURS, _THEIRS = 1, 2, 3
@@ -35,7 +35,7 @@ class Merged(NamedTuple):
     resolved: tuple[str, ...] = ()
 
 
-class Stage(NamedTuple):
+class ConflictStage(NamedTuple):
     """One version of a path in conflict."""
 
     mode: str
@@ -50,14 +50,14 @@ class Conflict(NamedTuple):
     paths: tuple[str, ...]
     kinds: tuple[str, ...]
     tree: str
-    stages: tuple[Stage, ...]
+    stages: tuple[ConflictStage, ...]
 
     def __str__(self) -> str:
         return f"{', '.join(self.kinds)} in {', '.join(self.paths)}"
 
 
-class Account(NamedTuple):
-    """What a merge commit tells about itself, and the key that vouches for it."""
+class MergeDescription(NamedTuple):
+    """The subject and trailers of a merge commit, and the key that signs it."""
 
     subject: str
     trailers: Mapping[Trailer, str]
@@ -88,10 +88,10 @@ def merge(repository: Repository, onto: str, commit: str) -> Merged | Conflict:
         raise GitFailed("merge-tree", answer.said)
     if answer.code == _CLEAN:
         return Merged(answer.text.split("\0")[0])
-    return _conflict(answer.text)
+    return _parse_conflict(answer.text)
 
 
-def _conflict(output: str) -> Conflict:
+def _parse_conflict(output: str) -> Conflict:
     fields = iter(output.split("\0"))
     tree = next(fields)
     stages = tuple(_stages(fields))
@@ -100,13 +100,13 @@ def _conflict(output: str) -> Conflict:
     return Conflict(tuple(paths), tuple(dict.fromkeys(messages)), tree, stages)
 
 
-def _stages(fields: Iterator[str]) -> Iterator[Stage]:
+def _stages(fields: Iterator[str]) -> Iterator[ConflictStage]:
     for field in fields:
         if not field:
             return
         facts, path = field.split("\t", 1)
         mode, blob, side = facts.split(" ")
-        yield Stage(mode, blob, int(side), path)
+        yield ConflictStage(mode, blob, int(side), path)
 
 
 def _kinds(fields: Iterator[str]) -> Iterator[str]:
@@ -120,36 +120,36 @@ def _kinds(fields: Iterator[str]) -> Iterator[str]:
         next(fields)
 
 
-def resolve(repository: Repository, conflict: Conflict) -> Merged | None:
+def resolve_conflict(repository: Repository, conflict: Conflict) -> Merged | None:
     """Return the tree with every conflict resolved, or None where one of them takes thought."""
     if not set(conflict.kinds) <= _ABOUT_LINES:
         return None
-    solved: list[Stage] = []
+    solved: list[ConflictStage] = []
     for path in conflict.paths:
-        stage = _solved(repository, [stage for stage in conflict.stages if stage.path == path])
+        stage = _resolve_path(repository, [stage for stage in conflict.stages if stage.path == path])
         if stage is None:
             return None
         solved.append(stage)
-    return Merged(_with(repository, conflict.tree, solved), conflict.paths)
+    return Merged(_with_blobs(repository, conflict.tree, solved), conflict.paths)
 
 
-def _solved(repository: Repository, stages: list[Stage]) -> Stage | None:
+def _resolve_path(repository: Repository, stages: list[ConflictStage]) -> ConflictStage | None:
     ours = next((stage for stage in stages if stage.side == _OURS), None)
     modes = {stage.mode for stage in stages}
     if ours is None or len(modes) != 1 or not modes <= _FILES:
         return None
-    texts = {stage.side: _text(repository, stage.blob) for stage in stages}
+    texts = {stage.side: _blob_text(repository, stage.blob) for stage in stages}
     mine, other = texts[_OURS], texts.get(_THEIRS)
     if mine is None or other is None or (_BASE in texts and texts[_BASE] is None):
         return None
-    text = resolution(Versions(ours.path, texts.get(_BASE), mine, other))
+    text = resolve_file(Versions(ours.path, texts.get(_BASE), mine, other))
     if text is None:
         return None
     blob = repository.git("hash-object", "-w", "--stdin", stdin=text.encode())
     return ours._replace(blob=blob)
 
 
-def _text(repository: Repository, blob: str) -> str | None:
+def _blob_text(repository: Repository, blob: str) -> str | None:
     """Return the blob as text; None where it is none, or too long to look at."""
     content = repository.ask("cat-file", "blob", blob).output
     if len(content) > _LARGEST_TEXT or b"\0" in content:
@@ -160,20 +160,20 @@ def _text(repository: Repository, blob: str) -> str | None:
         return None
 
 
-def _with(repository: Repository, tree: str, stages: Iterable[Stage]) -> str:
+def _with_blobs(repository: Repository, tree: str, stages: Iterable[ConflictStage]) -> str:
     """Return *tree* with the blobs of *stages* in it."""
     with TemporaryDirectory(prefix="liza-") as directory:
         index = {"GIT_INDEX_FILE": str(Path(directory) / "index")}
         repository.git("read-tree", tree, environment=index)
-        rows = b"".join(encoded(f"{stage.mode} {stage.blob} 0\t{stage.path}\0") for stage in stages)
+        rows = b"".join(encode_git(f"{stage.mode} {stage.blob} 0\t{stage.path}\0") for stage in stages)
         repository.git("update-index", "-z", "--index-info", stdin=rows, environment=index)
         return repository.git("write-tree", environment=index)
 
 
-def seal(
+def commit_merge(
     repository: Repository,
     merged: Merged,
-    account: Account,
+    account: MergeDescription,
     *,
     onto: str,
     commit: str,
@@ -183,22 +183,22 @@ def seal(
     facts = {**account.trailers, Trailer.REVIEWED_COMMIT: commit}
     if merged.resolved:
         facts[Trailer.RESOLVED] = json.dumps(merged.resolved)
-    message, parents = written(account.subject, "", facts), (onto, commit)
+    message, parents = message_with_trailers(account.subject, "", facts), (onto, commit)
     if account.key is not None:
         message = with_signature(account.key, tree=merged.tree, parents=parents, message=message)
     return repository.commit_tree(merged.tree, parents=parents, message=message, at=at)
 
 
-def land(repository: Repository, ref: str, sealed: str, *, onto: str, task: str) -> Landed | Overtaken:
+def land_merge(repository: Repository, ref: str, sealed: str, *, onto: str, task: str) -> Landed | Overtaken:
     """Move *ref* from *onto* to *sealed*, or return where it is instead; safe to repeat."""
     repository.require_free(ref)
-    if repository.move(ref, to=sealed, expected=onto, why=f"merge {one_line(task)}"):
+    if repository.move_ref(ref, to=sealed, expected=onto, why=f"merge {single_line(task)}"):
         return Landed(sealed)
     return Overtaken(repository.commit_at(ref))
 
 
-def doubts(repository: Repository, ref: str, sealed: str, *, commit: str, tree: str) -> list[str]:
-    """Return what speaks against *commit* being merged into *ref* with the judged *tree*; nothing: it is."""
+def merge_doubts(repository: Repository, ref: str, sealed: str, *, commit: str, tree: str) -> list[str]:
+    """Return why *commit* is not merged into *ref* with the judged *tree*; empty where it is."""
     name = ref.removeprefix(BRANCHES)
     there = repository.ask("rev-parse", f"{sealed}^{{commit}}", f"{sealed}^{{tree}}")
     if there.code != 0:

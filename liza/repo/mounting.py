@@ -1,19 +1,19 @@
-"""Where something can be mounted inside of a worktree: empty places, made before a run and gone after it."""
+"""Mount points inside a worktree: empty files and directories, created before a run and removed after it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from liza.repo.dependencies import is_vacant
-from liza.repo.worktree import write
+from liza.repo.dependencies import is_free
+from liza.repo.worktree import write_text_whole
 from liza.system.no_follow import make_directory, remove_empty, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Points:
+class MountPoints:
     """The mount points in the worktree *top*, which is seen at *root*; *record* outlives a crash."""
 
     def __init__(self, top: Path, root: Path, record: Path) -> None:
@@ -23,8 +23,8 @@ class Points:
         self._wanted: dict[Path, bool] = {}  # whether a directory is mounted there
 
     @classmethod
-    def after_a_crash(cls, top: Path, root: Path, record: Path) -> Self:
-        """Return none yet, after removing those that a run left which was killed."""
+    def recover(cls, top: Path, root: Path, record: Path) -> Self:
+        """Remove the mount points that a killed run left, and return an empty set of them."""
         points = cls(top, root, record)
         if record.exists():
             points.__exit__()
@@ -37,7 +37,7 @@ class Points:
             return False
         if any(name.is_relative_to(known) for known in self._wanted):
             return True
-        if not is_vacant(self._top, name):
+        if not is_free(self._top, name):
             return False
         self._wanted[name] = path.is_dir()
         return True
@@ -54,7 +54,7 @@ class Points:
             for place in (*reversed(name.parents), name)
             if place.parts and not (self._top / place).exists()
         ]
-        write(self._record, "\0".join(made))
+        write_text_whole(self._record, "\0".join(made))
         for name, is_directory in self._wanted.items():
             if is_directory:
                 make_directory(self._top, str(name))

@@ -8,43 +8,43 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.command import decoded, encoded
+from liza.repo.command import decode_git, encode_git
 from liza.repo.repository import Repository
 
 
-class Item(NamedTuple):
+class TreeItem(NamedTuple):
     """A path of a tree."""
 
     mode: str
     blob: str
 
 
-def listing(repository: Repository, tree: str) -> dict[str, Item]:
+def list_tree(repository: Repository, tree: str) -> dict[str, TreeItem]:
     """Return every path of *tree*."""
     found = {}
     for line in repository.git("ls-tree", "-r", "-z", "--full-tree", tree).split("\0"):
         if line:
             facts, _, path = line.partition("\t")
             mode, _, blob = facts.split(" ")
-            found[path] = Item(mode, blob)
+            found[path] = TreeItem(mode, blob)
     return found
 
 
-def sizes(repository: Repository, blobs: Iterable[str]) -> dict[str, int]:
+def blob_sizes(repository: Repository, blobs: Iterable[str]) -> dict[str, int]:
     """Return the bytes of each of *blobs* that is there."""
     asked = "".join(f"{blob}\n" for blob in set(blobs))
     if not asked:
         return {}
     format_ = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
     lines = (
-        line.split(" ") for line in repository.git("cat-file", format_, stdin=encoded(asked)).split("\n")
+        line.split(" ") for line in repository.git("cat-file", format_, stdin=encode_git(asked)).split("\n")
     )
     return {facts[0]: int(facts[2]) for facts in lines if len(facts) > 2}  # noqa: PLR2004 - else it is missing
 
 
-def contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
+def blob_contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     """Return what is in each of *blobs* that is there."""
-    asked = encoded("".join(f"{blob}\n" for blob in set(blobs)))
+    asked = encode_git("".join(f"{blob}\n" for blob in set(blobs)))
     if not asked:
         return {}
     answer = repository.ask("cat-file", "--batch", stdin=asked)
@@ -53,7 +53,7 @@ def contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     found, output, at = {}, answer.output, 0
     while at < len(output):
         end = output.index(b"\n", at)
-        facts = decoded(output[at:end]).split(" ")
+        facts = decode_git(output[at:end]).split(" ")
         at = end + 1
         if len(facts) == 3:  # noqa: PLR2004 - name, type, size; a missing one has two words
             found[facts[0]] = output[at : at + int(facts[2])]
@@ -61,8 +61,8 @@ def contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-class Change(NamedTuple):
-    """A commit on the way: what it changed, and what it says."""
+class CommitInfo(NamedTuple):
+    """A commit between base and head: its parent, message and authors."""
 
     commit: str
     before: str
@@ -70,7 +70,7 @@ class Change(NamedTuple):
     people: str = ""  # who made it, as it says
 
 
-def changes(repository: Repository, base: str, head: str) -> list[Change]:
+def commits_between(repository: Repository, base: str, head: str) -> list[CommitInfo]:
     """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
     text = repository.git(
         "log", "--no-color", "--format=%x00%H %P%n%an <%ae>, %cn <%ce>%n%B", f"{base}..{head}"
@@ -81,18 +81,18 @@ def changes(repository: Repository, base: str, head: str) -> list[Change]:
         people, _, said = rest.partition("\n")
         commit, *parents = hashes.split()
         before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
-        found.append(Change(commit, before, said.strip(), people))
+        found.append(CommitInfo(commit, before, said.strip(), people))
     return found
 
 
-def grafted(repository: Repository, tree: str, items: Mapping[str, Item | None]) -> str:
-    """Return the tree that is *tree* but for *items*; None takes a path away."""
+def write_tree_with(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:
+    """Write and return *tree* with *items* replaced; None removes a path."""
     gone = [f"0 {'0' * len(tree)}\t{path}\0" for path, item in items.items() if item is None]
     put = [f"{item.mode} {item.blob}\t{path}\0" for path, item in items.items() if item is not None]
     with TemporaryDirectory(prefix="liza-index-") as place:
         index = {"GIT_INDEX_FILE": str(Path(place) / "index")}
         repository.git("read-tree", tree, environment=index)
         # What goes, goes first: a file may come where a directory was.
-        lines = encoded("".join([*gone, *put]))
+        lines = encode_git("".join([*gone, *put]))
         repository.git("update-index", "-z", "--index-info", stdin=lines, environment=index)
         return repository.git("write-tree", environment=index)

@@ -8,7 +8,6 @@ marker names the task, which is the last step of preparing it; a step that was c
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from typing import Final
 from liza.errors import LizaError, UnfitRepository
 from liza.repo import salvage
 from liza.repo.repository import BRANCHES, Repository, branch_of
-from liza.repo.salvage import Saved
-from liza.repo.worktree import KEPT, Worktree, places
-from liza.repo.worktree_locks import locked, taken
+from liza.repo.salvage import Salvage
+from liza.repo.worktree import KEPT, Worktree, worktree_paths
+from liza.system.locks import hold_lock, release_and_remove, try_lock
 from liza.system.no_follow import directories, first_line, remove
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ SCRATCH: Final = ".scratch-"
 POOL_LIMIT: Final = 8  # worktrees that wait; a run has hardly more coders, and each is a copy of the checkout
 
 
-def lock_of(path: Path) -> Path:
+def scratch_lock_of(path: Path) -> Path:
     """Return the lock by which a process says that it looks at the scratch directory *path*."""
     return path.with_name(f"{path.name}.lock")
 
@@ -57,7 +56,7 @@ class Worktrees:
 
     def of(self, task: str) -> Worktree | None:
         """Return the worktree of *task*; None where it is not ready, or somebody deleted it."""
-        found = self.registered(self.path_of(task))
+        found = self.worktree_at(self.path_of(task))
         return found if found and found.task == task and found.is_there else None
 
     def tasks(self) -> list[str]:
@@ -73,12 +72,12 @@ class Worktrees:
         tip = self.repository.commit_at(branch_of(task))
         if found is None or tip is None:
             self._clear(task, at)
-            return self._made(task, tip or base, tip)
+            return self._make(task, tip or base, tip)
         self.secure(found, task, at=at)
         if found.branch() != branch_of(task).removeprefix(BRANCHES):
             # Nothing that is committed there could be handed in; what it has is saved.
             self._clear(task, at)
-            return self._made(task, tip, tip)
+            return self._make(task, tip, tip)
         return found
 
     def secure(self, worktree: Worktree, task: str, *, at: datetime) -> None:
@@ -89,12 +88,12 @@ class Worktrees:
         """
         if not worktree.is_there:
             return
-        if worktree.is_taken_over:
+        if worktree.has_foreign_git:
             try:
-                salvage.save(self.repository, task, worktree, at=at)
+                salvage.save_work(self.repository, task, worktree, at=at)
             except LizaError as error:
                 log.warning("%s: its own repository is set aside without a record: %s", task, error)
-                salvage.set_aside(worktree, task)
+                salvage.set_repository_aside(worktree, task)
         worktree.mend()
 
     def renew(self, task: str, base: str, *, at: datetime) -> Worktree:
@@ -102,10 +101,10 @@ class Worktrees:
         self._clear(task, at, losing=branch_of(task))
         tip = self.repository.commit_at(branch_of(task))
         if tip or (self.repository.common / "logs" / branch_of(task)).exists():
-            salvage.save(self.repository, task, None, at=at, losing=branch_of(task))
-        return self._made(task, base, tip)
+            salvage.save_work(self.repository, task, None, at=at, losing=branch_of(task))
+        return self._make(task, base, tip)
 
-    def release(self, task: str, *, at: datetime) -> Saved | None:
+    def release(self, task: str, *, at: datetime) -> Salvage | None:
         """Give the worktree of *task* back to the pool and return what was saved of it; the branch stays."""
         return self._clear(task, at)
 
@@ -117,16 +116,19 @@ class Worktrees:
             return True
         return self.repository.contains(into, tip) and self.repository.delete(ref, expected=tip)
 
-    def branches(self) -> list[str]:
-        """Return which tasks have a branch."""
-        found = self.repository.git("for-each-ref", "--format=%(refname)", branch_of("")).splitlines()
+    def branches(self, *, merged_into: str | None = None) -> list[str]:
+        """Return which tasks have a branch: all, or those of which *merged_into* contains the tip."""
+        merged = () if merged_into is None else (f"--merged={merged_into}",)
+        found = self.repository.git(
+            "for-each-ref", "--format=%(refname)", *merged, branch_of("")
+        ).splitlines()
         return [name.removeprefix(branch_of("")) for name in found]
 
     def take(self, path: Path, commit: str) -> Worktree:
         """Return a detached worktree at *path*, where nothing is, that is exactly *commit*."""
         with self._locked():
-            parked = next(iter(self._waiting()), None)
-            worktree = self._moved(parked or self._added(commit), path)
+            parked = next(iter(self._parked()), None)
+            worktree = self._move(parked or self._add_slot(commit), path)
         try:
             worktree.reset(commit)
         except (LizaError, OSError) as error:
@@ -139,7 +141,7 @@ class Worktrees:
 
     def _new(self, path: Path, commit: str) -> Worktree:
         with self._locked():
-            worktree = self._moved(self._added(commit), path)
+            worktree = self._move(self._add_slot(commit), path)
         worktree.reset(commit)
         return worktree
 
@@ -150,15 +152,15 @@ class Worktrees:
         """
         worktree.mark("")
         commit = commit or worktree.head() or self.repository.head()
-        if commit is None or not worktree.is_there or len(self._waiting()) >= POOL_LIMIT:
+        if commit is None or not worktree.is_there or len(self._parked()) >= POOL_LIMIT:
             self._discard(worktree)
             return
         try:
             # Cleaned before it is in the pool, where another process may take it at once.
             worktree.reset(commit)
-            worktree.scour()
+            worktree.normalize_modes()
             with self._locked():
-                self._moved(worktree, self.area / POOL / worktree.admin.name)
+                self._move(worktree, self.area / POOL / worktree.admin.name)
         except (LizaError, OSError) as error:
             log.warning("%s cannot be cleaned and is removed: %s", worktree.admin.name, error)
             self._discard(worktree)
@@ -167,7 +169,7 @@ class Worktrees:
         """Remove every worktree that waits, and all that we remember, as at the end of a run."""
         if not self.area.is_dir():
             return
-        self.thin()
+        self.discard_parked()
         for lock in self.area.glob(f"{SCRATCH}*.lock"):
             self._drop(lock)
         if self._places() or self.tasks():
@@ -177,7 +179,7 @@ class Worktrees:
         with suppress(OSError):  # what was set aside stays
             self.area.rmdir()
 
-    def thin(self) -> None:
+    def discard_parked(self) -> None:
         """Remove every worktree that waits, as where the disk has too little room; others go on."""
         if not self.area.is_dir():
             return
@@ -188,39 +190,38 @@ class Worktrees:
 
     def _drop(self, lock: Path) -> None:
         """Remove the scratch directory of *lock*, unless a living process looks at it."""
-        held = taken(lock)
+        held = try_lock(lock)
         if held is None:
             return
-        left = self.registered(lock.with_suffix(""))
+        left = self.worktree_at(lock.with_suffix(""))
         if left:
             self._discard(left)
-        lock.unlink(missing_ok=True)
-        os.close(held)
+        release_and_remove(held)
 
-    def _made(self, task: str, commit: str, tip: str | None) -> Worktree:
+    def _make(self, task: str, commit: str, tip: str | None) -> Worktree:
         """Make the worktree of *task* at *commit*, where its branch, which is at *tip*, goes, too."""
         worktree = self.take(self.path_of(task), commit)
         ref = branch_of(task)
-        if not self.repository.move(ref, to=commit, expected=tip, why=f"{task} begins"):
+        if not self.repository.move_ref(ref, to=commit, expected=tip, why=f"{task} begins"):
             raise UnfitRepository(f"{task}: somebody else moves {ref.removeprefix(BRANCHES)}; try again")
-        worktree.point(ref)
+        worktree.point_head(ref)
         worktree.mark(task)
         return worktree
 
-    def _clear(self, task: str, at: datetime, *, losing: str | None = None) -> Saved | None:
+    def _clear(self, task: str, at: datetime, *, losing: str | None = None) -> Salvage | None:
         """Leave nothing at the path of *task*, nor in git's records of it, that is not saved."""
         path = self.path_of(task)
         if path.is_symlink():
             path.unlink()
         elif path.is_file():
             self._set_aside(path)
-        found = self.registered(path) or self._adopted(path, task)
+        found = self.worktree_at(path) or self._adopt(path, task)
         if found is None:
             return None
         saved = None
         if found.task != "":
-            saved = salvage.save(self.repository, task, found, at=at, losing=losing)
-        for admin in salvage.foreign(found):
+            saved = salvage.save_work(self.repository, task, found, at=at, losing=losing)
+        for admin in salvage.nested_admins(found):
             remove(admin)
         self.park(found)
         return saved
@@ -230,7 +231,7 @@ class Worktrees:
         aside.parent.mkdir(exist_ok=True)
         path.rename(aside)
 
-    def _adopted(self, path: Path, task: str) -> Worktree | None:
+    def _adopt(self, path: Path, task: str) -> Worktree | None:
         """Give a directory that git knows nothing of a slot, so that what is in it can be saved."""
         if not path.is_dir():
             return None
@@ -238,19 +239,19 @@ class Worktrees:
         if tip is None:
             return None
         with self._locked():
-            slot = self._added(tip)
+            slot = self._add_slot(tip)
             remove(slot.path)
             remove(slot.kept)
             adopted = Worktree(self.repository, path, slot.admin)
             adopted.claim()
         return adopted
 
-    def _waiting(self) -> list[Worktree]:
+    def _parked(self) -> list[Worktree]:
         pool = self.area / POOL
         paths = sorted(pool.iterdir()) if pool.is_dir() else []
-        return [found for path in paths if (found := self.registered(path)) and found.is_there]
+        return [found for path in paths if (found := self.worktree_at(path)) and found.is_there]
 
-    def _added(self, commit: str) -> Worktree:
+    def _add_slot(self, commit: str) -> Worktree:
         """Add a worktree without files to the pool."""
         pool = self.area / POOL
         pool.mkdir(parents=True, exist_ok=True)
@@ -269,7 +270,7 @@ class Worktrees:
         added.mark("")
         return added
 
-    def _moved(self, worktree: Worktree, path: Path) -> Worktree:
+    def _move(self, worktree: Worktree, path: Path) -> Worktree:
         path.parent.mkdir(parents=True, exist_ok=True)
         worktree.path.rename(path)
         moved = Worktree(self.repository, path, worktree.admin)
@@ -284,10 +285,10 @@ class Worktrees:
         admins = self.repository.common / "worktrees"
         known = (Worktree(self.repository, self.area, admins / name) for name in directories(admins))
         ready = {tree.admin: self.path_of(tree.task) for tree in known if tree.task}
-        found = places(self.repository) | ready
+        found = worktree_paths(self.repository) | ready
         return {admin: path for admin, path in found.items() if path.is_relative_to(self.area)}
 
-    def registered(self, path: Path) -> Worktree | None:
+    def worktree_at(self, path: Path) -> Worktree | None:
         """Return the worktree that git has for *path*, whether or not the directory is there."""
         known = self._places()
         for admin, place in known.items():
@@ -310,5 +311,5 @@ class Worktrees:
     def _locked(self) -> Iterator[None]:
         """Keep other processes of ours from picking the same slot; held for milliseconds."""
         self.area.mkdir(exist_ok=True)
-        with locked(self.area / LOCK):
+        with hold_lock(self.area / LOCK):
             yield

@@ -1,13 +1,13 @@
-"""The git directory as a caged agent has it: its own branch and its own objects, all else to read.
+"""The private git directory of a sandboxed agent: its own branch and objects writable, all else read-only.
 
 Git writes a ref by renaming a lock over it, so one ref of a directory cannot be opened for writing alone, and
 whoever can write in `objects` can forge or delete the history of everybody. So an agent gets copies: a
-directory with the one ref, and an empty object store that borrows from the real one. After the run Liza takes
-over what was made, object by object and under the name that git itself computes, then moves the real ref by
-compare-and-swap. What a crash left is taken over before the worktree is used again.
+directory with the one ref, and an empty object store that borrows from the real one. After the run Liza
+imports the new objects, each under the name that git itself computes, then moves the real ref by
+compare-and-swap. What a crash left is imported before the worktree is used again.
 
 The worktree is seen at another path than its own, and the git directory at one where nothing else is: files
-that lead from the one to the other are laid over the real ones.
+that lead from the one to the other are mounted over the real ones.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from liza.errors import GitFailed, LizaError
-from liza.repo.repository import BRANCHES, HASH, TASKS, branch_of
-from liza.repo.worktree import Worktree, literally, write
+from liza.repo.repository import BRANCHES, HASH, TASK_PREFIX, branch_of
+from liza.repo.worktree import Worktree, escape_pattern, write_text_whole
 from liza.system.no_follow import directories, first_line, plain_files, read_file, remove
-from liza.system.sandbox.bubblewrap import INSIDE, Access, Mount
+from liza.system.sandbox.bubblewrap import SANDBOX_ROOT, Access, Mount
 
-GIT: Final = INSIDE / "git"  # where the cage has the git directory
-BORROWED: Final = INSIDE / "objects"  # where it has the real objects
-LENT: Final = INSIDE / "lent"  # where it has the stores that those borrow from
+GIT: Final = SANDBOX_ROOT / "git"  # where the cage has the git directory
+BORROWED: Final = SANDBOX_ROOT / "objects"  # where it has the real objects
+LENT_STORES: Final = SANDBOX_ROOT / "lent"  # where it has the stores that those borrow from
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET_LINE: Final = re.compile(r"^\s*(extraheader|password|token|helper)\s*=", re.IGNORECASE)
 _LOOSE: Final = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Shadow:
+class PrivateGitDir:
     """The copies of one worktree, in *folder*; *task* is whose branch they are for, or None to read only."""
 
     worktree: Worktree
@@ -49,7 +49,7 @@ class Shadow:
         return self.folder / "objects"
 
     @property
-    def _lifted(self) -> Path:
+    def _moved_objects(self) -> Path:
         return self.folder / "lifted"
 
     @property
@@ -57,16 +57,18 @@ class Shadow:
         return self.folder / "refs"
 
     def cast(self, at: Path | None = None, ignored: Iterable[str] = ()) -> list[Mount]:
-        """Make the copies as things are now; return how the cage sees the git directory.
+        """Create the private copies and return the mounts by which the sandbox sees the git directory.
 
         The worktree is seen at *at*; *ignored* are paths in it that are no part of the work.
         """
         common = self.worktree.repository.common
         root, name = at or self.worktree.path, self.worktree.admin.name
         self.worktree.mend()  # the mounts below are laid over files that must be there
-        write(self.folder / "config", without_credentials((common / "config").read_text(errors="replace")))
-        write(self.folder / "pointer", f"gitdir: {GIT / 'worktrees' / name}\n")
-        write(self.folder / "gitdir", f"{root / '.git'}\n")
+        write_text_whole(
+            self.folder / "config", without_credentials((common / "config").read_text(errors="replace"))
+        )
+        write_text_whole(self.folder / "pointer", f"gitdir: {GIT / 'worktrees' / name}\n")
+        write_text_whole(self.folder / "gitdir", f"{root / '.git'}\n")
         admin = Mount(
             GIT / "worktrees" / name, Access.WRITE if self.task else Access.READ, self.worktree.admin
         )
@@ -79,45 +81,45 @@ class Shadow:
             Mount(admin.path / "gitdir", Access.READ, self.folder / "gitdir"),
             Mount(root / ".git", Access.READ, self.folder / "pointer"),
             *self._excludes(common / "info" / "exclude", ignored),
-            *self._lenders(),
-            *(self._branch(self.task) if self.task else ()),
+            *self._alternate_mounts(),
+            *(self._branch_mounts(self.task) if self.task else ()),
         ]
 
     def _excludes(self, real: Path, ignored: Iterable[str]) -> list[Mount]:
         if not real.is_file():
             return []
-        lines = "".join(f"/{literally(name)}\n" for name in ignored)
+        lines = "".join(f"/{escape_pattern(name)}\n" for name in ignored)
         own = self.worktree.excluded
         lines += own.read_text() if own.exists() else ""
-        write(self.folder / "exclude", f"{real.read_text(errors='replace')}\n{lines}")
+        write_text_whole(self.folder / "exclude", f"{real.read_text(errors='replace')}\n{lines}")
         return [Mount(GIT / "info" / "exclude", Access.READ, self.folder / "exclude")]
 
-    def _lenders(self) -> list[Mount]:
+    def _alternate_mounts(self) -> list[Mount]:
         """Return the stores that the real one borrows from, at paths where nothing else is."""
         stores = dict(enumerate(_alternates(self.worktree.repository.common / "objects"), start=1))
         if not stores:
             return []
-        write(self.folder / "lent", "".join(f"{LENT / str(number)}\n" for number in stores))
+        write_text_whole(self.folder / "lent", "".join(f"{LENT_STORES / str(number)}\n" for number in stores))
         borrower = BORROWED if self.task else GIT / "objects"
         file = Mount(borrower / "info" / "alternates", Access.READ, self.folder / "lent")
         return [
             file,
-            *(Mount(LENT / str(number), Access.READ, store) for number, store in stores.items()),
+            *(Mount(LENT_STORES / str(number), Access.READ, store) for number, store in stores.items()),
         ]
 
-    def _branch(self, task: str) -> list[Mount]:
+    def _branch_mounts(self, task: str) -> list[Mount]:
         repository = self.worktree.repository
         real, logs = repository.common / "objects", self.folder / "logs"
-        remove(self._lifted)
+        remove(self._moved_objects)
         for directory in (self._refs, logs, self._objects):
             remove(directory)
             directory.mkdir(parents=True)
-        write(self._objects / "info" / "alternates", f"{BORROWED}\n")
+        write_text_whole(self._objects / "info" / "alternates", f"{BORROWED}\n")
         tip = repository.commit_at(branch_of(task))
         if tip:
-            write(self._refs / task, f"{tip}\n")
-            write(self.folder / "tip", f"{tip}\n")
-        heads = Path(BRANCHES) / TASKS
+            write_text_whole(self._refs / task, f"{tip}\n")
+            write_text_whole(self.folder / "tip", f"{tip}\n")
+        heads = Path(BRANCHES) / TASK_PREFIX
         for directory in (repository.common / heads, repository.common / "logs" / heads):
             directory.mkdir(parents=True, exist_ok=True)
         return [
@@ -128,32 +130,37 @@ class Shadow:
         ]
 
     def taken_over(self) -> None:
-        """Bring what was committed in the cage to the real repository, then forget the copies."""
+        """Import what was committed in the sandbox into the real repository, then remove the copies."""
         if not self.task or not self._refs.is_dir():
             return
-        self._import()
-        was, now = first_line(self.folder / "tip"), _ref_in(self._refs / self.task)
+        self._import_objects()
+        was, now = first_line(self.folder / "tip"), _hash_in(self._refs / self.task)
         if now and now != was:
-            self._moved(self.task, was, now)
-        for directory in (self._refs, self._objects, self._lifted, self.folder / "logs"):
+            self._move(self.task, was, now)
+        for directory in (self._refs, self._objects, self._moved_objects, self.folder / "logs"):
             remove(directory)
 
-    def _moved(self, task: str, was: str, now: str) -> None:
+    def _move(self, task: str, was: str, now: str) -> None:
         repository = self.worktree.repository
         whole = repository.ask("rev-list", "--objects", "--quiet", now, "--not", "--glob=refs/*")
         if whole.code != 0:
             raise LizaError(f"{task}: the commit {now[:12]} is not whole, so it is not taken: {whole.said}")
-        if not repository.move(branch_of(task), to=now, expected=was or None, why=f"{task} was committed to"):
+        if not repository.move_ref(
+            branch_of(task), to=now, expected=was or None, why=f"{task} was committed to"
+        ):
             raise LizaError(f"{task}: its branch moved while its agent was at work; nothing was taken over")
 
-    def _import(self) -> None:
+    def _import_objects(self) -> None:
         """Copy every object that was made; one whose content is not what its name says gets another name."""
         repository = self.worktree.repository
-        self._lift()
-        names = sorted(self._loose())
+        self._move_loose_objects()
+        names = sorted(self._loose_names())
         real = str(repository.common / "objects")
         if names:
-            lent = {"GIT_OBJECT_DIRECTORY": str(self._lifted), "GIT_ALTERNATE_OBJECT_DIRECTORIES": real}
+            lent = {
+                "GIT_OBJECT_DIRECTORY": str(self._moved_objects),
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": real,
+            }
             words = ("pack-objects", "--stdout", "-q", "--window=0")
             packed = repository.ask(
                 *words, stdin="".join(f"{name}\n" for name in names).encode(), environment=lent
@@ -166,24 +173,24 @@ class Shadow:
                 pack = read_file(self._objects, f"pack/{name}")
                 repository.git("index-pack", "--stdin", "--fix-thin", stdin=pack)
 
-    def _lift(self) -> None:
+    def _move_loose_objects(self) -> None:
         """Bring the loose objects to a store that no agent has touched: git itself would follow any link."""
-        self._lifted.mkdir(exist_ok=True)  # what a crash left there was brought over in the same way
+        self._moved_objects.mkdir(exist_ok=True)  # what a crash left there was brought over in the same way
         for prefix in filter(_PREFIX.fullmatch, directories(self._objects)):
             for name in filter(_LOOSE.fullmatch, plain_files(self._objects, prefix)):
-                (self._lifted / prefix).mkdir(exist_ok=True)
-                (self._objects / prefix / name).rename(self._lifted / prefix / name)
+                (self._moved_objects / prefix).mkdir(exist_ok=True)
+                (self._objects / prefix / name).rename(self._moved_objects / prefix / name)
 
-    def _loose(self) -> Iterator[str]:
-        for prefix in directories(self._lifted):
-            yield from (prefix + name for name in plain_files(self._lifted, prefix))
+    def _loose_names(self) -> Iterator[str]:
+        for prefix in directories(self._moved_objects):
+            yield from (prefix + name for name in plain_files(self._moved_objects, prefix))
 
 
-def left_by_a_crash(shadows: Path, worktree: Worktree, task: str) -> None:
-    """Take over what an agent of *task* had committed when its worker died."""
+def import_after_crash(shadows: Path, worktree: Worktree, task: str) -> None:
+    """Import what an agent of *task* had committed when its worker died."""
     for folder in sorted(shadows.glob(f"{task}.*/git")):
         try:
-            Shadow(worktree, folder, task).taken_over()
+            PrivateGitDir(worktree, folder, task).taken_over()
         except LizaError as error:  # its files are there all the same, and are asked for again
             log.warning("%s: what an agent committed before a crash is not taken over: %s", task, error)
             remove(folder)
@@ -195,7 +202,7 @@ def without_credentials(text: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _ref_in(path: Path) -> str:
+def _hash_in(path: Path) -> str:
     """Return the hash that a ref file has; nothing where somebody put something else there."""
     text = "" if path.is_symlink() else first_line(path)
     return text if HASH.fullmatch(text) else ""

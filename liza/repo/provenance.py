@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from liza.repo.repository import Repository
 
 
-def versions_of_agents(
+def blobs_by_agents(
     repository: Repository, path: str, *, base: str, ref: str, yours: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Return the blobs that *path* was made by tasks that were merged into *ref* after *base*.
+    """Return the blobs of *path* that merged tasks wrote on *ref* after *base*.
 
-    Commits that are *yours*, and what they merged, are a person's.
+    Commits in *yours*, and what they merged, are a person's.
     """
     own = set(yours)
     sides = [side for one in own if (side := repository.commit_at(f"{one}^2"))]

@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Final
 
 from liza.errors import GitFailed, UnfitRepository, UsageError
-from liza.repo.command import LOCK_PATIENCE, NOTHING, Answer, ask, encoded, git, top_level, version
+from liza.repo.command import LOCK_PATIENCE, NOTHING, GitResult, ask, encode_git, git, git_version, top_level
 from liza.system.no_follow import first_line
 
 AREA: Final = ".worktrees"
 BRANCHES: Final = "refs/heads/"
-TASKS: Final = "task"
+TASK_PREFIX: Final = "task"
 IDENTITY: Final = ("Liza", "liza@localhost")  # signs merges and salvage where the user has no name in git
-NEEDED: Final = (2, 38)  # the first that merges trees
+OLDEST_GIT: Final = (2, 38)  # the first that merges trees
 OWN_PATHS: Final = (".liza", AREA)
 HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def branch_of(task: str) -> str:
     """Return the full name of the branch that *task* is worked on."""
-    return f"{BRANCHES}{TASKS}/{task}"
+    return f"{BRANCHES}{TASK_PREFIX}/{task}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Repository:
         stdin: bytes = b"",
         environment: Mapping[str, str] = NOTHING,
         cwd: Path | None = None,
-    ) -> Answer:
+    ) -> GitResult:
         """Run a command that needs objects and refs only: no checkout is in its reach."""
         return ask(*words, cwd=cwd or self.common, environment={**self._pins, **environment}, stdin=stdin)
 
@@ -79,9 +79,9 @@ class Repository:
         return answer.text if answer.code == 0 else None
 
     def tree_of(self, name: str) -> str:
-        return _tree_of(self, name) if HASH.fullmatch(name) else self._asked_tree(name)
+        return _tree_of(self, name) if HASH.fullmatch(name) else self._resolve_tree(name)
 
-    def _asked_tree(self, name: str) -> str:
+    def _resolve_tree(self, name: str) -> str:
         return self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{tree}}")
 
     def head(self) -> str | None:
@@ -89,7 +89,7 @@ class Repository:
         answer = self.ask_checkout("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return answer.text if answer.code == 0 else None
 
-    def ask_checkout(self, *words: str) -> Answer:
+    def ask_checkout(self, *words: str) -> GitResult:
         """Run a command that looks at the user's checkout, its index or its HEAD."""
         pins = {"GIT_DIR": str(self.home), "GIT_WORK_TREE": str(self.root)}
         return ask(*words, cwd=self.root, environment=pins)
@@ -124,7 +124,7 @@ class Repository:
         return (self.common / "reftable").is_dir()
 
     @cached_property
-    def signature(self) -> dict[str, str]:
+    def author_variables(self) -> dict[str, str]:
         """The variables that sign a commit: the user's own name, or Liza's where there is none."""
         known = self.ask("config", "--get-regexp", r"^user\.(name|email)$").text.lower().splitlines()
         words = {line.split(" ", 1)[0] for line in known if " " in line}
@@ -133,20 +133,20 @@ class Repository:
         names = {f"GIT_{who}_{part}": own for who in ("AUTHOR", "COMMITTER") for part, own in missing.items()}
         return {name: own for name, own in names.items() if not os.environ.get(name)}
 
-    def move(self, ref: str, *, to: str, expected: str | None, why: str) -> bool:
+    def move_ref(self, ref: str, *, to: str, expected: str | None, why: str) -> bool:
         """Point *ref* at *to* if it is still at *expected* (None: absent); say whether it is there now."""
         # An empty old value asks git to check that the ref does not exist yet.
         words = ("update-ref", "--no-deref", "--create-reflog", "-m", f"liza: {why}", ref, to, expected or "")
-        return self._updated(ref, words, to)
+        return self._update_ref(ref, words, to)
 
     def delete(self, ref: str, *, expected: str) -> bool:
         """Delete *ref* if it is still at *expected*; say whether it is gone."""
-        return self._updated(ref, ("update-ref", "--no-deref", "-d", ref, expected), None)
+        return self._update_ref(ref, ("update-ref", "--no-deref", "-d", ref, expected), None)
 
-    def _updated(self, ref: str, words: tuple[str, ...], wanted: str | None) -> bool:
-        self._unlocked(ref)
+    def _update_ref(self, ref: str, words: tuple[str, ...], wanted: str | None) -> bool:
+        self._remove_stale_lock(ref)
         answer = self.ask(*words)
-        if answer.code != 0 and self._unlocked(ref):
+        if answer.code != 0 and self._remove_stale_lock(ref):
             answer = self.ask(*words)
         if answer.code == 0:
             return True
@@ -156,7 +156,7 @@ class Repository:
             return wanted is None
         raise GitFailed(words[0], answer.said)
 
-    def _unlocked(self, ref: str) -> bool:
+    def _remove_stale_lock(self, ref: str) -> bool:
         """Remove the lock that a killed git left on *ref*; say whether there was one."""
         lock = self.common / f"{ref}.lock"
         try:
@@ -171,13 +171,14 @@ class Repository:
     def ensure_branch(self, name: str) -> str:
         """Make sure that the integration branch *name* is there and free to move; return its full name."""
         ref = BRANCHES + name
-        if version() < NEEDED:
+        if git_version() < OLDEST_GIT:
             raise UnfitRepository(
-                f"git is too old to merge without a checkout; install {NEEDED[0]}.{NEEDED[1]} or newer"
+                "git is too old to merge without a checkout; "
+                f"install {OLDEST_GIT[0]}.{OLDEST_GIT[1]} or newer"
             )
         if self.ask("check-ref-format", "--branch", name).code != 0 or name.startswith("-"):
             raise UsageError(f"{name!r} cannot name a branch; choose another `integration` in the settings")
-        if name.partition("/")[0] in (TASKS, "salvage"):
+        if name.partition("/")[0] in (TASK_PREFIX, "salvage"):
             raise UsageError(f"{name!r} is among the names that Liza gives to tasks; choose another")
         self.require_free(ref)
         self.require_room(name)
@@ -201,14 +202,18 @@ class Repository:
                 f"{self.root} has no commit yet; make one, as by "
                 "`git commit --allow-empty -m 'the beginning'`, and try again"
             )
-        if not self.move(ref, to=head, expected=None, why="the integration branch begins"):
+        if not self.move_ref(ref, to=head, expected=None, why="the integration branch begins"):
             raise UnfitRepository(f"{ref} came to be at another commit meanwhile; try again")
 
     def require_room(self, integration: str) -> None:
         """Refuse branches that leave no room for Liza's own: beside `task` git allows no `task/<id>`."""
         parts = integration.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts))]
-        wanted = {TASKS: f"{TASKS}/<id>", "salvage": "salvage/<id>", **dict.fromkeys(above, integration)}
+        wanted = {
+            TASK_PREFIX: f"{TASK_PREFIX}/<id>",
+            "salvage": "salvage/<id>",
+            **dict.fromkeys(above, integration),
+        }
         for name, ours in wanted.items():
             if self.commit_at(BRANCHES + name) is not None:
                 raise UnfitRepository(
@@ -234,12 +239,12 @@ class Repository:
             "-F",
             "-",
             tree,
-            stdin=encoded(message),
-            environment=self.signature | dates,
+            stdin=encode_git(message),
+            environment=self.author_variables | dates,
         )
 
 
 @lru_cache(256)
 def _tree_of(repository: Repository, commit: str) -> str:
     """Return the tree of *commit*, which never changes; each gate and each merge asks for it."""
-    return repository._asked_tree(commit)  # noqa: SLF001 - a cache on the method would keep unhashed names
+    return repository._resolve_tree(commit)  # noqa: SLF001 - a cache on the method would keep unhashed names

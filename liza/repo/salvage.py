@@ -17,18 +17,18 @@ from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
 from liza.repo.repository import BRANCHES, Repository, branch_of
-from liza.repo.status import Change
-from liza.repo.trailers import Trailer, one_line, shortened, written
-from liza.repo.worktree import Worktree, hashes_in, hashes_of, places
+from liza.repo.status import StatusEntry
+from liza.repo.trailers import Trailer, message_with_trailers, shorten_subject, single_line
+from liza.repo.worktree import Worktree, hashes_below, hashes_in_file, worktree_paths
 
-REFS: Final = "refs/liza/salvage/"
+SALVAGE_REFS: Final = "refs/liza/salvage/"
 ASIDE: Final = ".salvage"  # below the area of the worktrees
-UNARMED: Final = "dot-git"  # what `.git` is called among what was moved aside
+DISARMED_GIT: Final = "dot-git"  # what `.git` is called among what was moved aside
 LARGEST_FILE: Final = 50 << 20  # bytes; one more blob of this size is for ever in the user's repository
 LARGEST_WHOLE: Final = 500 << 20  # bytes of one salvage, for the same reason
 
 
-class Saved(NamedTuple):
+class Salvage(NamedTuple):
     """One salvage: a commit that holds everything."""
 
     task: str
@@ -39,13 +39,13 @@ class Saved(NamedTuple):
 
     @property
     def ref(self) -> str:
-        return f"{REFS}{self.task}/{self.number}"
+        return f"{SALVAGE_REFS}{self.task}/{self.number}"
 
     @property
     def branch(self) -> str:
         return f"salvage/{self.task}-{self.number}"
 
-    def plain(self) -> dict[str, str | int]:
+    def to_json(self) -> dict[str, str | int]:
         """Return it as JSON values."""
         return {
             **self._asdict(),
@@ -59,7 +59,7 @@ class Saved(NamedTuple):
         return f"{self.subject}; `{command}` makes the branch {self.branch}"
 
 
-class Contents(NamedTuple):
+class SalvageContents(NamedTuple):
     """What there is to save: a tree, the commits it must keep, and what is too much for git."""
 
     tree: str
@@ -68,37 +68,43 @@ class Contents(NamedTuple):
     subject: str
 
 
-def save(
+def save_work(
     repository: Repository, task: str, worktree: Worktree | None, *, at: datetime, losing: str | None = None
-) -> Saved | None:
+) -> Salvage | None:
     """Save what would go with *worktree* and with the ref *losing*; return None where nothing would."""
-    contents = _contents(repository, task, worktree, losing)
+    contents = _salvage_contents(repository, task, worktree, losing)
     if contents is None:
         return None
-    saved = _same(repository, task, contents) or _recorded(repository, task, contents, at)
+    known = list_salvages(repository, task)
+    saved = _repeated_salvage(repository, known, contents)
+    if saved is None:
+        number = max((one.number for one in known), default=0)
+        saved = _record_salvage(repository, task, contents, at, after=number)
     if worktree:
         _move_aside(worktree, saved, contents.aside)
     return saved
 
 
-def listed(repository: Repository, task: str | None = None) -> list[Saved]:
+def list_salvages(repository: Repository, task: str | None = None) -> list[Salvage]:
     """Return every salvage, or those of *task*, oldest first."""
     fields = "%(refname)%00%(objectname)%00%(creatordate:unix)%00%(subject)"
-    output = repository.git("for-each-ref", f"--format={fields}", f"{REFS}{task or ''}")
-    found = (_read(line) for line in output.splitlines())
+    output = repository.git("for-each-ref", f"--format={fields}", f"{SALVAGE_REFS}{task or ''}")
+    found = (_parse_ref_line(line) for line in output.splitlines())
     # git reads the name as a pattern, in which an asterisk stands for every task
     wanted = (saved for saved in found if saved and task in (None, saved.task))
     return sorted(wanted, key=lambda saved: (saved.at, saved.task, saved.number))
 
 
-def restore(repository: Repository, task: str, number: int) -> str:
+def restore_salvage(repository: Repository, task: str, number: int) -> str:
     """Make a branch of a salvage and return its name; a branch that is there is never overwritten."""
-    known = listed(repository, task)
+    known = list_salvages(repository, task)
     saved = next((saved for saved in known if saved.number == number), None)
     if saved is None:
         numbers = ", ".join(str(saved.number) for saved in known) or "nothing"
         raise NotThere("salvage", f"{task} {number}", f"of {task} there is {numbers}")
-    if not repository.move(BRANCHES + saved.branch, to=saved.commit, expected=None, why="salvage restored"):
+    if not repository.move_ref(
+        BRANCHES + saved.branch, to=saved.commit, expected=None, why="salvage restored"
+    ):
         raise Refused(
             f"{task}: the branch {saved.branch} is there already, with other commits; "
             f"rename it (`git branch -m {saved.branch} <name>`) and try again"
@@ -106,54 +112,58 @@ def restore(repository: Repository, task: str, number: int) -> str:
     return saved.branch
 
 
-def _read(line: str) -> Saved | None:
+def _parse_ref_line(line: str) -> Salvage | None:
     ref, commit, seconds, subject = line.split("\0")
-    task, _, number = ref.removeprefix(REFS).partition("/")
+    task, _, number = ref.removeprefix(SALVAGE_REFS).partition("/")
     if not number.isdecimal():
         return None
-    return Saved(task, int(number), commit, datetime.fromtimestamp(int(seconds), UTC), subject)
+    return Salvage(task, int(number), commit, datetime.fromtimestamp(int(seconds), UTC), subject)
 
 
-def _contents(
+def _salvage_contents(
     repository: Repository, task: str, worktree: Worktree | None, losing: str | None
-) -> Contents | None:
-    spot = worktree and worktree.spot()
+) -> SalvageContents | None:
+    spot = worktree and worktree.head_position()
     head = spot.head if spot else repository.commit_at(branch_of(task))
-    lost = unreachable(repository, _candidates(repository, task, worktree), losing)
-    kept: list[Change] = []
+    lost = unreachable_tips(repository, _known_hashes(repository, task, worktree), losing)
+    kept: list[StatusEntry] = []
     aside: list[str] = []
     tree = spot.tree if spot else repository.tree_of(head or lost[0]) if head or lost else ""
     if worktree and worktree.is_there:
-        tree, kept, aside = _uncommitted(worktree, head, tree)
+        tree, kept, aside = _stage_uncommitted(worktree, head, tree)
     if not (kept or aside or lost):
         return None
     parents = tuple(dict.fromkeys([*([head] if head and (kept or aside) else []), *lost]))
-    return Contents(tree, parents, tuple(aside), _subject(task, len(kept), len(aside), len(lost)))
+    return SalvageContents(tree, parents, tuple(aside), _subject(task, len(kept), len(aside), len(lost)))
 
 
-def _uncommitted(worktree: Worktree, head: str | None, tree: str) -> tuple[str, list[Change], list[str]]:
+def _stage_uncommitted(
+    worktree: Worktree, head: str | None, tree: str
+) -> tuple[str, list[StatusEntry], list[str]]:
     """Return the tree that the directory is, the changes in it, and the paths that it does not hold.
 
     *tree* is that of *head*.
     """
-    with worktree.own_index(head) as index:
-        kept, aside = _sorted_out(worktree.path, worktree.changes(index))
+    with worktree.private_index(head) as index:
+        kept, aside = _partition(worktree.path, worktree.changes(index))
         if kept or not head:
             _stage(worktree, kept, index)
             tree = worktree.git("write-tree", environment=index)
-    if worktree.is_taken_over:
+    if worktree.has_foreign_git:
         aside.append(".git")
     return tree, kept, aside
 
 
 def _subject(task: str, kept: int, aside: int, lost: int) -> str:
     counts = {"uncommitted": kept, "lost commits": lost, "moved aside": aside}
-    return shortened(f"Salvage of {task}: {', '.join(f'{n} {what}' for what, n in counts.items() if n)}")
+    return shorten_subject(
+        f"Salvage of {task}: {', '.join(f'{n} {what}' for what, n in counts.items() if n)}"
+    )
 
 
-def _sorted_out(root: Path, changes: Iterable[Change]) -> tuple[list[Change], list[str]]:
+def _partition(root: Path, changes: Iterable[StatusEntry]) -> tuple[list[StatusEntry], list[str]]:
     """Return which changes go into the commit, and which paths are too much for it."""
-    kept: list[Change] = []
+    kept: list[StatusEntry] = []
     aside: list[str] = []
     whole = 0
     for change in sorted(changes):
@@ -169,7 +179,7 @@ def _sorted_out(root: Path, changes: Iterable[Change]) -> tuple[list[Change], li
     return kept, aside
 
 
-def _stage(worktree: Worktree, changes: Sequence[Change], index: dict[str, str]) -> None:
+def _stage(worktree: Worktree, changes: Sequence[StatusEntry], index: dict[str, str]) -> None:
     for change in changes:
         if change.has_content(worktree.path):
             _make_readable(worktree.path / change.path)
@@ -181,24 +191,24 @@ def _make_readable(path: Path) -> None:
         path.chmod(path.stat().st_mode | stat.S_IRUSR)
 
 
-def _candidates(repository: Repository, task: str, worktree: Worktree | None) -> set[str]:
+def _known_hashes(repository: Repository, task: str, worktree: Worktree | None) -> set[str]:
     """Return every hash that the branch of *task*, its worktree and worktrees made inside that remember."""
-    found = set(hashes_of(repository.common / "logs" / branch_of(task)))
+    found = set(hashes_in_file(repository.common / "logs" / branch_of(task)))
     tip = repository.commit_at(branch_of(task))
     if tip:
         found.add(tip)
-    for admin in [worktree.admin, *foreign(worktree)] if worktree else []:
-        found |= hashes_in(admin)
+    for admin in [worktree.admin, *nested_admins(worktree)] if worktree else []:
+        found |= hashes_below(admin)
     return found
 
 
-def foreign(worktree: Worktree) -> list[Path]:
-    """Return git's directories of the worktrees that an agent added inside its own."""
-    known = places(worktree.repository).items()
+def nested_admins(worktree: Worktree) -> list[Path]:
+    """Return git's admin directories of worktrees that an agent added inside its own."""
+    known = worktree_paths(worktree.repository).items()
     return [admin for admin, path in known if path != worktree.path and path.is_relative_to(worktree.path)]
 
 
-def unreachable(repository: Repository, hashes: Iterable[str], losing: str | None = None) -> list[str]:
+def unreachable_tips(repository: Repository, hashes: Iterable[str], losing: str | None = None) -> list[str]:
     """Return the commits among and above *hashes* that no ref but *losing* reaches; only the topmost."""
     commits = _commits(repository, hashes)
     if not commits:
@@ -216,9 +226,10 @@ def _commits(repository: Repository, hashes: Iterable[str]) -> list[str]:
     return [line.split()[0] for line in lines if line.split()[1] == "commit"]
 
 
-def _same(repository: Repository, task: str, contents: Contents) -> Saved | None:
-    """Return the latest salvage if it holds just this: a step that is repeated after a crash adds nothing."""
-    known = listed(repository, task)
+def _repeated_salvage(
+    repository: Repository, known: Iterable[Salvage], contents: SalvageContents
+) -> Salvage | None:
+    """Return the latest salvage if it has the same contents: repeating a step after a crash adds nothing."""
     latest = max(known, key=lambda saved: saved.number, default=None)
     if latest is None:
         return None
@@ -226,53 +237,57 @@ def _same(repository: Repository, task: str, contents: Contents) -> Saved | None
     return latest if (tree, tuple(parents)) == (contents.tree, contents.parents) else None
 
 
-def _recorded(repository: Repository, task: str, contents: Contents, at: datetime) -> Saved:
+def _record_salvage(
+    repository: Repository, task: str, contents: SalvageContents, at: datetime, *, after: int
+) -> Salvage:
     at = at.replace(microsecond=0)  # as git keeps it
-    number = max((saved.number for saved in listed(repository, task)), default=0)
+    number = after
     while True:
         number += 1
         message = _message(task, number, contents)
         commit = repository.commit_tree(contents.tree, parents=contents.parents, message=message, at=at)
-        saved = Saved(task, number, commit, at, contents.subject)
-        if repository.move(saved.ref, to=commit, expected=None, why="salvage"):
+        saved = Salvage(task, number, commit, at, contents.subject)
+        if repository.move_ref(saved.ref, to=commit, expected=None, why="salvage"):
             return saved
 
 
-def _message(task: str, number: int, contents: Contents) -> str:
-    place = _aside(task, number)
-    moved = "".join(f"{place}/{one_line(_renamed(path))}\n" for path in contents.aside)
+def _message(task: str, number: int, contents: SalvageContents) -> str:
+    place = _aside_folder(task, number)
+    moved = "".join(f"{place}/{single_line(_aside_name(path))}\n" for path in contents.aside)
     body = f"Too much for git, and kept on disk:\n{moved}" if moved else ""
-    return written(contents.subject, body, {Trailer.TASK: task})
+    return message_with_trailers(contents.subject, body, {Trailer.TASK: task})
 
 
-def _renamed(path: str) -> str:
-    return UNARMED if path == ".git" else path
+def _aside_name(path: str) -> str:
+    return DISARMED_GIT if path == ".git" else path
 
 
-def _aside(task: str, number: int) -> str:
+def _aside_folder(task: str, number: int) -> str:
     return f"{ASIDE}/{task}-{number}"
 
 
-def _move_aside(worktree: Worktree, saved: Saved, paths: Iterable[str]) -> None:
+def _move_aside(worktree: Worktree, saved: Salvage, paths: Iterable[str]) -> None:
     for path in paths:
-        _move(worktree.path / path, worktree.repository.area / _aside(saved.task, saved.number) / path)
+        _move_disarmed(
+            worktree.path / path, worktree.repository.area / _aside_folder(saved.task, saved.number) / path
+        )
 
 
-def set_aside(worktree: Worktree, task: str) -> None:
+def set_repository_aside(worktree: Worktree, task: str) -> None:
     """Move a repository that stands in place of ours aside, without a record of it."""
-    _move(worktree.path / ".git", worktree.repository.area / ASIDE / task / ".git")
+    _move_disarmed(worktree.path / ".git", worktree.repository.area / ASIDE / task / ".git")
 
 
-def _move(source: Path, target: Path) -> None:
+def _move_disarmed(source: Path, target: Path) -> None:
     """Move *source* to *target*, or beside it; what is moved is no repository any more to who looks there.
 
     Its configuration may name programs, and git would start them for whoever enters the directory.
     """
     if target.name == ".git":
-        target = target.with_name(UNARMED)
+        target = target.with_name(DISARMED_GIT)
     while os.path.lexists(target):
         target = target.with_name(f"{target.name}~")
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
     if os.path.lexists(target / ".git"):
-        (target / ".git").rename(target / UNARMED)
+        (target / ".git").rename(target / DISARMED_GIT)

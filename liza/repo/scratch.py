@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,20 +10,20 @@ from pathlib import Path
 from typing import Final
 
 from liza.errors import LizaError
-from liza.repo.pool import SCRATCH, Worktrees, lock_of
+from liza.repo.pool import SCRATCH, Worktrees, scratch_lock_of
 from liza.repo.worktree import Worktree
-from liza.repo.worktree_locks import taken
+from liza.system.locks import release_and_remove, try_lock
 from liza.system.no_follow import remove
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 @contextmanager
-def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
+def scratch_tree(worktrees: Worktrees, name: str) -> Iterator[Path]:
     """Give a directory that is exactly the commit or tree *name*, and take it back afterwards."""
     commit = _commit_for(worktrees, name)
-    with _place(worktrees) as path:
-        left = worktrees.registered(path)
+    with _reserve_path(worktrees) as path:
+        left = worktrees.worktree_at(path)
         if left:  # by a process that was killed
             worktrees.park(left)
         worktree: Worktree = worktrees.take(path, commit)
@@ -36,7 +35,7 @@ def scratch(worktrees: Worktrees, name: str) -> Iterator[Path]:
 
 def refill(worktrees: Worktrees, path: Path, name: str) -> None:
     """Make the scratch directory *path* exactly the commit or tree *name*, whatever was done in it."""
-    worktree = worktrees.registered(path)
+    worktree = worktrees.worktree_at(path)
     if worktree is None:
         raise LizaError(f"{path} is no scratch directory of Liza's any more; try again")
     if not worktree.is_there:  # what ran in it may have removed even that
@@ -55,13 +54,12 @@ def _commit_for(worktrees: Worktrees, name: str) -> str:
 
 
 @contextmanager
-def _place(worktrees: Worktrees) -> Iterator[Path]:
+def _reserve_path(worktrees: Worktrees) -> Iterator[Path]:
     """Give a path that is ours while we live: the kernel lets go of the lock when we are killed."""
     worktrees.area.mkdir(exist_ok=True)
     paths = (worktrees.area / f"{SCRATCH}{number}" for number in count(1))
-    path, descriptor = next((path, held) for path in paths if (held := taken(lock_of(path))) is not None)
+    path, lock = next((path, held) for path in paths if (held := try_lock(scratch_lock_of(path))))
     try:
         yield path
     finally:
-        lock_of(path).unlink(missing_ok=True)
-        os.close(descriptor)
+        release_and_remove(lock)

@@ -17,18 +17,18 @@ from typing import Final
 from liza.errors import DiskTrouble
 from liza.repo.trailers import Trailer
 
-NAME: Final = "key"  # below .liza
+KEY_FILE: Final = "key"  # below .liza
 _BYTES: Final = 32
-_SIGN: Final = f"\n{Trailer.SIGNATURE}: "
+_SIGNATURE_PREFIX: Final = f"\n{Trailer.SIGNATURE}: "
 
 
-def key_of(home: Path) -> bytes:
-    """Return the key of the board in *home*; the first to ask makes it."""
-    path = home / NAME
-    if (known := known_key(path)) is not None:
+def ensure_key(home: Path) -> bytes:
+    """Return the key of the board in *home*; create it where there is none."""
+    path = home / KEY_FILE
+    if (known := read_key(path)) is not None:
         return known
     try:
-        draft = path.with_name(f"{NAME}.{secrets.token_hex(4)}")
+        draft = path.with_name(f"{KEY_FILE}.{secrets.token_hex(4)}")
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(secrets.token_hex(_BYTES).encode() + b"\n")
             file.flush()
@@ -42,7 +42,7 @@ def key_of(home: Path) -> bytes:
         raise DiskTrouble(f"write {path}", error) from error
 
 
-def known_key(path: Path) -> bytes | None:
+def read_key(path: Path) -> bytes | None:
     """Return the key in the file *path*; None where there is none that may be read."""
     try:
         return path.read_bytes().strip() or None
@@ -50,34 +50,34 @@ def known_key(path: Path) -> bytes | None:
         return None
 
 
-def label_of(key: bytes) -> str:
-    """Return by what a key is known without being told."""
+def key_label(key: bytes) -> str:
+    """Return a short public label of *key*, which does not reveal it."""
     return hashlib.sha256(b"liza key " + key).hexdigest()[:8]
 
 
-def signature(key: bytes, *, tree: str, parents: tuple[str, ...], message: str) -> str:
+def signature_of(key: bytes, *, tree: str, parents: tuple[str, ...], message: str) -> str:
     """Return the value of the trailer that signs a commit with this *message*, which has none yet."""
     text = "\n".join(["liza merge 1", tree, *parents, message.rstrip("\n")])
     code = hmac.new(key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
-    return f"{label_of(key)} {code}"
+    return f"{key_label(key)} {code}"
 
 
 def with_signature(key: bytes, *, tree: str, parents: tuple[str, ...], message: str) -> str:
     """Return *message* with its signature as the last of its trailers."""
-    signed = signature(key, tree=tree, parents=parents, message=message)
-    return f"{message.rstrip()}{_SIGN}{signed}\n"
+    signed = signature_of(key, tree=tree, parents=parents, message=message)
+    return f"{message.rstrip()}{_SIGNATURE_PREFIX}{signed}\n"
 
 
-def signed_with(message: str) -> str | None:
+def signer_label(message: str) -> str | None:
     """Return the label of the key that *message* says it was signed with; None where it is not signed."""
-    _, found, value = message.rstrip().rpartition(_SIGN)
+    _, found, value = message.rstrip().rpartition(_SIGNATURE_PREFIX)
     return value.split(" ")[0] if found else None
 
 
 def is_signed(key: bytes, *, tree: str, parents: tuple[str, ...], message: str) -> bool:
     """Return whether a commit of just this *tree*, *parents* and *message* was signed with *key*."""
-    plain, found, value = message.rstrip().rpartition(_SIGN)
+    plain, found, value = message.rstrip().rpartition(_SIGNATURE_PREFIX)
     if not found:
         return False
-    expected = signature(key, tree=tree, parents=parents, message=plain)
+    expected = signature_of(key, tree=tree, parents=parents, message=plain)
     return hmac.compare_digest(expected.encode(), value.encode("utf-8", "surrogateescape"))

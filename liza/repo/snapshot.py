@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from liza.domain.record import Record, utc_now
 from liza.errors import LizaError
 from liza.repo import salvage
-from liza.repo.command import encoded
+from liza.repo.command import encode_git
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.worktree import Worktree
@@ -32,7 +32,7 @@ def snapshot(worktree: Worktree) -> str:
 
 
 def _snapshot(worktree: Worktree, head: str | None) -> str:
-    with worktree.own_index(head) as index:
+    with worktree.private_index(head) as index:
         worktree.stage_all(index)
         return worktree.git("write-tree", environment=index)
 
@@ -42,7 +42,7 @@ def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | No
 
     *tree* is what the directory is, for whoever knows it already.
     """
-    spot, repository = worktree.spot(), worktree.repository
+    spot, repository = worktree.head_position(), worktree.repository
     if spot is None or spot.branch is None:
         return None
     head, branch = spot.head, spot.branch
@@ -50,46 +50,46 @@ def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | No
     if tree == spot.tree:
         return None
     commit = repository.commit_tree(tree, parents=(head,), message=f"{message.strip()}\n", at=at)
-    if not repository.move(BRANCHES + branch, to=commit, expected=head, why="commit what the agent left"):
+    if not repository.move_ref(BRANCHES + branch, to=commit, expected=head, why="commit what the agent left"):
         raise LizaError(f"the branch {branch} moved while its work was being committed; nothing was changed")
     worktree.git("read-tree", "--reset", commit)
     return commit
 
 
-def lay(worktree: Worktree, tree: str) -> None:
+def overlay(worktree: Worktree, tree: str) -> None:
     """Make the directory the *tree*, without a commit."""
     head = str(worktree.head())
-    worktree.lay(tree)
+    worktree.checkout_tree(tree)
     worktree.git("read-tree", "--reset", head)
 
 
-def put_back(worktree: Worktree, task: str, *, head: str, tree: str, at: datetime) -> None:
+def roll_back(worktree: Worktree, task: str, *, head: str, tree: str, at: datetime) -> None:
     """Undo all that was done since the directory was *tree* on *head*; what that was is saved first."""
     repository, ref = worktree.repository, branch_of(task)
-    salvage.save(repository, task, worktree, at=at, losing=ref)
+    salvage.save_work(repository, task, worktree, at=at, losing=ref)
     worktree.mend()
-    if not repository.move(ref, to=head, expected=repository.commit_at(ref), why=f"{task} is put back"):
+    if not repository.move_ref(ref, to=head, expected=repository.commit_at(ref), why=f"{task} is put back"):
         raise LizaError(f"{task}: its branch moved while it was being put back; nothing more was changed")
     worktree.git("symbolic-ref", "HEAD", ref)
-    with worktree.own_index(head) as index:
+    with worktree.private_index(head) as index:
         worktree.stage_all(index)
         worktree.git("read-tree", "--reset", "-u", tree, environment=index)
     worktree.git("read-tree", "--reset", head)
 
 
-class Content(NamedTuple):
+class WorktreeState(NamedTuple):
     """What a worktree is: the commit of its HEAD, and the tree of its directory."""
 
     head: str
     tree: str
 
 
-def content(worktree: Worktree) -> Content:
+def worktree_state(worktree: Worktree) -> WorktreeState:
     head = worktree.head()
-    return Content(str(head), _snapshot(worktree, head))
+    return WorktreeState(str(head), _snapshot(worktree, head))
 
 
-def altered(repository: Repository, before: str, after: str) -> list[str]:
+def altered_paths(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths of the tree *before* that are not the same in *after*; additions do not count."""
     if before == after:
         return []
@@ -97,58 +97,57 @@ def altered(repository: Repository, before: str, after: str) -> list[str]:
     return [path for path in repository.git(*words).split("\0") if path]
 
 
-def added(repository: Repository, before: str, after: str) -> list[str]:
+def added_paths(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths of the tree *after* that *before* does not have."""
     words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", before, after)
     return [path for path in repository.git(*words).split("\0") if path]
 
 
-def restore(worktree: Worktree, tree: str, paths: list[str]) -> None:
+def restore_paths(worktree: Worktree, tree: str, paths: list[str]) -> None:
     """Put files back to what they are in *tree*; all else stays as it is."""
-    with worktree.own_index(tree) as index:
-        stdin = b"".join(encoded(path) + b"\0" for path in paths)
+    with worktree.private_index(tree) as index:
+        stdin = b"".join(encode_git(path) + b"\0" for path in paths)
         worktree.git("checkout-index", "--force", "-z", "--stdin", environment=index, stdin=stdin)
 
 
-def conflict_marks(repository: Repository, before: str, after: str) -> list[str]:
+def conflict_marked_paths(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths in which git's marks of a conflict came with the change from *before* to *after*."""
     lines = repository.ask("diff", "--check", before, after).text.splitlines()
     return sorted({line.split(":")[0] for line in lines if line.endswith(": leftover conflict marker")})
 
 
 @dataclass(eq=False)
-class Trees:
-    """What runs do to their trees, for whoever records them or plays them again.
+class WorktreeTracker:
+    """Records what runs do to their worktrees, and applies recorded patches.
 
-    What was there before the first run since `begin`, and after the last, is remembered: a look at a large
-    tree is worth keeping.
+    The state before the first run since `begin` and after the last is cached: reading a large tree is slow.
     """
 
     worktrees: Worktrees
-    before: Content | None = None
-    after: Content | None = None
-    _known: Content | None = None  # what the next run begins with, where somebody has just looked
+    before: WorktreeState | None = None
+    after: WorktreeState | None = None
+    _known: WorktreeState | None = None  # what the next run begins with, where somebody has just looked
 
-    def begin(self, known: Content | None = None) -> None:
+    def begin(self, known: WorktreeState | None = None) -> None:
         """Forget: what comes next is asked anew, perhaps in several runs; the first begins at *known*."""
         self.before = self.after = None
         self._known = known
 
     def mark(self, cwd: Path) -> str:
         known, self._known = self._known, None
-        now = known or content(self._at(cwd))
+        now = known or worktree_state(self._at(cwd))
         self.before, self.after = self.before or now, None
         return " ".join(now)
 
     def patches(self, cwd: Path, mark: str) -> list[Patch]:
         """Return what was done since *mark*: commit by commit where history only grew, else as one."""
         worktree = self._at(cwd)
-        self.after = content(worktree)
+        self.after = worktree_state(worktree)
         head, before = mark.split(" ")
         if self.after == (head, before):
             return []
         found = []
-        for commit in _since(worktree, head, self.after.head):
+        for commit in _commits_since(worktree, head, self.after.head):
             message = worktree.git("show", "--no-patch", "--format=%B", commit).strip()
             tree = worktree.repository.tree_of(commit)
             found.append(Patch(message=message or commit, diff=_diff(worktree, before, tree)))
@@ -159,35 +158,35 @@ class Trees:
     def apply(self, cwd: Path, patch: Patch) -> None:
         worktree = self._at(cwd)
         if patch.diff:
-            diff = _relabelled(patch.diff, cwd)
+            diff = _with_local_labels(patch.diff, cwd)
             worktree.git("apply", "--binary", "--whitespace=nowarn", "-", stdin=diff)
         if patch.message is not None:
             commit_all(worktree, patch.message, at=utc_now())
 
     def _at(self, cwd: Path) -> Worktree:
-        worktree = self.worktrees.registered(cwd)
+        worktree = self.worktrees.worktree_at(cwd)
         if worktree is None or not worktree.is_there:
             raise LizaError(f"{cwd} is no worktree of Liza's, or somebody deleted it")
         return worktree
 
 
-def _since(worktree: Worktree, head: str, now: str) -> list[str]:
+def _commits_since(worktree: Worktree, head: str, now: str) -> list[str]:
     if now == head or not worktree.repository.contains(now, head):
         return []
     return worktree.git("rev-list", "--reverse", "--first-parent", f"{head}..{now}").split()
 
 
-def _relabelled(diff: bytes, cwd: Path) -> bytes:
+def _with_local_labels(diff: bytes, cwd: Path) -> bytes:
     """Return *diff* with the commits in git's conflict marks as *cwd* has them: they are new each time."""
     if not _MARK.search(diff):
         return diff
-    here = dict(_LABEL.findall(b"\n".join(_content(cwd, name) for name in _OLD.findall(diff))))
+    here = dict(_LABEL.findall(b"\n".join(_file_content(cwd, name) for name in _OLD.findall(diff))))
     for label, commit in here.items():
         diff = re.sub(rb"^([ -]" + label + b")" + _HASH, rb"\g<1>" + commit, diff, flags=re.MULTILINE)
     return diff
 
 
-def _content(cwd: Path, name: bytes) -> bytes:
+def _file_content(cwd: Path, name: bytes) -> bytes:
     try:
         return read_file(cwd, os.fsdecode(name), _LARGEST)
     except OSError:  # it is gone, or no file

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.repo.command import decoded
+from liza.repo.command import decode_git
 
 # Renames are shown as what they are on disk, a file that went and one that came: each path stands alone.
-WORDS: Final = (
+STATUS_COMMAND: Final = (
     "status",
     "--porcelain=v2",
     "-z",
@@ -22,7 +22,7 @@ WORDS: Final = (
 _FIELDS: Final = {"1": 8, "u": 10}  # how many spaces come before the path
 
 
-class Change(NamedTuple):
+class StatusEntry(NamedTuple):
     """One path that is not as the commit has it, with the line that git says about it."""
 
     path: str
@@ -47,10 +47,10 @@ class Change(NamedTuple):
         return not self.is_deletion and (path.is_symlink() or path.is_file() or path.is_dir())
 
 
-def changes(output: bytes) -> Iterator[Change]:
+def parse_status(output: bytes) -> Iterator[StatusEntry]:
     """Read what git printed for `WORDS`."""
-    for line in decoded(output).split("\0"):
+    for line in decode_git(output).split("\0"):
         if line[:2] == "? ":
-            yield Change(line[2:], line)
+            yield StatusEntry(line[2:], line)
         elif line[:1] in _FIELDS:
-            yield Change(line.split(" ", _FIELDS[line[0]])[-1], line)
+            yield StatusEntry(line.split(" ", _FIELDS[line[0]])[-1], line)

@@ -1,13 +1,13 @@
-"""What git says about work that is handed in, whatever the agent says."""
+"""Facts of git about submitted work, whatever the agent says."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from liza.repo.repository import AREA, TASKS
+from liza.repo.repository import AREA, TASK_PREFIX
 from liza.repo.worktree import Worktree
 
-SHOWN: Final = 5  # paths in a sentence; more are counted
+PATHS_NAMED: Final = 5  # paths in a sentence; more are counted
 _LINK_MODE: Final = "160000"
 _FORBIDDEN: Final = {".liza": "belongs to Liza", AREA: "belongs to Liza", ".git": "belongs to git"}
 
@@ -23,64 +23,70 @@ class Submission(NamedTuple):
         return not self.reasons
 
 
-class Entry(NamedTuple):
+class CommittedPath(NamedTuple):
     """One path of a commit that differs from the base."""
 
     mode: str
     path: str
 
 
-def submission(worktree: Worktree, task: str, base: str, *, tree: str | None = None) -> Submission:
+def inspect_submission(worktree: Worktree, task: str, base: str, *, tree: str | None = None) -> Submission:
     """Return the facts of what *task* would hand in from its worktree.
 
     *tree* is what the directory is, for whoever knows it already.
     """
     if not worktree.is_there:
         return Submission(None, (f"{task}: the worktree {worktree.path} is gone",))
-    spot = worktree.spot()
+    spot = worktree.head_position()
     if spot is None:
-        return Submission(None, (f"{task}: HEAD of the worktree names no commit; check out {TASKS}/{task}",))
+        return Submission(
+            None, (f"{task}: HEAD of the worktree names no commit; check out {TASK_PREFIX}/{task}",)
+        )
     head = spot.head
     reasons = [
-        *_misplaced(spot.branch, task),
-        *_unrelated(worktree, head, base),
-        *refused(introduced(worktree, base, head)),
-        *([] if tree == spot.tree else _unclean(worktree, head)),
+        *_branch_problems(spot.branch, task),
+        *_history_problems(worktree, head, base),
+        *refusals(introduced_paths(worktree, base, head)),
+        *([] if tree == spot.tree else _uncommitted_problems(worktree, head)),
     ]
     return Submission(head, tuple(f"{task}: {reason}" for reason in reasons))
 
 
-def refused(entries: list[Entry]) -> list[str]:
+def refusals(entries: list[CommittedPath]) -> list[str]:
     """Return what must not be in a commit, as sentences."""
     links = [entry.path for entry in entries if entry.mode == _LINK_MODE]
-    reasons = [f"{named(links)}: a repository inside the repository cannot be merged; add files instead"]
+    reasons = [
+        f"{summarize_paths(links)}: a repository inside the repository cannot be merged; add files instead"
+    ]
     for name, why in _FORBIDDEN.items():
         inside = [entry.path for entry in entries if entry.path.split("/")[0].casefold() == name]
-        reasons += [f"{named(inside)} {why} and cannot be committed"] if inside else []
+        reasons += [f"{summarize_paths(inside)} {why} and cannot be committed"] if inside else []
     return reasons if links else reasons[1:]
 
 
-def introduced(worktree: Worktree, base: str, head: str) -> list[Entry]:
+def introduced_paths(worktree: Worktree, base: str, head: str) -> list[CommittedPath]:
     """Return what *head* has that *base* has not, path by path."""
     words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", base, head)
     fields = worktree.git(*words).split("\0")
-    return [Entry(fact.split(" ")[1], path) for fact, path in zip(fields[::2], fields[1::2], strict=False)]
+    return [
+        CommittedPath(fact.split(" ")[1], path) for fact, path in zip(fields[::2], fields[1::2], strict=False)
+    ]
 
 
-def named(paths: list[str]) -> str:
+def summarize_paths(paths: list[str]) -> str:
     """Return the first of *paths*, and how many more there are."""
-    shown = ", ".join(sorted(paths)[:SHOWN])
-    return f"{shown} and {len(paths) - SHOWN} more" if len(paths) > SHOWN else shown
+    shown = ", ".join(sorted(paths)[:PATHS_NAMED])
+    return f"{shown} and {len(paths) - PATHS_NAMED} more" if len(paths) > PATHS_NAMED else shown
 
 
-def _misplaced(branch: str | None, task: str) -> list[str]:
-    if branch == f"{TASKS}/{task}":
+def _branch_problems(branch: str | None, task: str) -> list[str]:
+    if branch == f"{TASK_PREFIX}/{task}":
         return []
     where = f"on the branch {branch}" if branch else "on no branch"
-    return [f"the worktree is {where}; check out {TASKS}/{task} and commit there"]
+    return [f"the worktree is {where}; check out {TASK_PREFIX}/{task} and commit there"]
 
 
-def _unrelated(worktree: Worktree, head: str, base: str) -> list[str]:
+def _history_problems(worktree: Worktree, head: str, base: str) -> list[str]:
     if head == base:
         return ["nothing was committed since the base"]
     if not worktree.repository.contains(head, base):
@@ -88,14 +94,14 @@ def _unrelated(worktree: Worktree, head: str, base: str) -> list[str]:
     return []
 
 
-def _unclean(worktree: Worktree, head: str) -> list[str]:
-    with worktree.own_index(head) as index:
+def _uncommitted_problems(worktree: Worktree, head: str) -> list[str]:
+    with worktree.private_index(head) as index:
         changes = worktree.changes(index)
     untracked = [change.path for change in changes if change.is_untracked]
     changed = [change.path for change in changes if not change.is_untracked]
     sentences = {"has uncommitted changes": changed, "has untracked files": untracked}
     return [
-        f"the worktree {what} ({named(paths)}); commit or remove them"
+        f"the worktree {what} ({summarize_paths(paths)}); commit or remove them"
         for what, paths in sentences.items()
         if paths
     ]

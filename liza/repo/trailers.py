@@ -26,31 +26,32 @@ class Trailer(StrEnum):
     COST = "Liza-Cost"
     TAINTS = "Liza-Taints"
     RESOLVED = "Liza-Resolved"
+    SQUASHED = "Liza-Squashed"
     SIGNATURE = "Liza-Signature"
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Return *text* as a single printable line, so that no value can pretend to be another trailer."""
     return _INVISIBLE.sub(" ", text).strip()
 
 
-def written(subject: str, body: str, trailers: Mapping[Trailer, str]) -> str:
+def message_with_trailers(subject: str, body: str, trailers: Mapping[Trailer, str]) -> str:
     """Return a commit message; *subject* and *body* cannot add a trailer, whatever they say."""
     lines = "\n".join(f"{key}: {_value(key, value)}" for key, value in trailers.items())
-    paragraphs = [shortened(one_line(subject)) or "-", body.strip(), lines]
+    paragraphs = [shorten_subject(single_line(subject)) or "-", body.strip(), lines]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
 
 
 def _value(key: Trailer, value: str) -> str:
     limit = None if key is Trailer.RESOLVED else LONGEST_VALUE  # a list of paths is worth nothing in part
-    return one_line(value)[:limit] or "-"
+    return single_line(value)[:limit] or "-"
 
 
-def shortened(subject: str) -> str:
+def shorten_subject(subject: str) -> str:
     return subject if len(subject) <= LONGEST_SUBJECT else f"{subject[: LONGEST_SUBJECT - 1].rstrip()}…"
 
 
-def read(message: str) -> dict[str, str]:
+def parse_trailers(message: str) -> dict[str, str]:
     """Return the trailers of *message*: its last paragraph, if all of it is trailers, and not its first."""
     paragraphs = re.split(r"\n\s*\n", message.strip())
     lines = [_LINE.fullmatch(line) for line in paragraphs[-1].splitlines()]

@@ -15,14 +15,14 @@ from liza.errors import NotThere
 from liza.repo import trailers
 from liza.repo.merge import Conflict, merge
 from liza.repo.repository import Repository
-from liza.repo.signing import is_signed, label_of, signed_with
+from liza.repo.signing import is_signed, key_label, signer_label
 from liza.repo.trailers import Trailer
 
 REQUIRED: Final = (Trailer.TASK, Trailer.REVIEWED_COMMIT, Trailer.VERDICT, Trailer.APPROVED_BY)
 _PARENTS_OF_A_MERGE: Final = 2
 
 
-class Problem(StrEnum):
+class ViolationKind(StrEnum):
     """What can be wrong with a commit on the integration branch."""
 
     NOT_A_MERGE = "not a merge"
@@ -36,19 +36,19 @@ class Problem(StrEnum):
     FORGED = "forged"
 
 
-class Finding(NamedTuple):
+class HistoryViolation(NamedTuple):
     """One thing that is not as it must be."""
 
     commit: str
-    problem: Problem
+    problem: ViolationKind
     sentence: str
 
     def __str__(self) -> str:
         return f"{self.commit[:12]}: {self.sentence}"
 
 
-class Link(NamedTuple):
-    """One commit on the first-parent line."""
+class ChainCommit(NamedTuple):
+    """One commit of the first-parent chain."""
 
     commit: str
     tree: str
@@ -60,8 +60,8 @@ class Link(NamedTuple):
         return is_signed(key, tree=self.tree, parents=self.parents, message=self.message)
 
 
-class Known(NamedTuple):
-    """What is known of merges beside what they say themselves."""
+class TrustedFacts(NamedTuple):
+    """Trusted facts about merges, from the board and its key."""
 
     key: bytes | None = None
     has_board: bool = False
@@ -74,7 +74,7 @@ class Known(NamedTuple):
     def can_prove(self) -> bool:
         return self.has_board or self.key is not None
 
-    def names(self, link: Link) -> bool:
+    def names(self, link: ChainCommit) -> bool:
         """Return whether the board was told of the merge *link*."""
         if link.commit in self.merges:
             return True
@@ -82,15 +82,15 @@ class Known(NamedTuple):
         return is_archived and self.key is not None and link.is_signed_with(self.key)
 
 
-class Checked(NamedTuple):
+class VerifyReport(NamedTuple):
     """What came of checking a part of history."""
 
     merges: int
-    findings: list[Finding]
+    findings: list[HistoryViolation]
     yours: int = 0
     is_proven: bool = True
 
-    def plain(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return it as JSON values; what goes without saying is not said."""
         return {
             "merges": self.merges,
@@ -110,7 +110,7 @@ class Checked(NamedTuple):
         return f"VERIFIED: {self.merges} merges{people}"
 
 
-def checked(repository: Repository, span: str, known: Known = Known()) -> Checked:  # noqa: B008 - it is a value
+def verify_span(repository: Repository, span: str, known: TrustedFacts = TrustedFacts()) -> VerifyReport:  # noqa: B008 - it is a value
     """Check *span* as git writes one: `SINCE..UNTIL`, or a name alone from its first merge on."""
     since, _, until = span.rpartition("..")
     named = {name: repository.commit_at(name) for name in (since, until) if name}
@@ -118,61 +118,65 @@ def checked(repository: Repository, span: str, known: Known = Known()) -> Checke
         hint = "name commits or branches of this repository; `liza run` makes the integration branch"
         raise NotThere("commit", missing[0], hint)
     start = named.get(since)
-    chain = list(links(repository, until, start))
+    chain = list(first_parent_chain(repository, until, start))
     yours = sum(link.commit in known.yours for link in chain)
     merges = [
         link for link in chain if len(link.parents) == _PARENTS_OF_A_MERGE and link.commit not in known.yours
     ]
-    findings = verify(repository, until, since=start, known=known)
-    return Checked(len(merges), findings, yours, known.can_prove or not merges)
+    findings = verify_history(repository, until, since=start, known=known)
+    return VerifyReport(len(merges), findings, yours, known.can_prove or not merges)
 
 
-def verify(
+def verify_history(
     repository: Repository,
     ref: str,
     *,
     since: str | None = None,
-    known: Known = Known(),  # noqa: B008 - it is a value
-) -> list[Finding]:
+    known: TrustedFacts = TrustedFacts(),  # noqa: B008 - it is a value
+) -> list[HistoryViolation]:
     """Return all that is wrong with what was merged into *ref* after the commit *since*."""
     if since is not None and not repository.contains(ref, since):
         sentence = f"{ref} does not contain it any more: its history was rewritten"
-        return [Finding(since, Problem.REWRITTEN, sentence)]
-    chain = [link for link in links(repository, ref, since) if link.commit not in known.yours]
+        return [HistoryViolation(since, ViolationKind.REWRITTEN, sentence)]
+    chain = [link for link in first_parent_chain(repository, ref, since) if link.commit not in known.yours]
     return [
-        *_repeated(chain),
-        *(finding for link in chain for finding in _wrong(repository, link)),
-        *_unproven(repository, chain, known),
+        *_repeated_merges(chain),
+        *(finding for link in chain for finding in _invalid_merge(repository, link)),
+        *_unproven_merges(repository, chain, known),
     ]
 
 
-def _unproven(repository: Repository, chain: Iterable[Link], known: Known) -> Iterator[Finding]:
+def _unproven_merges(
+    repository: Repository, chain: Iterable[ChainCommit], known: TrustedFacts
+) -> Iterator[HistoryViolation]:
     if not known.can_prove:
         return
     # What is no merge has its finding, and what is older than the board is none of its own.
     older = set(repository.git("rev-list", "--first-parent", known.base).split()) if known.base else set()
     for link in chain:
         if len(link.parents) == _PARENTS_OF_A_MERGE and link.commit not in older:
-            yield from _doubted(link, known)
+            yield from _trust_violations(link, known)
 
 
-def _doubted(link: Link, known: Known) -> Iterator[Finding]:
-    label, is_named = signed_with(link.message), known.names(link)
+def _trust_violations(link: ChainCommit, known: TrustedFacts) -> Iterator[HistoryViolation]:
+    label, is_named = signer_label(link.message), known.names(link)
     if known.has_board and not is_named:
         sentence = "no task of the board was merged by it, whatever its trailers say"
-        yield Finding(link.commit, Problem.NOT_OF_THE_BOARD, sentence)
-    elif known.key is None or (is_named and label != label_of(known.key)):
+        yield HistoryViolation(link.commit, ViolationKind.NOT_OF_THE_BOARD, sentence)
+    elif known.key is None or (is_named and label != key_label(known.key)):
         return  # the board vouches for what was merged before there was this key
     elif label is None:
-        yield Finding(link.commit, Problem.NOT_SIGNED, "it is not signed, so its trailers prove nothing")
-    elif label != label_of(known.key):
-        sentence = f"it was signed with the key {label}, and the key here is {label_of(known.key)}"
-        yield Finding(link.commit, Problem.NOT_SIGNED, sentence)
+        yield HistoryViolation(
+            link.commit, ViolationKind.NOT_SIGNED, "it is not signed, so its trailers prove nothing"
+        )
+    elif label != key_label(known.key):
+        sentence = f"it was signed with the key {label}, and the key here is {key_label(known.key)}"
+        yield HistoryViolation(link.commit, ViolationKind.NOT_SIGNED, sentence)
     elif not link.is_signed_with(known.key):
-        yield Finding(link.commit, Problem.FORGED, "its signature is of another commit")
+        yield HistoryViolation(link.commit, ViolationKind.FORGED, "its signature is of another commit")
 
 
-def links(repository: Repository, ref: str, since: str | None) -> Iterator[Link]:
+def first_parent_chain(repository: Repository, ref: str, since: str | None) -> Iterator[ChainCommit]:
     """Yield the first-parent line of *ref* after *since*, oldest first; else from the first merge on."""
     span = f"{since}..{ref}" if since else ref
     fields = "%H%x00%T%x00%P%x00%B%x00"
@@ -180,7 +184,7 @@ def links(repository: Repository, ref: str, since: str | None) -> Iterator[Link]
     output = repository.git(*words).split("\0")
     rows = zip(*(output[start::5] for start in range(4)), strict=False)
     found = [
-        Link(commit, tree, tuple(parents.split()), trailers.read(said), said)
+        ChainCommit(commit, tree, tuple(parents.split()), trailers.parse_trailers(said), said)
         for commit, tree, parents, said in rows
     ]
     begun = since is not None
@@ -190,50 +194,54 @@ def links(repository: Repository, ref: str, since: str | None) -> Iterator[Link]
             yield link
 
 
-def _repeated(chain: Iterable[Link]) -> Iterator[Finding]:
+def _repeated_merges(chain: Iterable[ChainCommit]) -> Iterator[HistoryViolation]:
     seen: dict[str, str] = {}
     for link in chain:
         task = link.trailers.get(Trailer.TASK)
         if task in seen:
             sentence = f"{task} was merged before, as {seen[task][:12]}"
-            yield Finding(link.commit, Problem.MERGED_TWICE, sentence)
+            yield HistoryViolation(link.commit, ViolationKind.MERGED_TWICE, sentence)
         elif task:
             seen[task] = link.commit
 
 
-def _wrong(repository: Repository, link: Link) -> Iterator[Finding]:
+def _invalid_merge(repository: Repository, link: ChainCommit) -> Iterator[HistoryViolation]:
     if len(link.parents) != _PARENTS_OF_A_MERGE:
-        yield Finding(link.commit, Problem.NOT_A_MERGE, "it is no merge, so nobody reviewed it")
+        yield HistoryViolation(
+            link.commit, ViolationKind.NOT_A_MERGE, "it is no merge, so nobody reviewed it"
+        )
         return
     for key in REQUIRED:
         if key not in link.trailers:
-            yield Finding(link.commit, Problem.TRAILER_MISSING, f"it does not say its {key}")
+            yield HistoryViolation(link.commit, ViolationKind.TRAILER_MISSING, f"it does not say its {key}")
     onto, commit = link.parents
     reviewed = link.trailers.get(Trailer.REVIEWED_COMMIT, commit)
     if reviewed != commit:
         sentence = f"{reviewed[:12]} was reviewed, but {commit[:12]} was merged"
-        yield Finding(link.commit, Problem.OTHER_COMMIT, sentence)
+        yield HistoryViolation(link.commit, ViolationKind.OTHER_COMMIT, sentence)
     yield from _other_tree(repository, link, onto, commit)
 
 
-def _other_tree(repository: Repository, link: Link, onto: str, commit: str) -> Iterator[Finding]:
+def _other_tree(
+    repository: Repository, link: ChainCommit, onto: str, commit: str
+) -> Iterator[HistoryViolation]:
     merged = merge(repository, onto, commit)
     conflicting = set(merged.paths) if isinstance(merged, Conflict) else set()
-    resolved = _resolved(link) & conflicting
-    differing = _differing(repository, merged.tree, link.tree)
+    resolved = _resolved_paths(link) & conflicting
+    differing = _differing_paths(repository, merged.tree, link.tree)
     for path in sorted((differing | conflicting) - resolved):
         sentence = f"{path} is not what merging {commit[:12]} into {onto[:12]} gives"
-        yield Finding(link.commit, Problem.OTHER_TREE, sentence)
+        yield HistoryViolation(link.commit, ViolationKind.OTHER_TREE, sentence)
 
 
-def _differing(repository: Repository, one: str, other: str) -> set[str]:
+def _differing_paths(repository: Repository, one: str, other: str) -> set[str]:
     if one == other:
         return set()
     output = repository.git("diff-tree", "-r", "-z", "--no-renames", "--name-only", one, other)
     return {path for path in output.split("\0") if path}
 
 
-def _resolved(link: Link) -> set[str]:
+def _resolved_paths(link: ChainCommit) -> set[str]:
     try:
         paths = json.loads(link.trailers.get(Trailer.RESOLVED, "[]"))
     except ValueError:

@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
 from liza.repo import status
-from liza.repo.command import NOTHING, QUICK, Answer, ask, encoded
-from liza.repo.filters import tame
+from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, encode_git
+from liza.repo.filters import filter_settings
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.no_follow import first_line, make_writable, read_file, remove, remove_special, write_file
 
-NOWHERE: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
+NO_BRANCH: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
 
 # A task's worktree is whole, even where the user's own checkout is sparse.
@@ -37,7 +37,7 @@ _HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-class Spot(NamedTuple):
+class HeadPosition(NamedTuple):
     """Where a HEAD is: the commit, its tree, and the branch, if there is one."""
 
     head: str
@@ -75,7 +75,7 @@ class Worktree:
             return None
 
     @property
-    def set_up(self) -> Path:
+    def setup_record(self) -> Path:
         """What the project's setup was run for; absent where it was not, or all that it made is gone."""
         return self.kept / "setup"
 
@@ -84,23 +84,30 @@ class Worktree:
         """The patterns of what is no part of the work, though nothing in the tree says so."""
         return self.kept / "excluded"
 
+    @property
+    def at_rest(self) -> Path:
+        """What the files were when the task of the worktree was let go; absent while somebody has it."""
+        return self.kept / "rest"
+
     def exclude(self, names: Iterable[str]) -> None:
         """Take the paths of these *names* for no part of the work."""
         known = self.excluded.read_text() if self.excluded.exists() else ""
-        write(self.excluded, known + "".join(f"/{literally(name)}\n" for name in names))
+        write_text_whole(self.excluded, known + "".join(f"/{escape_pattern(name)}\n" for name in names))
 
     def mark(self, task: str) -> None:
         """Remember that all is ready for *task*; with an empty one, that nothing in it is worth saving."""
-        write(self.kept / "task", task)
+        # What another task, or the same one before, left here is about files that are no longer there.
+        self.at_rest.unlink(missing_ok=True)
+        write_text_whole(self.kept / "task", task)
 
     @property
     def is_there(self) -> bool:
         return self.path.is_dir() and not self.path.is_symlink()
 
-    def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> Answer:
+    def ask(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> GitResult:
         """Run git here, and nowhere else, whatever the files in the worktree say."""
-        pins = {**self._pinned(), "GIT_WORK_TREE": str(self.path), **environment}
-        settings = {**_WHOLE, **tame(self.repository), **self.exclusion}
+        pins = {**self._pin_git(), "GIT_WORK_TREE": str(self.path), **environment}
+        settings = {**_WHOLE, **filter_settings(self.repository), **self.exclusion}
         return ask(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
 
     @property
@@ -108,19 +115,21 @@ class Worktree:
         """The setting by which git ignores what is no part of the work."""
         return {"core.excludesFile": str(self.excluded)} if self.excluded.exists() else {}
 
-    def _ask_git_directory(self, *words: str) -> Answer:
-        return ask(*words, cwd=self.admin, environment=self._pinned(), limit=QUICK)
+    def _ask_git_directory(self, *words: str) -> GitResult:
+        return ask(*words, cwd=self.admin, environment=self._pin_git(), limit=QUICK_LIMIT)
 
-    def _pinned(self) -> dict[str, str]:
+    def _pin_git(self) -> dict[str, str]:
         # Before every command: a link or a pipe in place of a file leads elsewhere, or nowhere.
         _remove_all_but_files(self.admin)
         # The one can name programs, the other lead to another repository.
         remove(self.admin / "config.worktree")
         pointer, place = self.admin / "commondir", os.path.relpath(self.repository.common, self.admin)
         if first_line(pointer) != place:
-            write(pointer, f"{place}\n")
+            write_text_whole(pointer, f"{place}\n")
         if not _HEAD.fullmatch(first_line(self.admin / "HEAD")):
-            write(self.admin / "HEAD", f"ref: {NOWHERE}\n")  # without a HEAD git knows no repository here
+            write_text_whole(
+                self.admin / "HEAD", f"ref: {NO_BRANCH}\n"
+            )  # without a HEAD git knows no repository here
         return {"GIT_DIR": str(self.admin), "GIT_COMMON_DIR": str(self.repository.common)}
 
     def git(self, *words: str, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
@@ -134,14 +143,14 @@ class Worktree:
         answer = self._ask_git_directory(*words)
         return answer.text if answer.code == 0 else None
 
-    def spot(self) -> Spot | None:
+    def head_position(self) -> HeadPosition | None:
         """Return where HEAD is, in one look; None where it names no commit."""
         words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD")
         answer = self._ask_git_directory(*words)
         if answer.code != 0:
             return None
         head, tree, name = answer.text.splitlines()
-        return Spot(head, tree, name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else None)
+        return HeadPosition(head, tree, name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else None)
 
     def branch(self) -> str | None:
         """Return the name of the branch that is checked out; None where HEAD is detached or broken."""
@@ -149,15 +158,15 @@ class Worktree:
         return answer.text.removeprefix(BRANCHES) if answer.code == 0 else None
 
     @contextmanager
-    def own_index(self, at: str | None) -> Iterator[dict[str, str]]:
+    def private_index(self, at: str | None) -> Iterator[dict[str, str]]:
         """Give an index that no agent has touched, with the tree of *at*; the real one is left alone."""
         remove_special(self.path)
         with TemporaryDirectory(prefix="liza-") as directory:
             index = Path(directory) / "index"
             if self.kept_index.exists():
-                copy(self.kept_index, index)
+                copy_index(self.kept_index, index)
             environment = {"GIT_INDEX_FILE": str(index)}
-            if at is not None and index.exists() and first_line(self._kept_at) == self._label(at):
+            if at is not None and index.exists() and first_line(self._kept_at) == self._index_label(at):
                 yield environment  # it was made of just that
                 return
             words = ("read-tree", *(("--reset", at) if at else ("--empty",)))
@@ -166,25 +175,27 @@ class Worktree:
                 self.git(*words, environment=environment)
             yield environment
 
-    def changes(self, environment: Mapping[str, str]) -> list[status.Change]:
+    def changes(self, environment: Mapping[str, str]) -> list[status.StatusEntry]:
         """Return every path that differs from the index in *environment*, or is untracked and not ignored."""
-        answer = self.ask(*status.WORDS, environment=environment)
+        answer = self.ask(*status.STATUS_COMMAND, environment=environment)
         if answer.code != 0:
             raise GitFailed("status", answer.said)
         # The index has been read from a commit, so what is staged against another HEAD says nothing.
-        return [change for change in status.changes(answer.output) if change.is_on_disk]
+        return [change for change in status.parse_status(answer.output) if change.is_on_disk]
 
     @property
-    def is_taken_over(self) -> bool:
-        """Tell whether a repository of somebody else's stands where ours was."""
+    def has_foreign_git(self) -> bool:
+        """Return whether an agent's own repository stands in place of our `.git` file."""
         link = self.path / ".git"
         return link.is_dir() and not link.is_symlink()
 
     def mend(self) -> None:
-        """Put back what ties the directory to git, and clear what a killed or hostile agent left there."""
+        """Repair the link between directory and git, and remove locks and files that a killed or hostile
+        agent left.
+        """
         if first_line(self.path / ".git") != f"gitdir: {self.admin}":
-            write(self.path / ".git", f"gitdir: {self.admin}\n")
-        self._pinned()
+            write_text_whole(self.path / ".git", f"gitdir: {self.admin}\n")
+        self._pin_git()
         self.claim()
         for lock in self.admin.glob("*.lock"):
             remove(lock)
@@ -192,7 +203,7 @@ class Worktree:
     def claim(self) -> None:
         """Tell git where the directory is."""
         if first_line(self.admin / "gitdir") != str(self.path / ".git"):
-            write(self.admin / "gitdir", f"{self.path / '.git'}\n")
+            write_text_whole(self.admin / "gitdir", f"{self.path / '.git'}\n")
 
     def strip(self, at: str) -> None:
         """Leave nothing of git's own state here but a HEAD detached at *at*."""
@@ -200,39 +211,39 @@ class Worktree:
             if entry.name not in _ADMINISTRATION or not entry.is_file():
                 remove(entry)
         self.mend()
-        write(self.admin / "HEAD", f"{at}\n")
+        write_text_whole(self.admin / "HEAD", f"{at}\n")
         # Git goes on with a reflog that is there, even where the user has switched reflogs off.
         write_file(self.admin, "logs/HEAD", b"")
 
-    def point(self, ref: str) -> None:
+    def point_head(self, ref: str) -> None:
         """Let HEAD be the branch *ref*, as `git symbolic-ref` does."""
-        write(self.admin / "HEAD", f"ref: {ref}\n")
+        write_text_whole(self.admin / "HEAD", f"ref: {ref}\n")
 
     def fill(self, at: str) -> None:
         """Make the directory exactly the tree of *at*, rewriting whatever was touched, removing the rest."""
         index = self.admin / "index"
         self._kept_at.unlink(missing_ok=True)  # first: it must never name what the index is not
         if self.kept_index.exists():
-            copy(self.kept_index, index)
+            copy_index(self.kept_index, index)
         try:
-            self._filled(at)
+            self._check_out(at)
         except GitFailed:
             make_writable(self.path)
             index.unlink(missing_ok=True)
-            self._filled(at)
-        copy(index, self.kept_index)
-        write(self._kept_at, self._label(at))
+            self._check_out(at)
+        copy_index(index, self.kept_index)
+        write_text_whole(self._kept_at, self._index_label(at))
 
-    def _label(self, at: str) -> str:
-        """Say that the kept index is that of *at*; another size or time of it makes the label wrong."""
+    def _index_label(self, at: str) -> str:
+        """Return the label of the kept index for *at*; a changed size or time of the index invalidates it."""
         facts = self.kept_index.stat()
         return f"{at} {facts.st_size} {facts.st_mtime_ns}"
 
-    def _filled(self, at: str) -> None:
-        self.lay(at)
+    def _check_out(self, at: str) -> None:
+        self.checkout_tree(at)
         self.git("clean", "-ffdxq")
 
-    def lay(self, tree: str) -> None:
+    def checkout_tree(self, tree: str) -> None:
         """Make the tracked files and the index those of *tree*."""
         remove_special(self.path)
         self.git("read-tree", "--reset", "-u", tree)
@@ -245,28 +256,28 @@ class Worktree:
         """
         self.stage(self.changes(environment), environment)
 
-    def stage(self, changes: Sequence[status.Change], environment: Mapping[str, str]) -> None:
+    def stage(self, changes: Sequence[status.StatusEntry], environment: Mapping[str, str]) -> None:
         """Put *changes* into the index in *environment*."""
         gone = [change.path for change in changes if not change.has_content(self.path)]
         there = [change.path.removesuffix("/") for change in changes if change.has_content(self.path)]
         # By force, because what was deleted may have a link in its place now, behind which git does not look.
         for how, paths in (("--force-remove", gone), ("--replace", there)):
-            stdin = b"".join(encoded(path) + b"\0" for path in paths)
+            stdin = b"".join(encode_git(path) + b"\0" for path in paths)
             if paths:
                 words = ("update-index", "--add", how, "-z", "--stdin")
                 self.git(*words, environment=environment, stdin=stdin)
 
     def reset(self, at: str) -> None:
         """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
-        self.set_up.unlink(missing_ok=True)
+        self.setup_record.unlink(missing_ok=True)
         self.excluded.unlink(missing_ok=True)
         self.strip(at)
         self.fill(at)
 
-    def scour(self) -> None:
-        """Undo what git does not look at: the rights of files and directories, pipes and sockets."""
+    def normalize_modes(self) -> None:
+        """Reset modes of files and directories and remove pipes and sockets, which git does not look at."""
         usual = stat.S_IMODE(self.repository.area.stat().st_mode)
-        for path, mode in _unusual(self.path, usual):
+        for path, mode in _unusual_modes(self.path, usual):
             path.unlink() if mode is None else path.chmod(mode)
 
 
@@ -280,37 +291,37 @@ def _remove_all_but_files(directory: Path) -> None:
                 path.unlink()
 
 
-def literally(name: str) -> str:
+def escape_pattern(name: str) -> str:
     """Return *name* as a pattern of git's that stands for that path alone."""
     return re.sub(r"([\\*?\[ !#])", r"\\\1", name)
 
 
-def places(repository: Repository) -> dict[Path, Path]:
+def worktree_paths(repository: Repository) -> dict[Path, Path]:
     """Return where git thinks that every linked worktree is, by git's directory for each."""
     links = (repository.common / "worktrees").glob("*/gitdir")
     return {link.parent: Path(place).parent for link in links if (place := first_line(link))}
 
 
-def hashes_in(directory: Path) -> set[str]:
+def hashes_below(directory: Path) -> set[str]:
     """Return every hash in the text files below *directory*."""
     paths = (Path(parent) / name for parent, _, names in os.walk(directory) for name in names)
-    return {found for path in paths if path.name != "index" for found in hashes_of(path)}
+    return {found for path in paths if path.name != "index" for found in hashes_in_file(path)}
 
 
-def hashes_of(path: Path) -> list[str]:
+def hashes_in_file(path: Path) -> list[str]:
     """Return the hashes in one file; none where it is no file of git's making."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_LOG:
         return []
     return _HASH.findall(path.read_text(errors="replace"))
 
 
-def write(path: Path, text: str) -> None:
+def write_text_whole(path: Path, text: str) -> None:
     """Put *text* at *path* in one step, whatever is there, without following a link."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path.parent, path.name, encoded(text))
+    write_file(path.parent, path.name, encode_git(text))
 
 
-def copy(source: Path, target: Path) -> None:
+def copy_index(source: Path, target: Path) -> None:
     """Put a copy of an index at *target* in one step, with its time, by which git knows what to trust."""
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = source.lstat()
@@ -318,7 +329,7 @@ def copy(source: Path, target: Path) -> None:
     write_file(target.parent, target.name, content, modified=facts.st_mtime_ns)
 
 
-def _unusual(directory: Path, usual: int) -> Iterator[tuple[Path, int | None]]:
+def _unusual_modes(directory: Path, usual: int) -> Iterator[tuple[Path, int | None]]:
     """Yield what is not as a fresh checkout has it, with the mode it must get; None for what must go."""
     waiting = [str(directory)]
     while waiting:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 MEGABYTE: Final = 1_000_000  # bytes, as disks are sold
 
 
-class Space(NamedTuple):
+class DiskSpace(NamedTuple):
     """Bytes of the file system that a path is on."""
 
     free: int
@@ -19,9 +19,9 @@ class Space(NamedTuple):
         return f"{self.free / 2**30:.1f} GB of {self.total / 2**30:.1f} GB are free"
 
 
-def shortage(path: Path, floor_mb: int) -> str | None:
+def disk_shortage(path: Path, floor_mb: int) -> str | None:
     """Return why nothing new may start around *path*, or None where *floor_mb* megabytes are free."""
-    there = space(path)
+    there = disk_usage(path)
     if there.free >= floor_mb * MEGABYTE:
         return None
     return (
@@ -30,6 +30,6 @@ def shortage(path: Path, floor_mb: int) -> str | None:
     )
 
 
-def space(path: Path) -> Space:
+def disk_usage(path: Path) -> DiskSpace:
     usage = shutil.disk_usage(path)
-    return Space(usage.free, usage.total)
+    return DiskSpace(usage.free, usage.total)

@@ -1,8 +1,13 @@
-"""Files that appear whole or not at all: written under another name, then named in one step."""
+"""Files that appear whole or not at all: written under another name, then named in one step.
+
+For Liza's own directories. What is written where agents write goes through `no_follow`, which trusts no
+name on the way there.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 from contextlib import contextmanager
@@ -15,24 +20,24 @@ if TYPE_CHECKING:
 _NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-def write_new(path: Path, text: str) -> bool:
+def write_new(path: Path, content: str | bytes) -> bool:
     """Write a file where there is none; return False, and leave what is there, where there is one."""
-    with _drafted(path, text) as draft:
+    with _write_draft(path, content) as draft:
         try:
-            name(draft, path)
+            link_new(draft, path)
         except FileExistsError:
             return False
     return True
 
 
-def overwrite(path: Path, text: str) -> None:
+def overwrite(path: Path, content: str | bytes) -> None:
     """Write a file in place of whatever has its name."""
-    with _drafted(path, text) as draft:
+    with _write_draft(path, content) as draft:
         draft.replace(path)
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a file that several processes write; a reader sees all of it or nothing."""
+    """Add one line to a file that several processes write; no other is in it, and none is lost."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -41,13 +46,15 @@ def append_line(path: Path, line: str) -> None:
                 return
             continue
         try:
-            _append(descriptor, _encoded(f"{line}\n"))
+            # A long line grows page by page: whoever looks meanwhile would take it for cut short.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _append(descriptor, _encode(f"{line}\n"))
         finally:
             os.close(descriptor)
         return
 
 
-def name(draft: Path, path: Path) -> None:
+def link_new(draft: Path, path: Path) -> None:
     """Give *draft* the name *path*; raise FileExistsError where something has it."""
     try:
         os.link(draft, path)
@@ -71,15 +78,17 @@ def _append(descriptor: int, data: bytes) -> None:
 
 
 @contextmanager
-def _drafted(path: Path, text: str) -> Iterator[Path]:
-    """Give a file of this thread's own beside *path*, with *text* in it; what is left of it goes."""
+def _write_draft(path: Path, content: str | bytes) -> Iterator[Path]:
+    """Give a file of this thread's own beside *path*, with *content* in it; what is left of it goes."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_native_id()}.draft")
     try:
-        draft.write_bytes(_encoded(text))
+        draft.unlink(missing_ok=True)  # a process that had our number may have died over it
+        with draft.open("xb") as file:  # never through a link that somebody put there
+            file.write(content if isinstance(content, bytes) else _encode(content))
         yield draft
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode(errors="surrogateescape")

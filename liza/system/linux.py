@@ -1,4 +1,7 @@
-"""What only Linux can promise: that a process dies with its parent, and that no grandchild gets away.
+"""What only Linux can promise, as `platform` asks for it: the kernel keeps it, also after SIGKILL.
+
+A pid can be somebody else's by the time it is used. Every process is known by its pid and its start time, and
+a signal goes through a descriptor that was opened before the two were compared.
 
 A parent is a thread here, not a process: whoever starts what shall die with it must not do so from a thread
 that ends sooner.
@@ -7,13 +10,25 @@ that ends sooner.
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
-import select
-import shutil
 import signal
-import subprocess
+from contextlib import suppress
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from liza.system.platform import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SANDBOX_LACK: Final = ""
+SIGNALS_FILE_CHANGES: Final = True
+
+_PROC: Final = Path("/proc")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -28,49 +43,187 @@ def _prctl(option: int, value: int | ctypes.c_void_p) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that a double fork is still found.
-
-    For workers and the supervisor, once, at their start. Whoever adopts must reap: see `sweep.reap`.
-    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def adopts_orphans() -> bool:
+def is_adopting_orphans() -> bool:
     found = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.cast(ctypes.byref(found), ctypes.c_void_p))
     return bool(found.value)
 
 
 def die_with(parent: int, by: signal.Signals = signal.SIGTERM) -> None:
-    """End this process by *by* when *parent* ends, even by SIGKILL; at once where it has ended already."""
     _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         signal.raise_signal(by)
 
 
-def guard_memory() -> None:
-    """Keep what this process has, its keys among it, from whoever it starts: /proc would show it to them."""
+def forbid_memory_reads() -> None:
+    # /proc would show it to them.
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def readable(descriptor: int, seconds: float | None) -> bool:
-    """Wait until *descriptor* can be read, or for *seconds*. Unlike select(), it takes any number."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(None if seconds is None else max(0.0, seconds * 1000)))
-
-
 @cache
-def leash() -> tuple[str, ...]:
-    """Return the words to put before a command so that it is killed when the thread that started it ends.
-
-    They are util-linux's setpriv: Python could only do this by running code between fork and exec, which is
+def parent_death_prefix() -> tuple[str, ...]:
+    """Return util-linux's setpriv: Python could only do this by running code between fork and exec, which is
     not safe in a process with threads. Empty where there is no such program; then the sweep of the next
     supervisor is what ends the orphans.
     """
+    import shutil  # noqa: PLC0415 - these are for those who start programs, and everybody imports this module
+    import subprocess  # noqa: PLC0415 - as above
+
     program = shutil.which("setpriv")
     if program is None:
         return ()
     words = (program, "--pdeathsig", "KILL", "--")
     done = subprocess.run([*words, program, "--version"], capture_output=True, check=False)
     return words if done.returncode == 0 else ()
+
+
+def process_of(pid: int) -> Process | None:
+    try:
+        line = _read(f"{pid}/stat").decode(errors="replace")
+    except OSError:
+        return None
+    head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
+    fields = rest.split()
+    return Process(
+        pid=pid,
+        started=int(fields[19]),
+        name=head.partition("(")[2],
+        state=fields[0],
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        cpu=sum(map(int, fields[11:15])) / _TICKS,
+    )
+
+
+def process_table() -> dict[int, Process]:
+    # Not by psutil, which takes ten times as long: every run looks for its processes several times a minute.
+    pids = (int(name) for name in os.listdir(_PROC) if name.isdigit())  # noqa: PTH208 - names are enough
+    return {pid: process for pid in pids if (process := process_of(pid))}
+
+
+def variable_of(pid: int, name: str) -> str | None:
+    try:
+        environment = _read(f"{pid}/environ")
+    except OSError:
+        return None
+    start = f"{name}=".encode()
+    found = (word for word in environment.split(b"\0") if word.startswith(start))
+    return next((os.fsdecode(word).partition("=")[2] for word in found), None)
+
+
+def _read(name: str) -> bytes:
+    with open(_PROC / name, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred times a sweep
+        return file.readall() or b""
+
+
+def open_files_of(pid: int) -> set[str]:
+    folder = _PROC / str(pid) / "fd"
+    found: set[str] = set()
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                found.add(os.readlink(folder / name))  # noqa: PTH115 - a string is compared
+    return found
+
+
+def is_locked_by(pid: int, path: Path) -> bool:
+    folder = _PROC / str(pid)
+    with suppress(OSError):  # it ended, or it is not ours
+        for name in os.listdir(folder / "fd"):  # noqa: PTH208 - names are enough
+            with suppress(OSError):
+                is_it = os.readlink(folder / "fd" / name) == str(path)  # noqa: PTH115 - as above
+                # Who looks whether it is locked only has it open.
+                if is_it and " WRITE " in (folder / "fdinfo" / name).read_text():
+                    return True
+    return False
+
+
+def send_signal(process: Process, number: signal.Signals) -> bool:
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        now = process_of(process.pid)
+        if now is None or now.started != process.started:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def open_exit(pid: int) -> int:
+    return os.pidfd_open(pid)
+
+
+def open_wakeup() -> tuple[int, int]:
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    return descriptor, descriptor
+
+
+_AT_FDCWD: Final = -100
+_NO_REPLACE: Final = 1
+_EXCHANGE: Final = 2
+_UNKNOWN_TO_THE_FILE_SYSTEM: Final = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
+
+
+def exchange_names(one: Path, other: Path) -> bool:
+    return _rename_with_flag(one, other, _EXCHANGE)
+
+
+def rename_to_free(old: Path, new: Path) -> bool:
+    return _rename_with_flag(old, new, _NO_REPLACE)
+
+
+def _rename_with_flag(new: Path, current: Path, flag: int) -> bool:
+    call = _renameat2()
+    if call is None:
+        return False
+    if call(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(current), flag) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _UNKNOWN_TO_THE_FILE_SYSTEM:
+        return False
+    raise OSError(error, os.strerror(error), str(current))
+
+
+@cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def is_opened_by_us_alone(descriptor: int) -> bool:
+    """Ask the kernel for a write lease, which it grants only then."""
+    return _lease_error(descriptor, fcntl.F_WRLCK) == 0
+
+
+def may_have_writer(descriptor: int) -> bool:
+    """Ask the kernel for a read lease, which it refuses only then."""
+    # Anything but EAGAIN means that leases are not to be had here, so nobody knows.
+    return _lease_error(descriptor, fcntl.F_RDLCK) == errno.EAGAIN
+
+
+def _lease_error(descriptor: int, kind: int) -> int:
+    try:
+        # Whoever opens the file meanwhile makes the kernel signal us: by SIGIO, which kills, if not told so.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, kind)
+    except OSError as error:
+        return error.errno or errno.EINVAL
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return 0
+
+
+@cache
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"

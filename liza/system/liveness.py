@@ -1,4 +1,4 @@
-"""Signs that an agent lives: what it prints, the CPU it uses, what it writes in its working directory."""
+"""Signs of life of an agent: output, CPU time, writes in its working directory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Stopwatch:
             self._frozen_at = None
 
 
-class Evidence:
+class LivenessMonitor:
     """When a run last gave a sign of life, on its own stopwatch; cheap signs are looked at first."""
 
     def __init__(self, watch: Stopwatch, cwd: Path, cpu_seconds: Callable[[], float]) -> None:
@@ -49,13 +49,13 @@ class Evidence:
         self._looked = watch.elapsed()
         self._wall = time.time()
 
-    def sign(self) -> None:
+    def note_output(self) -> None:
         """Note that it printed something."""
         self.last = self._watch.elapsed()
         self._printed = True
 
     def look(self, give_up: Callable[[], bool]) -> bool:
-        """Tell whether there was a sign since the last look; *give_up* ends a long walk early."""
+        """Return whether there was a sign since the last look; *give_up* ends a long walk early."""
         now, wall = self._watch.elapsed(), time.time()
         interval, since = now - self._looked, self._wall - GRAIN
         cpu = self._cpu_seconds()
@@ -63,14 +63,14 @@ class Evidence:
         self._cpu, self._printed, self._looked, self._wall = cpu, False, now, wall
         if printed:
             return True
-        is_alive = used > BUSY * interval or written(self._cwd, since, give_up)
+        is_alive = used > BUSY * interval or has_writes_since(self._cwd, since, give_up)
         if is_alive:
             self.last = now
         return is_alive
 
 
-def written(root: Path, since: float, give_up: Callable[[], bool]) -> bool:
-    """Tell whether anything below *root* was written after the moment *since*."""
+def has_writes_since(root: Path, since: float, give_up: Callable[[], bool]) -> bool:
+    """Return whether anything below *root* was written after the moment *since*."""
     waiting = [str(root)]
     while waiting and not give_up():
         try:

@@ -50,7 +50,7 @@ def secrets_of(environment: Mapping[str, str]) -> list[str]:
     return [*named, *(word for value in environment.values() for word in _IN_ADDRESS.findall(value))]
 
 
-def written(secret: str) -> set[bytes]:
+def spellings_of(secret: str) -> set[bytes]:
     """Return the ways in which *secret* may be written, line by line: as it is, in JSON, in an address."""
     forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
     return {line.encode(errors="replace") for form in forms for line in form.splitlines()}
@@ -60,7 +60,7 @@ class Mask:
     """Masks a stream: a secret is found also where it arrives in pieces."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        lines = {line for secret in secrets for line in written(secret)}
+        lines = {line for secret in secrets for line in spellings_of(secret)}
         values = sorted((line for line in lines if len(line) >= SHORTEST), key=len, reverse=True)
         self._values = tuple(values)
         self._marks = (*values, *_TOKENS)
@@ -93,7 +93,7 @@ class Mask:
         return self._pattern.sub(MASKED, data) if any(mark in data for mark in self._marks) else data
 
     def has_value(self, data: bytes) -> bool:
-        """Tell whether *data* holds a secret that is known, not only what looks like one."""
+        """Return whether *data* holds a secret that is known, not only what looks like one."""
         return any(value in data for value in self._values)
 
     def text(self, text: str) -> str:
@@ -124,10 +124,10 @@ class Mask:
 
 
 @cache
-def _known(secrets: frozenset[str]) -> Mask:
+def _mask_of(secrets: frozenset[str]) -> Mask:
     return Mask(secrets)
 
 
-def mask() -> Mask:
+def environment_mask() -> Mask:
     """Return the mask of what is secret in our own environment; for whole texts."""
-    return _known(frozenset(secrets_of(os.environ)))
+    return _mask_of(frozenset(secrets_of(os.environ)))

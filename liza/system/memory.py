@@ -32,8 +32,8 @@ def shared_by(pids: Iterable[int]) -> int:
     found = list(pids)
     mapped = sum(_kilobytes(_PROC / str(pid) / "smaps_rollup", "Pss_Shmem:") for pid in found) * _KB
     files = {place: size for pid in found for place, size in _files_of(pid)}
-    namespaces = {space: pid for pid in found if (space := _link(_PROC / str(pid) / "ns" / "ipc"))}
-    namespaces.pop(_link(_PROC / "self/ns/ipc"), None)
+    namespaces = {space: pid for pid in found if (space := _link_target(_PROC / str(pid) / "ns" / "ipc"))}
+    namespaces.pop(_link_target(_PROC / "self/ns/ipc"), None)
     return mapped + sum(files.values()) + sum(map(_segments_of, namespaces.values()))
 
 
@@ -51,12 +51,12 @@ def _files_of(pid: int) -> Iterable[tuple[tuple[int, int], int]]:
     with suppress(OSError):  # it ended, or it is not ours
         for name in os.listdir(folder):  # noqa: PTH208 - names are enough
             with suppress(OSError):
-                if _link(folder / name).startswith(_IN_MEMORY):
+                if _link_target(folder / name).startswith(_IN_MEMORY):
                     facts = (folder / name).stat()
                     yield (facts.st_dev, facts.st_ino), facts.st_blocks * _BLOCK
 
 
-def _link(path: Path) -> str:
+def _link_target(path: Path) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115 - of what is no path
     except OSError:

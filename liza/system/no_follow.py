@@ -143,15 +143,15 @@ def _unlink(name: str, directory: int) -> None:
 
 def plain_files(root: Path, name: str = "") -> list[str]:
     """Return the names of the plain files directly in *name* below *root*; none where it is no directory."""
-    return [entry for entry, mode in _listed(root, name) if stat.S_ISREG(mode)]
+    return [entry for entry, mode in _entries_in(root, name) if stat.S_ISREG(mode)]
 
 
 def directories(root: Path, name: str = "") -> list[str]:
     """Return the names of the directories directly in *name* below *root*; links to one are none."""
-    return [entry for entry, mode in _listed(root, name) if stat.S_ISDIR(mode)]
+    return [entry for entry, mode in _entries_in(root, name) if stat.S_ISDIR(mode)]
 
 
-def _listed(root: Path, name: str) -> Iterator[tuple[str, int]]:
+def _entries_in(root: Path, name: str) -> Iterator[tuple[str, int]]:
     try:
         with _open_parent(root, os.path.join(name, "x")) as (directory, _):  # noqa: PTH118 - as above
             for entry in sorted(os.listdir(directory)):  # noqa: PTH208 - of a descriptor
@@ -167,13 +167,13 @@ def remove_special(root: Path) -> None:
         directory = waiting.pop()
         with suppress(FileNotFoundError):
             try:
-                waiting += _without_special(directory)
+                waiting += _remove_special_in(directory)
             except PermissionError:  # git opens files by name in a directory that it cannot list
                 os.chmod(directory, stat.S_IRWXU)  # noqa: PTH101 - a hundred thousand times a walk
-                waiting += _without_special(directory)
+                waiting += _remove_special_in(directory)
 
 
-def _without_special(directory: str) -> list[str]:
+def _remove_special_in(directory: str) -> list[str]:
     """Remove what is special directly in *directory*, and return the directories in it."""
     inner = []
     with os.scandir(directory) as entries:

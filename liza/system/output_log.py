@@ -20,7 +20,7 @@ def cut_line(count: int) -> str:
     return f"\n[liza: {count:,} bytes cut here]\n"
 
 
-class Spool:
+class OutputLog:
     """One stream of one process. Memory holds no more than the tail."""
 
     def __init__(self, path: Path, secrets: Iterable[str] = (), *, on_disk: int = ON_DISK) -> None:
@@ -75,11 +75,11 @@ class Spool:
             size = file.seek(0, 2)
             file.seek(0)
             if size <= HEAD + TAIL:
-                return _decoded(file.read())
+                return _decode(file.read())
             head = file.read(HEAD)
             file.seek(size - TAIL)
-            return _decoded(head) + cut_line(self.total - HEAD - TAIL) + _decoded(file.read())
+            return _decode(head) + cut_line(self.total - HEAD - TAIL) + _decode(file.read())
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode(errors="replace")

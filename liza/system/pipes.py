@@ -1,4 +1,4 @@
-"""Everything through which a running process is fed and heard, waited for in one place."""
+"""The pipes of a running process and the ends of processes, waited for in one selector."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 
+from liza.system.host import host
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from liza.system.output_log import Spool
-    from liza.system.run_control import Stop
+    from liza.system.output_log import OutputLog
+    from liza.system.run_control import RunControl
 
 CHUNK: Final = 1 << 18  # bytes read at once; a pipe usually holds less, so that one read empties it
 MOST_READS: Final = (
@@ -22,14 +24,14 @@ MOST_READS: Final = (
 )
 
 
-class Wires:
-    """The pipes of a process, the ends of processes, and the caller, as one thing to wait for."""
+class ProcessPipes:
+    """Pipes of a process, ends of processes and the caller's control, as one thing to wait for."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: RunControl) -> None:
         self.awaited: set[int] = set()  # processes that have not ended yet, of those whose end is waited for
         self._selector = selectors.DefaultSelector()
-        self._selector.register(stop, selectors.EVENT_READ, stop.heard)
-        self._open: set[int] = set()  # descriptors of pidfds, which are ours to close
+        self._selector.register(stop, selectors.EVENT_READ, stop.clear_wakeup)
+        self._open: set[int] = set()  # descriptors of ends, which are ours to close
         self._pipes: list[tuple[IO[bytes], Callable[[bytes], None]]] = []
 
     def wait(self, seconds: float | None) -> None:
@@ -39,7 +41,7 @@ class Wires:
 
     def await_end(self, pid: int) -> None:
         with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(pid)
+            descriptor = host().open_exit(pid)
             self.awaited.add(pid)
             self._open.add(descriptor)
             self._selector.register(descriptor, selectors.EVENT_READ, partial(self._gone, pid, descriptor))
@@ -53,15 +55,15 @@ class Wires:
     def feed(self, pipe: IO[bytes], data: bytes) -> None:
         """Write *data* as far as the process reads it, then close the pipe: nobody will answer a question."""
         os.set_blocking(pipe.fileno(), False)
-        self._selector.register(pipe, selectors.EVENT_WRITE, _Feeding(self._selector, pipe, data).more)
+        self._selector.register(pipe, selectors.EVENT_WRITE, _PipeWriter(self._selector, pipe, data).more)
 
-    def hear(self, pipe: IO[bytes], spool: Spool, on_output: Callable[[], None]) -> None:
+    def read_into(self, pipe: IO[bytes], spool: OutputLog, on_output: Callable[[], None]) -> None:
         """Put what the process prints into *spool*."""
         os.set_blocking(pipe.fileno(), False)
         self._pipes.append((pipe, spool.take))
         self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, pipe, spool, on_output))
 
-    def _read(self, pipe: IO[bytes], spool: Spool, on_output: Callable[[], None]) -> None:
+    def _read(self, pipe: IO[bytes], spool: OutputLog, on_output: Callable[[], None]) -> None:
         if data := os.read(pipe.fileno(), CHUNK):
             spool.take(data)
             on_output()
@@ -81,7 +83,7 @@ class Wires:
             os.close(descriptor)
 
 
-class _Feeding:
+class _PipeWriter:
     def __init__(self, selector: selectors.BaseSelector, pipe: IO[bytes], data: bytes) -> None:
         self._selector = selector
         self._pipe = pipe

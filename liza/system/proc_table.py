@@ -1,8 +1,4 @@
-"""The processes of a run, wherever they hid: found in /proc by session, descent and mark, and ended.
-
-A pid can be somebody else's by the time it is used. Every process is known by its pid and its start time, and
-a signal goes through a descriptor that was opened before the two were compared.
-"""
+"""The processes of a run, wherever they hid: found by session, descent and mark, and ended."""
 
 from __future__ import annotations
 
@@ -13,81 +9,57 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from liza.system.linux import adopts_orphans, readable
+from liza.system.host import host
+from liza.system.platform import DEAD_STATES, STOPPED, Process
+from liza.system.wakeup import wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 # Its value is the folder of the run: a bare id could be the same in another project on this machine, whose
 # agents are none of ours.
-MARK: Final = "LIZA_RUN"
+RUN_MARK: Final = "LIZA_RUN"
 PATIENCE: Final = 2.0  # seconds until what does not die by SIGKILL is reported: it hangs in the kernel
 
-_PROC: Final = Path("/proc")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_DEAD: Final = frozenset("ZX")
-STOPPED: Final = "T"  # by a signal; a debugger's are "t"
 # A shell that waits for a child which was stopped before it became a program is in "D", and stands still too.
-STANDING: Final = frozenset({STOPPED, "t", "D"})
+STANDING_STATES: Final = frozenset({STOPPED, "t", "D"})
 
 
-class Process(NamedTuple):
-    pid: int
-    started: int  # clock ticks since boot
-    name: str
-    state: str
-    parent: int
-    group: int
-    session: int
-    ticks: int  # of CPU, its reaped children included
-
-    def __str__(self) -> str:
-        return f"{self.name} (pid {self.pid})"
+def process_of(pid: int) -> Process | None:
+    """Return the process *pid*, or None."""
+    return host().process_of(pid)
 
 
-def seen(pid: int) -> Process | None:
-    """Return what the kernel says of *pid* now."""
-    try:
-        line = _read(f"{pid}/stat").decode(errors="replace")
-    except OSError:
-        return None
-    head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
-    fields = rest.split()
-    return Process(
-        pid=pid,
-        started=int(fields[19]),
-        name=head.partition("(")[2],
-        state=fields[0],
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        ticks=sum(map(int, fields[11:15])),
-    )
-
-
-def table() -> dict[int, Process]:
+def process_table() -> dict[int, Process]:
     """Return every process there is, by pid."""
-    pids = (int(name) for name in os.listdir(_PROC) if name.isdigit())  # noqa: PTH208 - names are enough
-    return {pid: process for pid in pids if (process := seen(pid))}
+    return host().process_table()
 
 
 def mark_of(pid: int) -> str | None:
     """Return the folder of the run that *pid* was started for, or None where no mark can be read."""
-    try:
-        environment = _read(f"{pid}/environ")
-    except OSError:
-        return None
-    marks = (word for word in environment.split(b"\0") if word.startswith(f"{MARK}=".encode()))
-    return next((os.fsdecode(word).partition("=")[2] for word in marks), None)
+    return host().variable_of(pid, RUN_MARK)
 
 
-def _read(name: str) -> bytes:
-    with open(_PROC / name, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred times a sweep
-        return file.readall() or b""
+def send_signal(process: Process, number: signal.Signals) -> bool:
+    """Signal *process* if it is still the one that was seen; return whether it was."""
+    return host().send_signal(process, number)
 
 
-class Quarry(NamedTuple):
-    """What a sweep looks for: every process of the run in *folder* that *leader* began."""
+class ResourceUse(NamedTuple):
+    """What the processes of a run use at one moment."""
+
+    processes: int
+    cpu_seconds: float
+    memory: int  # bytes that are resident; what processes share counts for each of them
+
+    def __str__(self) -> str:
+        return (
+            f"{self.processes} processes, {self.cpu_seconds:.1f} s of CPU, {self.memory >> 20} MB of memory"
+        )
+
+
+class RunProcesses(NamedTuple):
+    """All processes of the run in *folder* that *leader* started."""
 
     leader: Process
     folder: Path
@@ -95,21 +67,25 @@ class Quarry(NamedTuple):
     @classmethod
     def of(cls, pid: int, folder: Path) -> Self:
         """Return the quarry whose leader is our child *pid*, which is there until we reap it."""
-        leader = seen(pid)
+        leader = process_of(pid)
         if leader is None:
             raise ProcessLookupError(pid)
         return cls(leader, folder)
 
-    def found(self) -> list[Process]:
+    def live_processes(self) -> list[Process]:
         """Return its processes that live, the leader included."""
-        return _alive(self._all())
+        return _only_live(self._all())
 
     def cpu_seconds(self) -> float:
         """Return the CPU that its processes used; what the dead used goes over to whoever reaps them."""
-        return sum(process.ticks for process in self._all()) / _TICKS
+        return sum(process.cpu for process in self._all())
+
+    def resource_use(self) -> ResourceUse:
+        """Return what its live processes use; for views, since it asks for each of them by itself."""
+        return resource_use(self.live_processes())
 
     def _all(self) -> list[Process]:
-        everyone = table()
+        everyone = process_table()
         return _with_descendants(everyone, (each for each in everyone.values() if self._is_ours(each)))
 
     def _is_ours(self, process: Process) -> bool:
@@ -124,16 +100,26 @@ class Quarry(NamedTuple):
         return mark is not None and Path(mark).parent == self.folder.parent
 
 
+def resource_use(processes: Collection[Process]) -> ResourceUse:
+    import psutil  # noqa: PLC0415 - only who shows it pays for its import
+
+    memory = 0
+    for process in processes:
+        with suppress(psutil.Error):  # it ended meanwhile
+            memory += psutil.Process(process.pid).memory_info().rss
+    return ResourceUse(len(processes), sum(process.cpu for process in processes), memory)
+
+
 def _is_adopted(process: Process) -> bool:
-    """Tell whether *process* is an orphan that came to us because we adopt.
+    """Return whether *process* is an orphan that came to us because we adopt.
 
     What we start beside an agent is in our session, and an agent with all that it starts is not.
     """
-    return process.parent == os.getpid() and process.session != os.getsid(0) and adopts_orphans()
+    return process.parent == os.getpid() and process.session != os.getsid(0) and host().is_adopting_orphans()
 
 
-def _alive(processes: Iterable[Process]) -> list[Process]:
-    return [process for process in processes if process.state not in _DEAD]
+def _only_live(processes: Iterable[Process]) -> list[Process]:
+    return [process for process in processes if process.state not in DEAD_STATES]
 
 
 def _with_descendants(everyone: Mapping[int, Process], roots: Iterable[Process]) -> list[Process]:
@@ -159,30 +145,12 @@ def _ancestry(everyone: Mapping[int, Process]) -> Iterator[int]:
         pid = everyone[pid].parent
 
 
-def send(process: Process, number: signal.Signals) -> bool:
-    """Signal *process* if it is still the one that was seen; tell whether it was."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except OSError:
-        return False
-    try:
-        now = seen(process.pid)
-        if now is None or now.started != process.started:
-            return False
-        signal.pidfd_send_signal(descriptor, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def ended(find: Callable[[], list[Process]], patience: float = PATIENCE) -> list[Process]:
-    """Kill what *find* finds until it finds nothing; return what did not die within *patience* seconds."""
+def kill_all(find: Callable[[], list[Process]], patience: float = PATIENCE) -> list[Process]:
+    """Kill what *find* returns until it returns nothing; return the survivors after *patience* seconds."""
     deadline = time.monotonic() + patience
     while found := find():
         for process in found:
-            send(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
         _await_end(found, deadline)
         if time.monotonic() >= deadline:
             return find()
@@ -192,47 +160,47 @@ def ended(find: Callable[[], list[Process]], patience: float = PATIENCE) -> list
 def _await_end(processes: Iterable[Process], deadline: float) -> None:
     for process in processes:
         with suppress(OSError):  # it is gone, which is what we wait for
-            descriptor = os.pidfd_open(process.pid)
+            descriptor = host().open_exit(process.pid)
             try:
-                readable(descriptor, deadline - time.monotonic())
+                wait_readable(descriptor, deadline - time.monotonic())
             finally:
                 os.close(descriptor)
 
 
-def reap(but: Collection[int]) -> None:
+def reap_adopted(but: Collection[int]) -> None:
     """Forget the dead that we adopted; nobody else would. *but* are children that somebody here waits for."""
-    if not adopts_orphans():
+    if not host().is_adopting_orphans():
         return
-    for process in table().values():
-        if process.state in _DEAD and _is_adopted(process) and process.pid not in but:
+    for process in process_table().values():
+        if process.state in DEAD_STATES and _is_adopted(process) and process.pid not in but:
             with suppress(ChildProcessError):
                 os.waitpid(process.pid, os.WNOHANG)
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """What a dead worker's runs had left behind."""
 
     ended: tuple[str, ...]
     survivors: tuple[str, ...]
 
 
-def left_behind(runs: Path, whose: Callable[[str], bool]) -> list[Process]:
+def leftover_processes(runs: Path, whose: Callable[[str], bool]) -> list[Process]:
     """Return the live processes of runs recorded in *runs* whose ids satisfy *whose*."""
     runs = runs.resolve()  # as the marks are: the same folder may be reached by another path next time
-    everyone = table()
+    everyone = process_table()
     marked = {pid: mark for pid in everyone if (mark := mark_of(pid))}
     roots = {pid for pid, mark in marked.items() if Path(mark).parent == runs and whose(Path(mark).name)}
     # A process that wrote over its environment is still in the session of one that did not.
     sessions = {everyone[pid].session for pid in roots} - {os.getsid(0)}
     found = (process for pid, process in everyone.items() if pid in roots or process.session in sessions)
-    return _alive(_with_descendants(everyone, found))
+    return _only_live(_with_descendants(everyone, found))
 
 
-def swept(runs: Path, whose: Callable[[str], bool] = lambda _: True) -> Swept:
-    """End what is left of runs recorded in *runs* whose ids satisfy *whose*; for after a worker's death."""
-    before = left_behind(runs, whose)
-    survivors = ended(lambda: left_behind(runs, whose)) if before else []
+def sweep(runs: Path, whose: Callable[[str], bool] = lambda _: True) -> SweepResult:
+    """Kill the processes left by runs in *runs* whose ids satisfy *whose*; for after a worker's death."""
+    before = leftover_processes(runs, whose)
+    survivors = kill_all(lambda: leftover_processes(runs, whose)) if before else []
     known: Collection[int] = {process.pid for process in survivors}
-    return Swept(
+    return SweepResult(
         tuple(str(process) for process in before if process.pid not in known), tuple(map(str, survivors))
     )

@@ -8,10 +8,10 @@ import ast
 from threading import Lock
 from typing import Final
 
-_PARSER: Final = Lock()
+_PARSER_LOCK: Final = Lock()
 
 
-def parse(text: str) -> ast.Module:
+def parse_python(text: str) -> ast.Module:
     """Return the tree of *text*, as `ast.parse` does."""
-    with _PARSER:
+    with _PARSER_LOCK:
         return ast.parse(text)

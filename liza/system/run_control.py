@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from enum import IntEnum, StrEnum
 from typing import Final
 
 from liza.domain.config import Seconds
 from liza.domain.record import Record
-from liza.system.linux import readable
+from liza.system.wakeup import WakeupPipe
 
 
-class Limits(Record):
+class RunLimits(Record):
     """How long a run may take, in seconds; a paused agent's clock stands still."""
 
     start: Seconds | None = None  # until its first sign of life
@@ -21,7 +19,7 @@ class Limits(Record):
     total: Seconds = 1800
 
 
-class Ending(StrEnum):
+class RunEnding(StrEnum):
     """How a run ended; `MEANING` says what each means."""
 
     DONE = "done"
@@ -40,25 +38,25 @@ class Ending(StrEnum):
     NOT_STARTED = "not_started"
 
 
-MEANING: Final[dict[Ending, str]] = {
-    Ending.DONE: "it ended by itself and said something",
-    Ending.TIMEOUT: "it took longer than it may in all",
-    Ending.SILENT: "it gave no sign of life for too long",
-    Ending.SLOW_START: "it gave no first sign of life in time",
-    Ending.RATE_LIMITED: "its provider asks to wait, until the time that it names",
-    Ending.QUOTA: "its provider's quota is used up",
-    Ending.AUTH: "its provider does not accept the key",
-    Ending.CONTEXT_FULL: "its context is full; a fresh one can go on from its notes",
-    Ending.CRASHED: "it ended with an error",
-    Ending.KILLED: "somebody killed it, or the kernel did because memory was short",
-    Ending.EMPTY: "it ended by itself and said nothing",
-    Ending.STOPPED: "Liza was told to stop it",
-    Ending.CAPPED: "it reached what it may cost, and Liza ended it",
-    Ending.NOT_STARTED: "there was nothing to run, or it could not be started",
+MEANING: Final[dict[RunEnding, str]] = {
+    RunEnding.DONE: "it ended by itself and said something",
+    RunEnding.TIMEOUT: "it took longer than it may in all",
+    RunEnding.SILENT: "it gave no sign of life for too long",
+    RunEnding.SLOW_START: "it gave no first sign of life in time",
+    RunEnding.RATE_LIMITED: "its provider asks to wait, until the time that it names",
+    RunEnding.QUOTA: "its provider's quota is used up",
+    RunEnding.AUTH: "its provider does not accept the key",
+    RunEnding.CONTEXT_FULL: "its context is full; a fresh one can go on from its notes",
+    RunEnding.CRASHED: "it ended with an error",
+    RunEnding.KILLED: "somebody killed it, or the kernel did because memory was short",
+    RunEnding.EMPTY: "it ended by itself and said nothing",
+    RunEnding.STOPPED: "Liza was told to stop it",
+    RunEnding.CAPPED: "it reached what it may cost, and Liza ended it",
+    RunEnding.NOT_STARTED: "there was nothing to run, or it could not be started",
 }
 
 
-class Level(IntEnum):
+class StopLevel(IntEnum):
     """How much the caller wants a run to end."""
 
     GO = 0
@@ -66,41 +64,39 @@ class Level(IntEnum):
     NOW = 2
 
 
-class Stop:
-    """What a caller tells the one run that it waits for: end, end now, freeze, go on.
+class RunControl:
+    """Controls one run: end, end now, pause, resume.
 
-    Setting it is safe in a signal handler and from any thread: it stores a value and wakes the run through a
-    descriptor, and takes no lock.
+    Safe in a signal handler and from any thread: it stores a value, wakes the run, and takes no lock.
     """
 
     def __init__(self) -> None:
-        self.level = Level.GO
+        self.level = StopLevel.GO
         self.paused = False
         self.seen = time.monotonic()  # when the run last gave a sign of life
         self.usd = 0.0  # what the run has cost so far, as far as it tells
         self.capped: str | None = None  # why the money ended it
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._bell)
+        self._wakeup = WakeupPipe()
 
     def ask(self) -> None:
         """Ask the run to end; it gets a moment to tidy up."""
-        self.level = max(self.level, Level.ASK)
-        self._ring()
+        self.level = max(self.level, StopLevel.ASK)
+        self._wake()
 
     def now(self) -> None:
         """End the run at once."""
-        self.level = Level.NOW
-        self._ring()
+        self.level = StopLevel.NOW
+        self._wake()
 
     def pause(self) -> None:
         self.paused = True
-        self._ring()
+        self._wake()
 
     def resume(self) -> None:
         self.paused = False
-        self._ring()
+        self._wake()
 
-    def saw_life(self) -> None:
+    def note_life(self) -> None:
         """Note a sign of life; for the run, whose caller keeps a lease for as long as there are any."""
         self.seen = time.monotonic()
 
@@ -109,45 +105,41 @@ class Stop:
         self.capped = why
         self.ask()
 
-    def costs(self, usd: float) -> None:
+    def note_cost(self, usd: float) -> None:
         """Note what the run has cost so far; for the run, whose caller ends it where that is too much."""
         self.usd = max(self.usd, usd)
 
-    def _ring(self) -> None:
-        os.eventfd_write(self._bell, 1)
+    def _wake(self) -> None:
+        self._wakeup.wake()
 
     def fileno(self) -> int:
         """Return what becomes readable when something was said."""
-        return self._bell
+        return self._wakeup.fileno()
 
-    def heard(self) -> None:
+    def clear_wakeup(self) -> None:
         """Be ready to be woken again."""
-        try:
-            os.eventfd_read(self._bell)
-        except BlockingIOError:
-            return  # somebody else was told the same, and every caller looks at the level afterwards
+        self._wakeup.clear()  # who else was told the same looks at the level afterwards, too
 
     def wait(self, seconds: float | None) -> None:
         """Wait until something is said, or for *seconds*."""
-        if readable(self._bell, seconds):
-            self.heard()
+        self._wakeup.wait(seconds)
 
 
-SIGN: Final = 1.0  # seconds between two signs of life of a run that only waits
+LIFE_SIGN_INTERVAL: Final = 1.0  # seconds between two signs of life of a run that only waits
 
 
-def may_start(stop: Stop) -> bool:
-    """Wait while the run is paused; tell whether it may go on afterwards."""
-    while stop.paused and stop.level is Level.GO:
+def wait_while_paused(stop: RunControl) -> bool:
+    """Wait while the run is paused; return whether it may continue."""
+    while stop.paused and stop.level is StopLevel.GO:
         stop.wait(None)
-    return stop.level is Level.GO
+    return stop.level is StopLevel.GO
 
 
-def rest(stop: Stop, seconds: float) -> bool:
+def sleep_unless_stopped(stop: RunControl, seconds: float) -> bool:
     """Wait for *seconds*, not counting pauses; return False at once where the run is to end."""
-    while seconds > 0 and may_start(stop):
-        stop.saw_life()
+    while seconds > 0 and wait_while_paused(stop):
+        stop.note_life()
         began = time.monotonic()
-        stop.wait(min(seconds, SIGN))
+        stop.wait(min(seconds, LIFE_SIGN_INTERVAL))
         seconds -= time.monotonic() - began
-    return may_start(stop)
+    return wait_while_paused(stop)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from liza.domain.record import Line, Record, Time
+from liza.domain.record import NonEmptyStr, Record, Time
 from liza.domain.verdicts import Outcome
 
 
@@ -26,21 +26,21 @@ class EventKind(StrEnum):
     CLOCK = "clock"
 
 
-class Event(Record):
+class RuleEvent(Record):
     """Something that happened, as small as a rule needs it."""
 
     kind: EventKind
     at: Time
-    task: Line | None = None
-    agent: Line | None = None
-    phase: Line | None = None
+    task: NonEmptyStr | None = None
+    agent: NonEmptyStr | None = None
+    phase: NonEmptyStr | None = None
     outcome: Outcome | None = None
     reason: str | None = None
-    role: Line | None = None
+    role: NonEmptyStr | None = None
     fields: Mapping[str, Any] = Field(default_factory=dict)
 
 
-class Scope(StrEnum):
+class RuleScope(StrEnum):
     """Whose events a rule counts, and whom its action meets."""
 
     TASK = "task"
@@ -49,7 +49,7 @@ class Scope(StrEnum):
     SYSTEM = "system"
 
 
-class Mode(StrEnum):
+class CountMode(StrEnum):
     """How a rule counts; what came before the latest event that resets it never counts."""
 
     TOTAL = "total"  # all that match; with `same`, all that are the same as the newest of them
@@ -58,7 +58,7 @@ class Mode(StrEnum):
     ELAPSED = "elapsed"  # no count: the window has passed since the reset, or since the first event
 
 
-class Action(StrEnum):
+class RuleAction(StrEnum):
     """What a rule does, weakest first: that is the order in which several are applied."""
 
     ALERT = "alert"
@@ -70,20 +70,20 @@ class Action(StrEnum):
     STOP = "stop"
 
 
-ORDER: Final = tuple(Action)
+ACTION_ORDER: Final = tuple(RuleAction)
 # For people: how soon they should look.
-SEVERITY: Final[dict[Action, str]] = {
-    Action.ALERT: "warning",
-    Action.CHECKPOINT: "warning",
-    Action.FORCE_PASS: "warning",
-    Action.ASK: "question",
-    Action.PAUSE: "serious",
-    Action.BLOCK: "serious",
-    Action.STOP: "critical",
+SEVERITY: Final[dict[RuleAction, str]] = {
+    RuleAction.ALERT: "warning",
+    RuleAction.CHECKPOINT: "warning",
+    RuleAction.FORCE_PASS: "warning",
+    RuleAction.ASK: "question",
+    RuleAction.PAUSE: "serious",
+    RuleAction.BLOCK: "serious",
+    RuleAction.STOP: "critical",
 }
 
 
-class Pattern(NamedTuple):
+class EventPattern(NamedTuple):
     """Which events are meant; what is None is not asked."""
 
     kind: EventKind
@@ -97,7 +97,7 @@ class Pattern(NamedTuple):
         who = " or ".join(sorted(self.roles))
         return " ".join(filter(None, (who, self.phase, self.outcome, self.says or self.kind)))
 
-    def fits(self, event: Event) -> bool:
+    def matches(self, event: RuleEvent) -> bool:
         return (
             event.kind is self.kind
             and (self.outcome is None or event.outcome is self.outcome)
@@ -108,42 +108,42 @@ class Pattern(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class WorkflowRule:
     """One row; *count* is a number or the name of one in `config.limits`."""
 
     name: str
-    scope: Scope
+    scope: RuleScope
     says: str
-    match: Pattern
-    mode: Mode
+    match: EventPattern
+    mode: CountMode
     count: int | str
-    action: Action
-    reset_on: tuple[Pattern, ...] = ()
+    action: RuleAction
+    reset_on: tuple[EventPattern, ...] = ()
     same: str | None = None
     within: timedelta | None = None
     weigh: str | None = None  # the field that says how many one event stands for
     beyond: bool = False  # fires only above the count: the count itself is allowed
 
 
-CONFIDENT: Final = 5  # of ten; who is less sure than this asks a person
-_REVIEW: Final = Pattern(EventKind.DECISION, Outcome.REVISE, "REVIEW")
-_JUDGE: Final = Pattern(EventKind.DECISION, Outcome.REVISE, "JUDGE")
-_REVISED: Final = Pattern(EventKind.DECISION, Outcome.REVISE)
+MIN_CONFIDENCE: Final = 5  # of ten; who is less sure than this asks a person
+_REVIEW: Final = EventPattern(EventKind.DECISION, Outcome.REVISE, "REVIEW")
+_JUDGE: Final = EventPattern(EventKind.DECISION, Outcome.REVISE, "JUDGE")
+_REVISED: Final = EventPattern(EventKind.DECISION, Outcome.REVISE)
 # By a gate or by a reviewer; that others were merged meanwhile says nothing against the work.
-_REJECTED: Final = Pattern(
+_REJECTED: Final = EventPattern(
     EventKind.DECISION, Outcome.REVISE, where=lambda fields: not fields.get("is_merge")
 )
-_HUMAN: Final = Pattern(EventKind.HUMAN)
-_REASSIGNED: Final = Pattern(EventKind.ASSIGN)
-_CLOCK: Final = Pattern(EventKind.CLOCK)
+_HUMAN: Final = EventPattern(EventKind.HUMAN)
+_REASSIGNED: Final = EventPattern(EventKind.ASSIGN)
+_CLOCK: Final = EventPattern(EventKind.CLOCK)
 
 
-def _work(outcome: Outcome) -> Pattern:
-    return Pattern(EventKind.WORK, outcome, roles=frozenset({"actor"}))
+def _work_pattern(outcome: Outcome) -> EventPattern:
+    return EventPattern(EventKind.WORK, outcome, roles=frozenset({"actor"}))
 
 
-def _said(key: str, value: str, *roles: str) -> Pattern:
-    return Pattern(
+def _signal_pattern(key: str, value: str, *roles: str) -> EventPattern:
+    return EventPattern(
         EventKind.SIGNAL,
         roles=frozenset(roles),
         where=lambda fields: fields.get(key) == value,
@@ -151,13 +151,13 @@ def _said(key: str, value: str, *roles: str) -> Pattern:
     )
 
 
-def _anomaly(*types: str) -> Pattern:
-    return Pattern(EventKind.ANOMALY, where=lambda fields: fields.get("type") in types)
+def _anomaly_pattern(*types: str) -> EventPattern:
+    return EventPattern(EventKind.ANOMALY, where=lambda fields: fields.get("type") in types)
 
 
 def _is_unsure(fields: Mapping[str, Any]) -> bool:
     confidence = fields.get("confidence")
-    return isinstance(confidence, int | float) and confidence < CONFIDENT
+    return isinstance(confidence, int | float) and confidence < MIN_CONFIDENCE
 
 
 def _is_debt(fields: Mapping[str, Any]) -> bool:
@@ -166,7 +166,7 @@ def _is_debt(fields: Mapping[str, Any]) -> bool:
     return kind == "debt_created" or (kind == "trade_off" and fields.get("debt") is True)
 
 
-def _decides(fields: Mapping[str, Any]) -> bool:
+def _is_deciding_gate(fields: Mapping[str, Any]) -> bool:
     """A test that passes, or advice, between two silences of a judge does not break its silence."""
     return fields.get("kind") in {"agent", "human"} and fields.get("mode") == "decide"
 
@@ -175,242 +175,268 @@ def _is_exhausted(fields: Mapping[str, Any]) -> bool:
     return fields.get("exhausted") is True
 
 
-_T, _A, _P, _S = Scope
-_TOTAL, _STREAK, _WITHIN, _ELAPSED = Mode
-_LOOK: Final = Action.CHECKPOINT
-_CRASH: Final = Pattern(EventKind.CRASH)
-_NONE: Final = Pattern(EventKind.VERDICT, Outcome.NONE, where=_decides)
-_DEBT: Final = Pattern(EventKind.ANOMALY, where=_is_debt)
-_UNSURE: Final = Pattern(EventKind.SIGNAL, roles=frozenset({"planner", "judge"}), where=_is_unsure)
-_EXHAUSTED: Final = Pattern(EventKind.DECISION, where=_is_exhausted)
-_ASSUMED: Final = Pattern(EventKind.SIGNAL, where=lambda fields: "assumptions" in fields)
+_T, _A, _P, _S = RuleScope
+_TOTAL, _STREAK, _WITHIN, _ELAPSED = CountMode
+_LOOK: Final = RuleAction.CHECKPOINT
+_CRASH: Final = EventPattern(EventKind.CRASH)
+_NONE: Final = EventPattern(EventKind.VERDICT, Outcome.NONE, where=_is_deciding_gate)
+_DEBT: Final = EventPattern(EventKind.ANOMALY, where=_is_debt)
+_UNSURE: Final = EventPattern(EventKind.SIGNAL, roles=frozenset({"planner", "judge"}), where=_is_unsure)
+_EXHAUSTED: Final = EventPattern(EventKind.DECISION, where=_is_exhausted)
+_ASSUMED: Final = EventPattern(EventKind.SIGNAL, where=lambda fields: "assumptions" in fields)
 _CALLED: Final = tuple(
-    Pattern(EventKind.VERDICT, outcome, where=_decides) for outcome in Outcome if outcome is not Outcome.NONE
+    EventPattern(EventKind.VERDICT, outcome, where=_is_deciding_gate)
+    for outcome in Outcome
+    if outcome is not Outcome.NONE
 )
-_DECIDED: Final = Pattern(EventKind.DECISION)
-_VERDICT: Final = Pattern(EventKind.VERDICT)
-_APPROVED: Final = Pattern(EventKind.HUMAN, Outcome.PASS)
-_JUDGED: Final = Pattern(EventKind.DECISION, Outcome.PASS, "JUDGE")
+_DECIDED: Final = EventPattern(EventKind.DECISION)
+_VERDICT: Final = EventPattern(EventKind.VERDICT)
+_APPROVED: Final = EventPattern(EventKind.HUMAN, Outcome.PASS)
+_JUDGED: Final = EventPattern(EventKind.DECISION, Outcome.PASS, "JUDGE")
 
-_TABLE: Final[tuple[Rule, ...]] = (
-    Rule("five_loop_pause", _T, "JUDGE decides revise", _JUDGE, _STREAK, 5, Action.PAUSE, (_JUDGED, _HUMAN)),
-    Rule(
+_TABLE: Final[tuple[WorkflowRule, ...]] = (
+    WorkflowRule(
+        "five_loop_pause", _T, "JUDGE decides revise", _JUDGE, _STREAK, 5, RuleAction.PAUSE, (_JUDGED, _HUMAN)
+    ),
+    WorkflowRule(
         "actor_fail_pause",
         _T,
         "the actor's work fails",
-        _work(Outcome.REVISE),
+        _work_pattern(Outcome.REVISE),
         _STREAK,
         5,
-        Action.PAUSE,
-        (_work(Outcome.PASS), _HUMAN),
+        RuleAction.PAUSE,
+        (_work_pattern(Outcome.PASS), _HUMAN),
     ),
-    Rule("stuck_cycle", _T, "JUDGE decides revise", _JUDGE, _STREAK, 3, Action.ALERT, (_HUMAN,)),
-    Rule(
+    WorkflowRule("stuck_cycle", _T, "JUDGE decides revise", _JUDGE, _STREAK, 3, RuleAction.ALERT, (_HUMAN,)),
+    WorkflowRule(
         "cycle_duration",
         _T,
         "no word from a person",
         _CLOCK,
         _ELAPSED,
         1,
-        Action.ALERT,
+        RuleAction.ALERT,
         (_HUMAN,),
         within=timedelta(minutes=30),
     ),
-    Rule(
+    WorkflowRule(
         "high_risk_unapproved",
         _T,
         "the planner says that the risk is high",
-        _said("risk", "high", "planner"),
+        _signal_pattern("risk", "high", "planner"),
         _TOTAL,
         1,
-        Action.ALERT,
+        RuleAction.ALERT,
         (_APPROVED,),
     ),
-    Rule(
+    WorkflowRule(
         "low_confidence",
         _T,
-        f"planner or judge less than {CONFIDENT} of 10 sure",
+        f"planner or judge less than {MIN_CONFIDENCE} of 10 sure",
         _UNSURE,
         _TOTAL,
         1,
-        Action.ASK,
+        RuleAction.ASK,
         (_HUMAN,),
     ),
-    Rule(
+    WorkflowRule(
         "same_reason_twice",
         _T,
         "work is rejected for the same reason",
         _REJECTED,
         _TOTAL,
         "max_same_reason",
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (_REASSIGNED,),
         same="reason",
     ),
-    Rule(
+    WorkflowRule(
         "rejected_3x",
         _T,
         "work is rejected, by a gate or a reviewer",
         _REJECTED,
         _TOTAL,
         "max_rejections",
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (_REASSIGNED,),
     ),
-    Rule(
+    WorkflowRule(
         "max_review_cycles",
         _T,
         "REVIEW decides revise",
         _REVIEW,
         _TOTAL,
         "max_review_cycles",
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (_REASSIGNED,),
     ),
-    Rule(
+    WorkflowRule(
         "coder_iterations",
         _T,
         "any phase decides revise",
         _REVISED,
         _TOTAL,
         "max_coder_iterations",
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (_REASSIGNED,),
     ),
-    Rule(
-        "warn_iterations", _T, "any phase decides revise", _REVISED, _TOTAL, 8, Action.ALERT, (_REASSIGNED,)
+    WorkflowRule(
+        "warn_iterations",
+        _T,
+        "any phase decides revise",
+        _REVISED,
+        _TOTAL,
+        8,
+        RuleAction.ALERT,
+        (_REASSIGNED,),
     ),
-    Rule("warn_review_cycles", _T, "REVIEW decides revise", _REVIEW, _TOTAL, 3, Action.ALERT, (_REASSIGNED,)),
-    Rule(
+    WorkflowRule(
+        "warn_review_cycles",
+        _T,
+        "REVIEW decides revise",
+        _REVIEW,
+        _TOTAL,
+        3,
+        RuleAction.ALERT,
+        (_REASSIGNED,),
+    ),
+    WorkflowRule(
         "assumption_budget",
         _T,
         "assumptions in checkpoints",
         _ASSUMED,
         _TOTAL,
         "assumption_budget",
-        Action.BLOCK,
+        RuleAction.BLOCK,
         weigh="assumptions",
         beyond=True,
     ),
-    Rule(
+    WorkflowRule(
         "agent_crash_loop",
         _A,
         "an agent's worker crashes",
         _CRASH,
         _WITHIN,
         3,
-        Action.STOP,
+        RuleAction.STOP,
         same="agent",
         within=timedelta(minutes=5),
     ),
-    Rule(
+    WorkflowRule(
         "no_progress",
         _T,
         "attempts without a verdict or a decision",
         _CRASH,
         _STREAK,
         5,
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (_DECIDED, _VERDICT, _HUMAN, _REASSIGNED),
         weigh="attempts",
     ),
-    Rule(
+    WorkflowRule(
         "validation_failed",
         _S,
         "the board is invalid",
-        _said("board", "invalid"),
+        _signal_pattern("board", "invalid"),
         _TOTAL,
         1,
-        Action.PAUSE,
-        (_said("board", "valid"),),
+        RuleAction.PAUSE,
+        (_signal_pattern("board", "valid"),),
     ),
-    Rule("retry_cluster", _P, "anomaly: retry loop", _anomaly("retry_loop"), _TOTAL, 3, _LOOK),
-    Rule("debt_accumulation", _P, "anomaly: debt, also by a trade-off", _DEBT, _TOTAL, 3, _LOOK),
-    Rule(
+    WorkflowRule(
+        "retry_cluster", _P, "anomaly: retry loop", _anomaly_pattern("retry_loop"), _TOTAL, 3, _LOOK
+    ),
+    WorkflowRule("debt_accumulation", _P, "anomaly: debt, also by a trade-off", _DEBT, _TOTAL, 3, _LOOK),
+    WorkflowRule(
         "assumption_cascade",
         _P,
         "anomaly: assumption failed",
-        _anomaly("assumption_violated"),
+        _anomaly_pattern("assumption_violated"),
         _TOTAL,
         2,
         _LOOK,
     ),
-    Rule("workaround_pattern", _P, "anomaly: workaround", _anomaly("workaround"), _TOTAL, 2, _LOOK),
-    Rule(
+    WorkflowRule(
+        "workaround_pattern", _P, "anomaly: workaround", _anomaly_pattern("workaround"), _TOTAL, 2, _LOOK
+    ),
+    WorkflowRule(
         "spec_gap_cluster",
         _P,
         "anomaly: the specification unclear or silent at one place",
-        _anomaly("spec_ambiguity", "spec_gap"),
+        _anomaly_pattern("spec_ambiguity", "spec_gap"),
         _TOTAL,
         2,
         _LOOK,
         same="spec_ref",
     ),
-    Rule(
+    WorkflowRule(
         "external_service_outage",
         _P,
         "anomaly: one service in the way",
-        _anomaly("external_blocker"),
+        _anomaly_pattern("external_blocker"),
         _TOTAL,
         2,
         _LOOK,
         same="service",
     ),
-    Rule(
+    WorkflowRule(
         "phase_exhausted",
         _T,
         "a phase used up its iterations",
         _EXHAUSTED,
         _TOTAL,
         1,
-        Action.ALERT,
+        RuleAction.ALERT,
         (_HUMAN,),
     ),
-    Rule(
+    WorkflowRule(
         "no_signal",
         _T,
         "a deciding gate gives no verdict",
         _NONE,
         _STREAK,
         2,
-        Action.BLOCK,
+        RuleAction.BLOCK,
         (*_CALLED, _HUMAN),
         same="phase",
     ),
-    Rule(
+    WorkflowRule(
         "test_failures",
         _T,
         "the worker says TESTS_FAILED",
-        _said("status", "TESTS_FAILED"),
+        _signal_pattern("status", "TESTS_FAILED"),
         _STREAK,
         3,
-        Action.BLOCK,
-        (_said("status", "TESTS_PASSED"), _HUMAN),
+        RuleAction.BLOCK,
+        (_signal_pattern("status", "TESTS_PASSED"), _HUMAN),
     ),
-    Rule(
+    WorkflowRule(
         "session_duration",
         _P,
         "the session lasts",
         _CLOCK,
         _ELAPSED,
         1,
-        Action.STOP,
+        RuleAction.STOP,
         within=timedelta(hours=2),
     ),
-    Rule(
+    WorkflowRule(
         "dep_blocked",
         _T,
         "a task it depends on is BLOCKED",
-        _said("parent", "BLOCKED"),
+        _signal_pattern("parent", "BLOCKED"),
         _TOTAL,
         1,
-        Action.BLOCK,
-        (_said("parent", "UNBLOCKED"),),
+        RuleAction.BLOCK,
+        (_signal_pattern("parent", "UNBLOCKED"),),
     ),
-    Rule("idea_budget", _P, "pieces of work begun", _REASSIGNED, _TOTAL, 10, Action.STOP, beyond=True),
+    WorkflowRule(
+        "idea_budget", _P, "pieces of work begun", _REASSIGNED, _TOTAL, 10, RuleAction.STOP, beyond=True
+    ),
 )
 
-CATALOGUE: Final[Mapping[str, Rule]] = {rule.name: rule for rule in _TABLE}
+CATALOGUE: Final[Mapping[str, WorkflowRule]] = {rule.name: rule for rule in _TABLE}
 # A name for several, so that a workflow need not list them.
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "anomaly_patterns": tuple(rule.name for rule in _TABLE if rule.match.kind is EventKind.ANOMALY),

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from liza.domain.position import Stage
-from liza.domain.record import Id, Line, Record
+from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.verdicts import Outcome
-from liza.workflow.catalogue import CATALOGUE, GROUPS, Action, Rule
+from liza.workflow.catalogue import CATALOGUE, GROUPS, RuleAction, WorkflowRule
 
 ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
 AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
@@ -38,7 +38,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "checkpoint": "`required`: intent, assumptions and validation, said before the work",
         "schema": "what else must be written down, `step_spec`",
         "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
-        "tests": "`required`, `forbidden` or `optional` in the change",
+        "tests": "`required`: where the change touches code, it has tests; another word is refused so far",
         "max_bytes": "how large a file may be",
         "applies": "`true`: the patch must apply to the base",
     },
@@ -50,7 +50,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "tolerance": "how far a change of documentation alone may go beyond, 0.1 for a tenth",
     },
     GateKind.COMMAND: {
-        "command": "which of the project's commands, a key of `gates` in liza.yaml",
+        "command": "which of the project's commands: `setup`, `lint` or `test` of `gates` in liza.yaml",
         "from": "where else the command is said: `checkpoint.validation`, `task.validation` or `done_when`",
         "run": "a command of its own",
         "expect": "what it has to print",
@@ -89,7 +89,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
 }
 
 
-class When(StrEnum):
+class GateTiming(StrEnum):
     BEFORE = "before"
     AFTER = "after"
 
@@ -138,14 +138,14 @@ CLEAN_ONLY: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE, Effect.ARCH
 IF_TAINTED: Final[Mapping[Effect, Effect]] = {Effect.FINALIZE_PR: Effect.MARK_NOMERGE}
 
 
-class Exhausted(StrEnum):
+class OnExhausted(StrEnum):
     BLOCK = "block"
     PAUSE = "pause"
     FORCE_PASS = "force_pass"  # noqa: S105 - no password
     STOP = "stop"
 
 
-class Then(StrEnum):
+class ErrorOutcome(StrEnum):
     """What a gate that cannot be run comes to."""
 
     BLOCK = "block"
@@ -154,7 +154,7 @@ class Then(StrEnum):
     FORCE_PASS = "force_pass"  # noqa: S105 - no password
 
 
-class Session(StrEnum):
+class SessionMode(StrEnum):
     FRESH = "fresh"
     RESUME = "resume"
 
@@ -171,7 +171,7 @@ def _target(value: object) -> object:
     return {"to": value} if isinstance(value, str) else value
 
 
-def _labelled(value: object) -> object:
+def _split_label(value: object) -> object:
     if not isinstance(value, str):
         return value
     outcome, _, label = value.partition("/")
@@ -182,16 +182,16 @@ Predicates = Annotated[tuple[Predicate, ...], BeforeValidator(_one_or_many)]
 Iterations = Annotated[int, Field(ge=1)]
 
 
-class Silence(Record):
+class NoVerdict(Record):
     """What a gate without a verdict comes to."""
 
     outcome: Outcome = Outcome.BLOCK
-    label: Line | None = None
+    label: NonEmptyStr | None = None
 
 
 class OnError(Record):
     retry: Annotated[int, Field(ge=0)] = 1
-    then: Then = Then.BLOCK
+    then: ErrorOutcome = ErrorOutcome.BLOCK
 
 
 class Gate(Record):
@@ -199,22 +199,22 @@ class Gate(Record):
 
     id: Id
     kind: GateKind
-    at: When = When.AFTER
+    at: GateTiming = GateTiming.AFTER
     mode: GateMode = GateMode.DECIDE
-    role: Line | None = None
+    role: NonEmptyStr | None = None
     when: Predicates = ()
     unless: Predicates = ()
     skip_if: Predicates = ()
-    on_none: Annotated[Silence, BeforeValidator(_labelled)] = Silence()
+    on_none: Annotated[NoVerdict, BeforeValidator(_split_label)] = NoVerdict()
     on_error: OnError = OnError()
     sets_path: bool = False
-    skip_rest_on: Annotated[tuple[Line, ...], BeforeValidator(_one_or_many)] = ()
+    skip_rest_on: Annotated[tuple[NonEmptyStr, ...], BeforeValidator(_one_or_many)] = ()
     taints_on_override: bool = False
     options: Mapping[str, Any] = Field(default_factory=dict)
 
     @property
     def decides(self) -> bool:
-        """Tell whether somebody, and no machine, says here that the work is good."""
+        """Return whether somebody, and no machine, says here that the work is good."""
         return (
             self.kind in {GateKind.AGENT, GateKind.HUMAN}
             and self.mode is GateMode.DECIDE
@@ -237,26 +237,26 @@ class Gate(Record):
 
 
 class Edge(Record):
-    to: Line
+    to: NonEmptyStr
     reset: bool = False
 
 
 class Phase(Record):
     """A stage: who works in it, which gates judge, how often, and where it leads."""
 
-    worker: Line | None = None
+    worker: NonEmptyStr | None = None
     gates: tuple[Gate, ...] = ()
     max_iterations: Annotated[dict[str, Iterations], BeforeValidator(_for_any_path)] = Field(
         default_factory=dict
     )
     edges: dict[str, Annotated[Edge, BeforeValidator(_target)]] = Field(default_factory=dict)
-    next: Line | None = None
-    on_exhausted: Exhausted = Exhausted.BLOCK
+    next: NonEmptyStr | None = None
+    on_exhausted: OnExhausted = OnExhausted.BLOCK
     blocking: bool = True
     collect: bool = False
     loop: bool = False
-    session: Annotated[dict[str, Session], BeforeValidator(_for_any_path)] = Field(
-        default_factory=lambda: {ANY_PATH: Session.FRESH}
+    session: Annotated[dict[str, SessionMode], BeforeValidator(_for_any_path)] = Field(
+        default_factory=lambda: {ANY_PATH: SessionMode.FRESH}
     )
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict)
 
@@ -278,32 +278,32 @@ class Phase(Record):
         pass_on = Edge(to=self.next) if self.next and outcome is Outcome.PASS else None
         return self.edges.get(f"{outcome}/{label}") or self.edges.get(outcome) or pass_on
 
-    def requested(self, outcome: Outcome, label: str | None) -> tuple[Effect, ...]:
+    def effects_for(self, outcome: Outcome, label: str | None) -> tuple[Effect, ...]:
         return self.effects.get(f"{outcome}/{label}", self.effects.get(outcome, ()))
 
-    def conversation(self, path: str | None) -> Session:
+    def session_mode(self, path: str | None) -> SessionMode:
         """Return whether work on *path* goes on in the session of the round before."""
-        return self.session.get(path or ANY_PATH, self.session.get(ANY_PATH, Session.FRESH))
+        return self.session.get(path or ANY_PATH, self.session.get(ANY_PATH, SessionMode.FRESH))
 
     def most(self, path: str | None) -> int | None:
         """Return how often work may be tried on *path*; None where nothing limits it."""
         return self.max_iterations.get(path or ANY_PATH, self.max_iterations.get(ANY_PATH))
 
 
-class Watch(Record):
+class WatchedRule(Record):
     """A rule that watches this workflow, with what it changes of the catalogue's row."""
 
-    name: Line
-    phase: Line | None = None
+    name: NonEmptyStr
+    phase: NonEmptyStr | None = None
     count: Iterations | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
-    action: Action | None = None
+    action: RuleAction | None = None
 
-    def rows(self) -> tuple[Rule, ...]:
+    def rows(self) -> tuple[WorkflowRule, ...]:
         """Return the row that it names, or the rows of a name for several."""
         return tuple(self._changed(CATALOGUE[name]) for name in GROUPS.get(self.name, (self.name,)))
 
-    def _changed(self, row: Rule) -> Rule:
+    def _changed(self, row: WorkflowRule) -> WorkflowRule:
         return replace(
             row,
             match=row.match._replace(phase=self.phase or row.match.phase),
@@ -317,65 +317,65 @@ class Watch(Record):
         )
 
 
-class Source(StrEnum):
+class WorkSource(StrEnum):
     IDEAS_FILE = "ideas_file"
 
 
 class ForEach(Record):
     """Where the pieces of work come from, when not from the planner's tasks."""
 
-    source: Source
+    source: WorkSource
     limit: Iterations | None = None
 
 
-class Base(StrEnum):
+class WorkspaceBase(StrEnum):
     INTEGRATION = "integration"
     HEAD = "head"
     WORKING_TREE = "working_tree"
 
 
-class Cleanup(StrEnum):
+class WorkspaceCleanup(StrEnum):
     ON_ARCHIVE = "on_archive"
     ALWAYS = "always"
     NEVER = "never"
 
 
 class Workspace(Record):
-    base: Base = Base.INTEGRATION
-    cleanup: Cleanup = Cleanup.ON_ARCHIVE
+    base: WorkspaceBase = WorkspaceBase.INTEGRATION
+    cleanup: WorkspaceCleanup = WorkspaceCleanup.ON_ARCHIVE
 
 
 class Workflow(Record):
     name: Id
-    says: Line
-    start: Line
+    says: NonEmptyStr
+    start: NonEmptyStr
     phases: dict[str, Phase]
     rules: tuple[
-        Annotated[Watch, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
+        Annotated[WatchedRule, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
     ] = ()
     crash_consumes_iteration: bool = False
     workspace: Workspace = Workspace()
     for_each: ForEach | None = None
     at_end: tuple[Effect, ...] = ()
 
-    def watched(self) -> tuple[Rule, ...]:
+    def watched_rules(self) -> tuple[WorkflowRule, ...]:
         """Return the rules that watch it, as rows."""
         return tuple(row for watch in self.rules for row in watch.rows())
 
 
-class Steps(NamedTuple):
+class PhaseGates(NamedTuple):
     """The gates of a phase as they come: before the work, then after it."""
 
     before: tuple[Gate, ...]
     after: tuple[Gate, ...]
 
 
-def steps(phase: Phase) -> Steps:
-    before = tuple(gate for gate in phase.gates if gate.at is When.BEFORE)
-    return Steps(before, tuple(gate for gate in phase.gates if gate.at is When.AFTER))
+def gates_in_order(phase: Phase) -> PhaseGates:
+    before = tuple(gate for gate in phase.gates if gate.at is GateTiming.BEFORE)
+    return PhaseGates(before, tuple(gate for gate in phase.gates if gate.at is GateTiming.AFTER))
 
 
-def ways(phase: Phase) -> Iterator[tuple[Outcome, str | None, Edge]]:
+def edges_of(phase: Phase) -> Iterator[tuple[Outcome, str | None, Edge]]:
     """Yield every edge that the document gives *phase*, with the outcome and the label that take it."""
     if phase.next is not None and Outcome.PASS not in phase.edges:
         yield Outcome.PASS, None, Edge(to=phase.next)

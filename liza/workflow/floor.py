@@ -16,23 +16,23 @@ from liza.workflow.document import (
     CLEAN_ONLY,
     IF_TAINTED,
     Effect,
-    Exhausted,
+    ErrorOutcome,
     Gate,
     GateKind,
     GateMode,
+    OnExhausted,
     Phase,
     Predicate,
-    Then,
     Workflow,
-    steps,
-    ways,
+    edges_of,
+    gates_in_order,
 )
 
 SUCCESS: Final = frozenset({End.DONE, End.NOTHING_TO_DO})
-SHOWING: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
+PUBLISHING_EFFECTS: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
 
 
-def below_the_floor(workflow: Workflow) -> list[Violation]:
+def floor_violations(workflow: Workflow) -> list[Violation]:
     return [one for check in FLOOR for one in check(workflow)]
 
 
@@ -44,7 +44,7 @@ def _silence_is_no_pass(workflow: Workflow) -> Iterator[Violation]:
         ):
             mend = "use block, revise or stop"
             yield Violation(f"{at}.on_none", f"no verdict of {gate.id} would become {silent.outcome}", mend)
-        elif silent.outcome is Outcome.PASS and not _only_assesses(phase, gate):
+        elif silent.outcome is Outcome.PASS and not _only_sets_path(phase, gate):
             problem = f"no verdict of {gate.id} would become a pass"
             yield Violation(
                 f"{at}.on_none", problem, "only a gate that sets the path, with a judge after it, may"
@@ -53,8 +53,8 @@ def _silence_is_no_pass(workflow: Workflow) -> Iterator[Violation]:
             yield Violation(f"{at}.on_none", f"{silent.outcome} takes no label", f"write {silent.outcome}")
 
 
-def _only_assesses(phase: Phase, gate: Gate) -> bool:
-    """Say whether *gate* only chooses the path, and on the one it falls back to somebody decides after it."""
+def _only_sets_path(phase: Phase, gate: Gate) -> bool:
+    """Return whether *gate* only sets the path, and a later gate decides on the fallback path."""
     later = phase.gates[phase.gates.index(gate) + 1 :]
     return (
         gate.sets_path and gate.on_none.label not in gate.skip_rest_on and any(one.decides for one in later)
@@ -81,7 +81,7 @@ def _who_acts_decides(workflow: Workflow) -> Iterator[Violation]:
             yield Violation(f"{at}.mode", f"a gate of kind {gate.kind} always decides", "remove `mode`")
         if gate.kind is not GateKind.EFFECT:
             continue
-        if gate.on_error.then is Then.FORCE_PASS or phase.on_exhausted is Exhausted.FORCE_PASS:
+        if gate.on_error.then is ErrorOutcome.FORCE_PASS or phase.on_exhausted is OnExhausted.FORCE_PASS:
             yield Violation(at, f"{gate.id} would be called done by force", "use block, pause or stop")
         if gate.when or gate.unless or gate.skip_if:
             yield Violation(at, f"{gate.id} could be left out", "remove when, unless and skip_if")
@@ -93,11 +93,11 @@ def _effects_show_what_passed(workflow: Workflow) -> Iterator[Violation]:
             for key, effects in phase.effects.items()
             if key.partition("/")[0] != Outcome.PASS}  # fmt: skip
     for path, effects in {**said, "at_end": workflow.at_end}.items():
-        for effect in sorted(SHOWING.intersection(effects)):
+        for effect in sorted(PUBLISHING_EFFECTS.intersection(effects)):
             yield Violation(path, f"{effect} would happen to work that did not pass", "put it under `pass`")
 
 
-class _Reached(NamedTuple):
+class _ReachedPhase(NamedTuple):
     """A way to come to a phase: how far the work is let pass by then, and who made it."""
 
     phase: str
@@ -111,42 +111,42 @@ NOBODY, BEFORE, SOMEBODY = range(3)
 
 def _nothing_is_done_unseen(workflow: Workflow) -> Iterator[Violation]:
     """Walk every way through the document, as if each condition could go either way."""
-    seen, left = set[_Reached](), [_Reached(workflow.start, NOBODY, None)]
+    seen, left = set[_ReachedPhase](), [_ReachedPhase(workflow.start, NOBODY, None)]
     told = set[Violation]()
     while left:
         here = left.pop()
         if here in seen or here.phase not in workflow.phases:
             continue
         seen.add(here)
-        walk = _Walk(workflow, here)
+        walk = _PhaseVisit(workflow, here)
         left += walk.next()
         told.update(walk.wrong)
     yield from sorted(told, key=lambda one: (one.path, one.problem))
 
 
-class _Walk:
+class _PhaseVisit:
     """One visit of a phase: how far the work can be let pass when it leaves by a pass."""
 
-    def __init__(self, workflow: Workflow, here: _Reached) -> None:
+    def __init__(self, workflow: Workflow, here: _ReachedPhase) -> None:
         self._phase, self._name = workflow.phases[here.phase], here.phase
         self._maker = self._phase.worker or here.maker
         self.wrong: list[Violation] = []
-        back = [edge.to for outcome, _, edge in ways(self._phase) if outcome is not Outcome.PASS]
+        back = [edge.to for outcome, _, edge in edges_of(self._phase) if outcome is not Outcome.PASS]
         again = [workflow.phases[to] for to in (self._name, *back) if to in workflow.phases]
-        unmarked = any(one.on_exhausted is Exhausted.FORCE_PASS and not one.blocking for one in again)
+        unmarked = any(one.on_exhausted is OnExhausted.FORCE_PASS and not one.blocking for one in again)
         self._passing = self._levels(here.level, unmarked=unmarked)
 
-    def next(self) -> Iterator[_Reached]:
-        for outcome, label, edge in ways(self._phase):
+    def next(self) -> Iterator[_ReachedPhase]:
+        for outcome, label, edge in edges_of(self._phase):
             passes = outcome is Outcome.PASS
             for level in self._passing if passes else {NOBODY}:
-                self._judge_effects(level, self._phase.requested(outcome, label) if passes else ())
+                self._judge_effects(level, self._phase.effects_for(outcome, label) if passes else ())
                 if edge.to in SUCCESS and level == NOBODY:
                     self._tell(f"work that nobody let pass would be {edge.to}")
-                yield _Reached(edge.to, level, self._maker)
+                yield _ReachedPhase(edge.to, level, self._maker)
 
     def _levels(self, level: int, *, unmarked: bool) -> set[int]:
-        before, later = steps(self._phase)
+        before, later = gates_in_order(self._phase)
         levels = {level}
         for gate in before:
             levels = self._through(gate, levels)
@@ -172,7 +172,9 @@ class _Walk:
 
     def _judge_effects(self, level: int, effects: tuple[Effect, ...]) -> None:
         needed = [
-            (effect, SOMEBODY if effect in CLEAN_ONLY else BEFORE) for effect in effects if effect in SHOWING
+            (effect, SOMEBODY if effect in CLEAN_ONLY else BEFORE)
+            for effect in effects
+            if effect in PUBLISHING_EFFECTS
         ]
         for effect, least in needed:
             if level < least:

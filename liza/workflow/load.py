@@ -10,49 +10,48 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from liza.domain.answers import located
+from liza.domain.answers import lines_by_path
 from liza.domain.config import Config, Limits
 from liza.domain.model import Adopted, State
-from liza.domain.problems import explained, line_of, nearest
-from liza.domain.yaml_parse import BadYaml, parse
+from liza.domain.problems import did_you_mean, line_of, violations_from
+from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import UsageError, Violation
 from liza.workflow.document import OPTIONS, Gate, GateKind, Workflow
-from liza.workflow.floor import below_the_floor
-from liza.workflow.validate import wrong_with
+from liza.workflow.floor import floor_violations
+from liza.workflow.validate import structure_violations
 
-ENDING: Final = ".yaml"
+SUFFIX: Final = ".yaml"
 GATE_KEYS: Final = frozenset(Gate.model_fields) - {"options"}
 _PACKAGE: Final = files("liza.workflow")
 Check = Callable[[Workflow], list[Violation]]
 
 
-def packaged() -> list[str]:
+def packaged_names() -> list[str]:
     """Return the names of the workflows that come with Liza."""
     return sorted(
-        found.name.removesuffix(ENDING) for found in _PACKAGE.iterdir() if found.name.endswith(ENDING)
+        found.name.removesuffix(SUFFIX) for found in _PACKAGE.iterdir() if found.name.endswith(SUFFIX)
     )
 
 
-def load(name: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+def load_workflow(name: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
     """Return the workflow *name*, or that in the file of this path; raise UsageError with what is wrong.
 
     *check* is what else a document has to be, for whoever asks for more than that it hangs together.
     """
     if not is_file(name):
-        if name not in packaged():
-            hint = (
-                f"{nearest(name, packaged())} A file of your own is named by its path, like flows/mine.yaml"
-            )
+        if name not in packaged_names():
+            known = did_you_mean(name, packaged_names())
+            hint = f"{known} A file of your own is named by its path, like flows/mine.yaml"
             raise UsageError(f"there is no workflow {name!r}; {hint}")
-        return read(
-            _PACKAGE.joinpath(name + ENDING).read_text(encoding="utf-8"), name + ENDING, limits, check
+        return parse_workflow(
+            _PACKAGE.joinpath(name + SUFFIX).read_text(encoding="utf-8"), name + SUFFIX, limits, check
         )
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
-    return read(text, name, limits, check)
+    return parse_workflow(text, name, limits, check)
 
 
 def workflow_on(state: State) -> Workflow:
@@ -65,12 +64,12 @@ def workflow_on(state: State) -> Workflow:
 
 @lru_cache(maxsize=8)
 def _on_board(name: str, text: str, limits: Limits) -> Workflow:
-    return read(text, name, limits) if text else load(name, limits)
+    return parse_workflow(text, name, limits) if text else load_workflow(name, limits)
 
 
 def is_file(name: str) -> bool:
     """Return whether *name* is the path of a workflow, and not one that comes with Liza."""
-    return "/" in name or name.endswith(ENDING)
+    return "/" in name or name.endswith(SUFFIX)
 
 
 def workflow_text(config: Config, root: Path) -> Adopted:
@@ -84,21 +83,27 @@ def workflow_text(config: Config, root: Path) -> Adopted:
         raise UsageError(message) from error
 
 
-def read(text: str, where: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+def parse_workflow(
+    text: str, where: str, limits: Limits | None = None, check: Check | None = None
+) -> Workflow:
     """Return what the document *text* says, checked; *where* is the file that an error names."""
     try:
-        data, places = parse(text)
+        data, places = parse_yaml(text)
     except BadYaml as error:
         raise UsageError(f"{where} is no workflow: {error}; mend it") from error
-    lines = located(places)
+    lines = lines_by_path(places)
     wrong = list(_expand(data, limits or Limits()))
     if not wrong:
         try:
             workflow = Workflow.model_validate(data)
         except ValidationError as error:
-            wrong = explained(error, Workflow, "", lines)
+            wrong = violations_from(error, Workflow, "", lines)
         else:
-            wrong = wrong_with(workflow) or below_the_floor(workflow) or (check(workflow) if check else [])
+            wrong = (
+                structure_violations(workflow)
+                or floor_violations(workflow)
+                or (check(workflow) if check else [])
+            )
             if not wrong:
                 return workflow
     told = (one._replace(line=one.line or line_of(one.path, lines)) for one in wrong)
@@ -114,13 +119,13 @@ def _expand(data: dict[str, Any], limits: Limits) -> Iterator[Violation]:
     for name, phase in phases.items():
         if not isinstance(phase, dict):
             continue
-        yield from _with_numbers(phase, f"phases.{name}", limits)
+        yield from _resolve_limits(phase, f"phases.{name}", limits)
         gates = phase.get("gates", [])
         if isinstance(gates, list):
-            yield from _with_gates(gates, f"phases.{name}.gates", defined)
+            yield from _expand_gates(gates, f"phases.{name}.gates", defined)
 
 
-def _with_numbers(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[Violation]:
+def _resolve_limits(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[Violation]:
     """Put the number of config.limits in place of its name."""
     most = phase.get("max_iterations")
     if not isinstance(most, str):
@@ -130,24 +135,24 @@ def _with_numbers(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[
         phase["max_iterations"] = getattr(limits, most)
     else:
         problem = f"there is no limit {most!r}"
-        yield Violation(f"{path}.max_iterations", problem, f"{nearest(most, known)} Or write a number")
+        yield Violation(f"{path}.max_iterations", problem, f"{did_you_mean(most, known)} Or write a number")
 
 
-def _with_gates(gates: list[Any], path: str, defined: dict[str, dict[str, Any]]) -> Iterator[Violation]:
+def _expand_gates(gates: list[Any], path: str, defined: dict[str, dict[str, Any]]) -> Iterator[Violation]:
     for number, gate in enumerate(gates):
         here = f"{path}[{number}]"
         if isinstance(gate, str):
             if gate in defined:
                 gates[number] = defined[gate]
             else:
-                hint = nearest(gate, list(defined))
+                hint = did_you_mean(gate, list(defined))
                 yield Violation(here, f"no phase above defines a gate {gate!r}", hint)
         elif isinstance(gate, dict):
-            yield from _with_options(gate, here)
+            yield from _collect_options(gate, here)
             defined.setdefault(str(gate.get("id")), gate)
 
 
-def _with_options(gate: dict[str, Any], path: str) -> Iterator[Violation]:
+def _collect_options(gate: dict[str, Any], path: str) -> Iterator[Violation]:
     """Gather under `options` what only gates of this kind can be told."""
     kind = gate.get("kind")
     if kind not in list(GateKind):
@@ -157,5 +162,5 @@ def _with_options(gate: dict[str, Any], path: str) -> Iterator[Violation]:
     known = sorted({*GATE_KEYS, *own})
     for key in options.keys() - own.keys():
         problem = f"{key!r} is not a key that belongs to a gate of kind {kind}"
-        yield Violation(f"{path}.{key}", problem, nearest(key, known))
+        yield Violation(f"{path}.{key}", problem, did_you_mean(key, known))
     gate["options"] = options

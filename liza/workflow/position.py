@@ -7,34 +7,34 @@ from typing import NamedTuple, TypeAlias
 
 from liza.domain.position import TAINT, End, Position
 from liza.domain.verdicts import Decision, Outcome, Verdict
-from liza.workflow.document import Effect, Gate, Session
+from liza.workflow.document import Effect, Gate, SessionMode
 
 
-class Work(NamedTuple):
+class WorkJob(NamedTuple):
     phase: str
     role: str
     iteration: int
-    session: Session
+    session: SessionMode
 
 
-class Judge(NamedTuple):
+class GateJob(NamedTuple):
     gate: Gate
 
 
-class Wait(NamedTuple):
+class WaitJob(NamedTuple):
     """A person is next: *on* is the gate, or `WORK` for a worker that asked, or `TAINT`."""
 
     on: str
     gate: Gate | None
 
 
-class Proceed(NamedTuple):
+class ProceedJob(NamedTuple):
     """Nothing is left to do in the phase: answer with `Proceeded`."""
 
     phase: str
 
 
-Job: TypeAlias = Work | Judge | Wait | Proceed
+WorkflowJob: TypeAlias = WorkJob | GateJob | WaitJob | ProceedJob
 
 
 class Worked(NamedTuple):
@@ -71,10 +71,10 @@ class Proceeded(NamedTuple):
     at: datetime
 
 
-Result: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
+JobResult: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
 
 
-class Moved(NamedTuple):
+class Move(NamedTuple):
     position: Position
     decision: Decision | None = None
     taints: tuple[str, ...] = ()
@@ -90,22 +90,24 @@ class Moved(NamedTuple):
         return self.position.end
 
 
-def answers(job: Job | None, position: Position, result: Result) -> bool:
-    """Say whether *result* is one of *job*; what made the work does not judge it."""
+def is_result_of(job: WorkflowJob | None, position: Position, result: JobResult) -> bool:
+    """Return whether *result* is one of *job*; what made the work does not judge it."""
     match job, result:
-        case ((Judge(gate) | Wait(_, Gate() as gate)), Verdict()):
+        case ((GateJob(gate) | WaitJob(_, Gate() as gate)), Verdict()):
             made_it = result.evidence is not None and result.evidence.run in position.runs
-            return result.gate == gate.id and not made_it and not (isinstance(job, Wait) and job.on == TAINT)
-        case (Work(), Worked() | Crashed(gate=None)) | (Proceed(), Proceeded()):
+            return (
+                result.gate == gate.id and not made_it and not (isinstance(job, WaitJob) and job.on == TAINT)
+            )
+        case (WorkJob(), Worked() | Crashed(gate=None)) | (ProceedJob(), Proceeded()):
             return True
-        case Judge(gate), Crashed():
+        case GateJob(gate), Crashed():
             return result.gate == gate.id
-        case Wait(on), Answered():
+        case WaitJob(on), Answered():
             return position.waiting is not None and on != TAINT
         case _, Accepted():
             return job is not None and position.is_tainted
     return False
 
 
-def named(result: Result) -> str:
+def result_name(result: JobResult) -> str:
     return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()

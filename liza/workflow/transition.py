@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.domain import events as e
 from liza.domain import lifecycle
-from liza.domain.budget import BUDGET, PLAN, allow, awaits, raise_budget
+from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
+from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
 from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
-from liza.domain.closing import close, is_of_agents, open_ones
 from liza.domain.labels import label_of
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, name_of
+from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name
 from liza.domain.model import GoalStatus, HistoryEntry, Status, Taint, waits_for
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
@@ -22,8 +22,8 @@ from liza.errors import Forbidden, Refused
 from liza.workflow import engine
 from liza.workflow.document import Edge, Gate, Predicate
 from liza.workflow.load import workflow_on
-from liza.workflow.position import Judge, Moved, Proceed, Proceeded, Wait, Work, Worked
-from liza.workflow.routes import ended, entered, forced, routed
+from liza.workflow.position import GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
+from liza.workflow.routes import end_work, enter_phase, follow_edge, force_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from liza.domain.model import Actor, State, Task
     from liza.domain.position import Position
     from liza.workflow.document import Workflow
-    from liza.workflow.position import Job, Result
+    from liza.workflow.position import JobResult, WorkflowJob
 
 # What people are asked where the rounds of a phase are used up.
 UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
@@ -55,7 +55,7 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
             return _rewired(moved, to, event.superseded_by)
         return _without_dead(moved, to) if isinstance(event, e.Unblock | e.Retry) else moved
 
-    return Change(by.id, f"{name_of(type(event))} {to}", make)
+    return Change(by.id, f"{event_name(type(event))} {to}", make)
 
 
 def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime) -> Task:
@@ -67,7 +67,7 @@ def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: date
         raise Refused(f"{task.id}: it has no position in the workflow, so nothing can happen to it")
     step = _Step(workflow, task.position, after, event, by, at)
     moved = next((move(step) for kind, move in _MOVES.items() if isinstance(event, kind)), None)
-    moved = moved or Moved(task.position)
+    moved = moved or Move(task.position)
     position = moved.position
     after = _placed(after, position, at)
     label = label_of(position, after.lease)
@@ -102,7 +102,7 @@ def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
             kept = [name for name in task.depends_on if name != gone]
             # A successor that waited for what it replaces must not wait for its siblings, nor they for it.
             more = () if task.id in by_tasks else by_tasks
-            state = state.with_task(task.but(depends_on=tuple(dict.fromkeys([*kept, *more]))))
+            state = state.with_task(task.replace(depends_on=tuple(dict.fromkeys([*kept, *more]))))
     return state
 
 
@@ -112,10 +112,10 @@ def _without_dead(state: State, name: str) -> State:
     dead = dead_dependencies(state, task)
     if not dead:
         return state
-    return state.with_task(task.but(depends_on=tuple(one for one in task.depends_on if one not in dead)))
+    return state.with_task(task.replace(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
-def _ended(label: Status, moved: Moved) -> Event | None:
+def _ended(label: Status, moved: Move) -> Event | None:
     """Return what happens next, where the document ends what the event sent back: rounds, or an edge."""
     said = moved.decision.reason if moved.decision else None
     reason = moved.exhausted or said or "the workflow ends here"
@@ -138,8 +138,8 @@ class _Step(NamedTuple):
     by: Actor
     at: datetime
 
-    def next(self, position: Position) -> Job | None:
-        return engine.job(self.workflow, position, self.facts)
+    def next(self, position: Position) -> WorkflowJob | None:
+        return engine.next_job(self.workflow, position, self.facts)
 
     @property
     def facts(self) -> frozenset[Predicate]:
@@ -155,26 +155,26 @@ class _Step(NamedTuple):
                 return failure.reason
         return None
 
-    def report(self, position: Position, work: Worked | None = None) -> Moved:
+    def report(self, position: Position, work: Worked | None = None) -> Move:
         said = self.event.verdicts if isinstance(self.event, e.Report) else ()
         return engine.report(self.workflow, position, self.at, work=work, verdicts=said, facts=self.facts)
 
-    def say(self, moved: Moved, outcome: Outcome) -> Moved:
+    def say(self, moved: Move, outcome: Outcome) -> Move:
         """Answer the next job with *outcome*: an event is the word of whoever is asked there."""
         here = moved.position
-        if isinstance(job := self.next(here), Wait) and job.on == TAINT:
+        if isinstance(job := self.next(here), WaitJob) and job.on == TAINT:
             # It waits for somebody who accepts what it is tainted with, and is decided by another word.
             decision = Decision(phase=here.phase, outcome=outcome, at=self.at)
-            return routed(self.workflow, here.but(waiting=None), decision)
+            return follow_edge(self.workflow, here.replace(waiting=None), decision)
         return engine.after(self.workflow, here, self._answer(here, outcome), self.facts)
 
-    def _answer(self, position: Position, outcome: Outcome) -> Result:
+    def _answer(self, position: Position, outcome: Outcome) -> JobResult:
         match self.next(position):
-            case Judge(gate) | Wait(_, Gate() as gate):
+            case GateJob(gate) | WaitJob(_, Gate() as gate):
                 return Verdict(
                     gate=gate.id, outcome=outcome, at=self.at, tree=position.tree, reason=self.reason
                 )
-            case Work():
+            case WorkJob():
                 return Worked(self.at, outcome, self.reason, position.tree, self.by.run)
         return Proceeded(self.at)
 
@@ -183,16 +183,16 @@ def _placed(task: Task, position: Position, at: datetime) -> Task:
     """Return *task* at *position*; what either is tainted with, the other is, too."""
     known = {taint.mark for taint in task.taints}
     taints = (*task.taints, *(Taint(mark=mark, at=at) for mark in position.taints if mark not in known))
-    return task.but(
+    return task.replace(
         taints=taints,
-        position=position.but(
+        position=position.replace(
             taints=tuple(taint.mark for taint in taints),
             accepted=tuple(taint.mark for taint in taints if taint.accepted_by),
         ),
     )
 
 
-def _hand_in(step: _Step) -> Moved:
+def _hand_in(step: _Step) -> Move:
     return step.report(step.position, _work(step))
 
 
@@ -202,103 +202,103 @@ def _work(step: _Step) -> Worked:
     return Worked(step.at, tree=tree, run=step.by.run, nothing_to_do=isinstance(event, e.FindNothing))
 
 
-def _revise(step: _Step) -> Moved:
+def _revise(step: _Step) -> Move:
     return _decided(step, step.report(step.position, _work(step)), Outcome.REVISE)
 
 
-def _decided(step: _Step, moved: Moved, outcome: Outcome) -> Moved:
+def _decided(step: _Step, moved: Move, outcome: Outcome) -> Move:
     """Return *moved*, unless the phase is not decided yet: then the event decides it."""
     is_decided = moved.decision is not None and moved.decision.outcome is outcome
     return moved if is_decided else step.say(moved, outcome)
 
 
-def _approve(step: _Step) -> Moved:
+def _approve(step: _Step) -> Move:
     if step.position.waiting == TAINT:
-        return Moved(step.position.but(waiting=None))
+        return Move(step.position.replace(waiting=None))
     moved = step.report(step.position)
     match step.next(moved.position):
-        case Judge(gate) | Wait(_, Gate() as gate) if gate.decides or moved.position.waiting == gate.id:
+        case GateJob(gate) | WaitJob(_, Gate() as gate) if gate.decides or moved.position.waiting == gate.id:
             moved = step.say(moved, Outcome.PASS)
     return engine.report(step.workflow, moved.position, step.at, facts=step.facts)
 
 
-def _reject(step: _Step) -> Moved:
+def _reject(step: _Step) -> Move:
     moved = _decided(step, step.report(step.position), Outcome.REVISE)
-    return moved._replace(position=moved.position.but(back_from=Stage.JUDGE))
+    return moved._replace(position=moved.position.replace(back_from=Stage.JUDGE))
 
 
-def _ask(step: _Step) -> Moved:
+def _ask(step: _Step) -> Move:
     moved = step.report(step.position)
     match step.next(moved.position):
-        case Judge(gate) | Wait(_, Gate() as gate) if moved.position.stage is not Stage.EFFECT:
-            return Moved(moved.position.but(waiting=gate.id))
-    return Moved(moved.position.but(waiting=TAINT))
+        case GateJob(gate) | WaitJob(_, Gate() as gate) if moved.position.stage is not Stage.EFFECT:
+            return Move(moved.position.replace(waiting=gate.id))
+    return Move(moved.position.replace(waiting=TAINT))
 
 
-def _merged(step: _Step) -> Moved:
+def _merged(step: _Step) -> Move:
     """What is on the branch needs no verdict: its merge was started after the gates had let it pass."""
-    moved = Moved(step.position.but(tree=None))
-    while isinstance(step.next(moved.position), Judge | Proceed):
+    moved = Move(step.position.replace(tree=None))
+    while isinstance(step.next(moved.position), GateJob | ProceedJob):
         moved = step.say(moved, Outcome.PASS)
-    return moved._replace(position=moved.position.but(tree=step.position.tree))
+    return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
-def _not_merged(step: _Step) -> Moved:
+def _not_merged(step: _Step) -> Move:
     # The gates looked at the tree that the merge would make, and not at the one that was submitted.
-    moved = _decided(step, step.report(step.position.but(tree=None)), Outcome.REVISE)
-    return moved._replace(position=moved.position.but(tree=step.position.tree))
+    moved = _decided(step, step.report(step.position.replace(tree=None)), Outcome.REVISE)
+    return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
-def _force(step: _Step) -> Moved:
-    moved = Moved(step.position)
+def _force(step: _Step) -> Move:
+    moved = Move(step.position)
     while moved.position.stage is not Stage.EFFECT and moved.position.end is None:
         here = moved.position
         no = Decision(phase=here.phase, outcome=Outcome.REVISE, at=step.at)
-        moved = forced(step.workflow, here, no, mark=False)
+        moved = force_pass(step.workflow, here, no, mark=False)
     return moved
 
 
-def _retry_merge(step: _Step) -> Moved:
+def _retry_merge(step: _Step) -> Move:
     phases = step.workflow.phases
     phase = next((name for name, phase in phases.items() if phase.stage is Stage.EFFECT), step.position.phase)
-    return Moved(entered(step.workflow, step.position.but(end=None), Edge(to=phase), Outcome.PASS))
+    return Move(enter_phase(step.workflow, step.position.replace(end=None), Edge(to=phase), Outcome.PASS))
 
 
-def _proceed(step: _Step) -> Moved:
+def _proceed(step: _Step) -> Move:
     phase = getattr(step.event, "phase", "")
     if phase not in step.workflow.phases:
         raise Refused(f"{step.task.id}: the workflow {step.workflow.name} has no phase {phase!r}")
-    return Moved(entered(step.workflow, step.position, Edge(to=phase), Outcome.PASS))
+    return Move(enter_phase(step.workflow, step.position, Edge(to=phase), Outcome.PASS))
 
 
-def _let_go(step: _Step) -> Moved:
+def _let_go(step: _Step) -> Move:
     if step.position.stage is not Stage.WORK or step.position.worked:
-        return Moved(step.position)  # whoever judges it next goes on where it is
-    return Moved(step.position.but(attempt=step.position.attempt + 1, back_from=None))
+        return Move(step.position)  # whoever judges it next goes on where it is
+    return Move(step.position.replace(attempt=step.position.attempt + 1, back_from=None))
 
 
-def _unblock(step: _Step) -> Moved:
-    return Moved(engine.redo(step.workflow, step.position, fresh=step.task.iteration == 0))
+def _unblock(step: _Step) -> Move:
+    return Move(engine.redo(step.workflow, step.position, fresh=step.task.iteration == 0))
 
 
-def _over(end: End) -> Callable[[_Step], Moved]:
-    return lambda step: Moved(ended(step.workflow, step.position, end, None).position)
+def _over(end: End) -> Callable[[_Step], Move]:
+    return lambda step: Move(end_work(step.workflow, step.position, end, None).position)
 
 
-def _complete(step: _Step) -> Moved:
+def _complete(step: _Step) -> Move:
     # Nothing is merged, so that it did not end where things are.
-    return Moved(step.position.but(end=End.DONE, stage=Stage.JUDGE, waiting=None))
+    return Move(step.position.replace(end=End.DONE, stage=Stage.JUDGE, waiting=None))
 
 
-def _claim(step: _Step) -> Moved:
+def _claim(step: _Step) -> Move:
     rounds = {**step.position.iterations, step.position.phase: step.task.iteration}
-    return Moved(step.position.but(iterations=rounds))
+    return Move(step.position.replace(iterations=rounds))
 
 
 _SENDING_BACK: Final = (e.Revise, e.Reject, e.FailIntegration)
 _STAYING: Final = (e.Renew, e.Amend, e.WriteCheckpoint, e.Defer, e.TakeReview)
-_MOVES: Final[dict[type[Event], Callable[[_Step], Moved]]] = {
-    e.Ready: lambda step: Moved(step.position.but(waiting=None)),
+_MOVES: Final[dict[type[Event], Callable[[_Step], Move]]] = {
+    e.Ready: lambda step: Move(step.position.replace(waiting=None)),
     e.Claim: _claim,
     e.Submit: _hand_in,
     e.FindNothing: _hand_in,
@@ -315,10 +315,10 @@ _MOVES: Final[dict[type[Event], Callable[[_Step], Moved]]] = {
     e.Proceed: _proceed,
     e.Release: _let_go,  # and Reclaim
     e.Fail: _let_go,
-    e.Lose: lambda step: Moved(engine.redo(step.workflow, step.position, fresh=False)),
+    e.Lose: lambda step: Move(engine.redo(step.workflow, step.position, fresh=False)),
     e.Block: _over(End.BLOCKED),
     e.Unblock: _unblock,
-    e.Retry: lambda step: Moved(engine.redo(step.workflow, step.position, fresh=True)),
+    e.Retry: lambda step: Move(engine.redo(step.workflow, step.position, fresh=True)),
     e.Supersede: _over(End.SUPERSEDED),
     e.Abandon: _over(End.STOPPED),
 }
@@ -342,20 +342,20 @@ def _reopened(state: State) -> State:
     """A goal that was complete is not, once there is more to do."""
     if state.goal.status is not GoalStatus.COMPLETE:
         return state
-    return state.but(goal=state.goal.but(status=GoalStatus.IN_PROGRESS, completed=None))
+    return state.replace(goal=state.goal.replace(status=GoalStatus.IN_PROGRESS, completed=None))
 
 
 def started(workflow: Workflow, task: Task, *, by: Actor, at: datetime) -> Task:
     """Return a new task at the start of *workflow*, with the first entry of its history."""
-    if by.role in lifecycle.WORKERS:
+    if by.role in lifecycle.LEASED_ROLES:
         raise Forbidden(task.id, by.id, "add", task.status)
-    beginnings = lifecycle.BEGINNINGS
+    beginnings = lifecycle.INITIAL_STATUSES
     if task.status not in beginnings:
         message = f"{task.id}: a new task starts as {' or '.join(sorted(beginnings))}, not as {task.status}"
         raise Refused(message)
     entry = HistoryEntry(at=at, event=ADDED, by=by.id, role=by.role, target=task.status)
     waiting = RELEASE if task.status is Status.DRAFT else None
-    return task.but(history=(entry,), position=engine.begin(workflow).but(waiting=waiting))
+    return task.replace(history=(entry,), position=engine.begin(workflow).replace(waiting=waiting))
 
 
 def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
@@ -369,11 +369,11 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
             )
             raise Refused(message)
         noted = add_note(text, about=task, by=by, at=at)(state)
-        note = list(noted.human_notes.values())[-1].but(processed=at, processed_by=by.id)
+        note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
         unblocked = apply(e.Retry(guidance=text), to=task, by=by, at=at)(noted)
-        over = [one.id for one in open_ones(unblocked, task) if is_of_agents(one)]
-        unblocked = close(unblocked, over, by=by.id, at=at)
-        return unblocked.but(human_notes=with_record(unblocked.human_notes, note))
+        over = [one.id for one in open_anomalies(unblocked, task) if is_for_planner(one)]
+        unblocked = close_anomalies(unblocked, over, by=by.id, at=at)
+        return unblocked.replace(human_notes=with_record(unblocked.human_notes, note))
 
     return Change(by.id, f"answer {task}", make)
 
@@ -384,9 +384,9 @@ def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     def make(state: State) -> State:
         if who == BUDGET and state.status_of(who) is None:
             return raise_budget(state, text)
-        if who in PLAN and state.status_of(who) is None:
+        if who in PLAN_NAMES and state.status_of(who) is None:
             return answer_plan(text, by=by, at=at)(state)
-        if awaits(state, who):
+        if is_cap_question_open(state, who):
             state = allow(state, who, text)
         return answer(who, text, by=by, at=at)(state)
 

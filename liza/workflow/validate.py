@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from liza.domain.position import End
-from liza.domain.problems import nearest
+from liza.domain.problems import did_you_mean
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
-from liza.workflow.catalogue import CATALOGUE, GROUPS, Rule
-from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, ways
+from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
+from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, edges_of
 
 
-def wrong_with(workflow: Workflow) -> list[Violation]:
+def structure_violations(workflow: Workflow) -> list[Violation]:
     """Return what is wrong with *workflow*; where it leads is looked at once all names are right."""
     return [one for check in STRUCTURE for one in check(workflow)] or list(_unreachable(workflow))
 
@@ -21,7 +21,7 @@ def wrong_with(workflow: Workflow) -> list[Violation]:
 def _start(workflow: Workflow) -> Iterator[Violation]:
     if workflow.start not in workflow.phases:
         yield Violation(
-            "start", f"there is no phase {workflow.start!r}", nearest(workflow.start, [*workflow.phases])
+            "start", f"there is no phase {workflow.start!r}", did_you_mean(workflow.start, [*workflow.phases])
         )
     for name in sorted(workflow.phases.keys() & End.__members__.keys()):
         yield Violation(f"phases.{name}", f"{name} is an end, not a phase", "give the phase another name")
@@ -36,7 +36,7 @@ def _edges(workflow: Workflow) -> Iterator[Violation]:
         targets = {f"{at}.edges.{key}": edge.to for key, edge in phase.edges.items()}
         for path, to in {**targets, f"{at}.next": phase.next or End.DONE}.items():
             if to not in known:
-                yield Violation(path, f"there is no phase {to!r}", nearest(to, known))
+                yield Violation(path, f"there is no phase {to!r}", did_you_mean(to, known))
         yield from _outcomes(f"{at}.edges", phase.edges, [])
         yield from _outcomes(f"{at}.effects", phase.effects, [AFTER_WORK])
 
@@ -46,7 +46,7 @@ def _outcomes(path: str, keys: Mapping[str, object], more: list[str]) -> Iterato
     for key in keys:
         word = key.partition("/")[0]
         if word not in known:
-            yield Violation(f"{path}.{key}", f"{word!r} is no outcome of a phase", nearest(word, known))
+            yield Violation(f"{path}.{key}", f"{word!r} is no outcome of a phase", did_you_mean(word, known))
 
 
 def _gates(workflow: Workflow) -> Iterator[Violation]:
@@ -60,7 +60,9 @@ def _gates(workflow: Workflow) -> Iterator[Violation]:
                 yield Violation(at, f"the gate {gate.id!r} says no role", "add `role:`, who judges")
             if gate.kind is GateKind.EFFECT and gate.options.get("effect") not in list(Effect):
                 said = str(gate.options.get("effect"))
-                yield Violation(f"{at}.effect", f"there is no effect {said!r}", nearest(said, list(Effect)))
+                yield Violation(
+                    f"{at}.effect", f"there is no effect {said!r}", did_you_mean(said, list(Effect))
+                )
 
 
 def _rules(workflow: Workflow) -> Iterator[Violation]:
@@ -68,16 +70,16 @@ def _rules(workflow: Workflow) -> Iterator[Violation]:
     for number, watch in enumerate(workflow.rules):
         at = f"rules[{number}]"
         if watch.name not in known:
-            yield Violation(at, f"there is no rule {watch.name!r}", nearest(watch.name, known))
+            yield Violation(at, f"there is no rule {watch.name!r}", did_you_mean(watch.name, known))
         if watch.phase is not None and watch.phase not in workflow.phases:
-            hint = nearest(watch.phase, [*workflow.phases])
+            hint = did_you_mean(watch.phase, [*workflow.phases])
             yield Violation(f"{at}.phase", f"there is no phase {watch.phase!r}", hint)
         for row in watch.rows() if watch.name in known else ():
             yield from _never_fires(workflow, row, at)
 
 
-def _never_fires(workflow: Workflow, row: Rule, at: str) -> Iterator[Violation]:
-    """An alarm that cannot ring is worse than none."""
+def _never_fires(workflow: Workflow, row: WorkflowRule, at: str) -> Iterator[Violation]:
+    """Yield a violation for a rule that can never fire in this workflow."""
     phase, roles = row.match.phase, row.match.roles
     there = {phase.worker for phase in workflow.phases.values()}
     there |= {gate.role for phase in workflow.phases.values() for gate in phase.gates}
@@ -97,7 +99,7 @@ def _unreachable(workflow: Workflow) -> Iterator[Violation]:
             continue
         reached.add(name)
         if name in workflow.phases:
-            left += [edge.to for _, _, edge in ways(workflow.phases[name])]
+            left += [edge.to for _, _, edge in edges_of(workflow.phases[name])]
     for name in workflow.phases.keys() - reached:
         yield Violation(f"phases.{name}", "nothing leads to it", "add an edge to it, or remove it")
     if End.DONE not in reached:

@@ -10,13 +10,13 @@ from typing import Final
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config
 from liza.domain.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
-from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, Scope, State, Status, Task, Validation
-from liza.domain.record import keyed
+from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, State, Status, Task, TaskScope, Validation
+from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback, Severity
-from liza.workflow.load import load
+from liza.workflow.load import load_workflow
 from liza.workflow.transition import advance, started
 
-FLOW: Final = load(Config().workflow)
+FLOW: Final = load_workflow(Config().workflow)
 REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
 KINDS: Final = 16  # tasks that walk the lifecycle; a larger board repeats them under other ids
 BEGIN: Final = datetime(2025, 1, 6, 9, tzinfo=UTC)
@@ -32,13 +32,13 @@ def board_of(size: int, *, events: int = REALISTIC) -> State:
     """Return a board of *size* IDLE tasks, each with a history of *events* (at least the first)."""
     walked = [_walked(number, events) for number in range(min(size, KINDS))]
     tasks = (
-        walked[number % KINDS].but(id=f"goal.{number}", description=_description(number))
+        walked[number % KINDS].replace(id=f"goal.{number}", description=_description(number))
         for number in range(size)
     )
     goal = Goal(
         description="Bring the invoice service to version 2", spec_ref="specs/vision.md", created=BEGIN
     )
-    return State(revision=1, goal=goal, tasks=keyed(tasks))
+    return State(revision=1, goal=goal, tasks=records_by_id(tasks))
 
 
 def _description(number: int) -> str:
@@ -56,7 +56,7 @@ def _new(number: int) -> Task:
             "no test of the old totals was changed",
             "the changelog says what users see",
         ),
-        scope=Scope(
+        scope=TaskScope(
             include=(f"invoices/kind_{number}.py", "tests/invoices"), exclude=("migrations", "vendor")
         ),
         spec_ref="specs/vision.md#totals",

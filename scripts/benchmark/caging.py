@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from liza.daemon.project_sandbox import Guard
-from liza.domain.config import Network, Sandbox
+from liza.daemon.project_sandbox import ProjectSandbox
+from liza.domain.config import Network, SandboxConfig
 from liza.domain.record import utc_now
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
 from liza.system import process
-from liza.system.run_control import Stop
-from liza.system.sandbox.bubblewrap import UNGUARDED, Visit, Warden, obstacle
+from liza.system.run_control import RunControl
+from liza.system.sandbox.bubblewrap import UNSANDBOXED, Sandbox, Tenant, sandbox_obstacle
 from scripts.benchmark.projects import git
 from scripts.benchmark.race import quantile
 from scripts.benchmark.speed import MS
@@ -28,7 +28,7 @@ COMMIT: Final = "date +%N > f; git add f; git -c user.name=a -c user.email=a@b c
 
 def cage_table(place: Path) -> Table:
     table = Table("12. The cage: milliseconds a run, from its start to its end", ("how", "p50 ms", "adds ms"))
-    if why := obstacle():
+    if why := sandbox_obstacle():
         table.notes.append(f"skipped: {why}")
         return table
     with TemporaryDirectory(prefix="cage-", dir=place) as name:
@@ -43,13 +43,13 @@ def _measure(root: Path, table: Table) -> None:
     repository = Repository.around(root)
     worktree = Worktrees(repository).prepare("t", str(repository.head()), at=utc_now())
 
-    def took(warden: Warden, visit: Visit, script: str) -> float:
+    def took(warden: Sandbox, visit: Tenant, script: str) -> float:
         return _median(lambda: _run(root, worktree.path, warden, visit, script))
 
-    guard = Guard(root / ".liza", repository, Sandbox())
-    closed = Guard(root / ".liza", repository, Sandbox(network=Network.NONE))
-    reads, writes = Visit("t.reads", writes=False), Visit("t.writes", task="t")
-    free, commits = took(UNGUARDED, reads, "true"), took(UNGUARDED, writes, COMMIT)
+    guard = ProjectSandbox(root / ".liza", repository, SandboxConfig())
+    closed = ProjectSandbox(root / ".liza", repository, SandboxConfig(network=Network.NONE))
+    reads, writes = Tenant("t.reads", writes=False), Tenant("t.writes", task="t")
+    free, commits = took(UNSANDBOXED, reads, "true"), took(UNSANDBOXED, writes, COMMIT)
     table.add("free", free, None)
     for how, visit, warden in (("caged, reads", reads, guard), ("caged, without a network", reads, closed)):
         caged = took(warden, visit, "true")
@@ -59,10 +59,10 @@ def _measure(root: Path, table: Table) -> None:
     table.add("caged, with a commit", caged, caged - commits)
 
 
-def _run(root: Path, cwd: Path, warden: Warden, visit: Visit, script: str) -> None:
+def _run(root: Path, cwd: Path, warden: Sandbox, visit: Tenant, script: str) -> None:
     job = process.Job(("/bin/sh", "-c", script), cwd, root / ".liza" / "runs" / "r", dict(os.environ))
     with warden.caged(job, visit) as caged:
-        outcome = process.run(caged, Stop())
+        outcome = process.run_job(caged, RunControl())
     if outcome.code != 0:
         raise RuntimeError(outcome.err)
 

@@ -14,25 +14,25 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from liza.daemon.flows import own
+from liza.daemon.flows import gate_options
 from liza.domain.config import Config, Gates
-from liza.domain.model import Checkpoint, Scope, Status, Task
+from liza.domain.model import Checkpoint, Status, Task, TaskScope
 from liza.domain.record import utc_now
 from liza.domain.verdicts import Outcome
-from liza.gates.context import Case
-from liza.gates.registry import judge
-from liza.gates.runner import Ran, shell
+from liza.gates.context import GateContext
+from liza.gates.registry import run_gate
+from liza.gates.runner import CommandResult, run_shell
 from liza.repo.command import exclude
 from liza.repo.repository import Repository
-from liza.system.run_control import Limits, Stop
+from liza.system.run_control import RunControl, RunLimits
 from liza.workflow.document import Gate, GateKind
-from liza.workflow.load import load
+from liza.workflow.load import load_workflow
 from scripts.benchmark.projects import git
 from scripts.benchmark.speed import MS, progress
 from scripts.benchmark.tables import Table
 
 SUITE: Final = 1.0  # seconds that the project's tests take: a short suite, beside which little can hide
-LIMITS: Final = Limits(total=60)
+LIMITS: Final = RunLimits(total=60)
 _CASE: Final = "import time, unittest\nimport calc\n\n\nclass T(unittest.TestCase):\n"
 BASE: Final = {
     "calc.py": "def add(a, b):\n    return a + b\n",
@@ -104,11 +104,11 @@ def _measured(root: Path, files: int, rounds: int) -> dict[str, Costs]:
 
 def _task(repository: Repository, base: str, head: str, name: str) -> Iterator[tuple[str, Cost]]:
     """Yield what each gate costs, in order; the gates of a phase share what they ask git for."""
-    workflow, commands = load("liza"), list[float]()
+    workflow, commands = load_workflow("liza"), list[float]()
 
-    def run(line: str, cwd: Path, word: str) -> Ran:
+    def run(line: str, cwd: Path, word: str) -> CommandResult:
         folder = repository.root / ".git" / "bench" / f"{name}.{word}.{len(commands)}"
-        ran = shell(line, cwd, folder, LIMITS, Stop())
+        ran = run_shell(line, cwd, folder, LIMITS, RunControl())
         commands.append(ran.seconds)
         return ran
 
@@ -116,7 +116,7 @@ def _task(repository: Repository, base: str, head: str, name: str) -> Iterator[t
         gates = [gate for gate in phase.gates if gate.is_mechanical and gate.kind is not GateKind.EFFECT]
         if not gates:
             continue
-        with Case(_asked(name), repository, base, head, Config(gates=LINES), run) as case:
+        with GateContext(_asked(name), repository, base, head, Config(gates=LINES), run) as case:
             begun = time.monotonic()
             facts = case.facts
             yield f"{phase_name}: {DIFF}", Cost(time.monotonic() - begun, 0.0)
@@ -125,9 +125,9 @@ def _task(repository: Repository, base: str, head: str, name: str) -> Iterator[t
                     yield gate.id, _cost(gate, case, commands)
 
 
-def _cost(gate: Gate, case: Case, commands: list[float]) -> Cost:
+def _cost(gate: Gate, case: GateContext, commands: list[float]) -> Cost:
     before, begun = len(commands), time.monotonic()
-    verdict = judge(gate.id, gate.kind, own(gate.options), case)
+    verdict = run_gate(gate.id, gate.kind, gate_options(gate.options), case)
     took = time.monotonic() - begun
     if verdict.outcome is not Outcome.PASS:
         raise RuntimeError(f"{gate.id} did not let honest work pass: {verdict.reason}")
@@ -142,7 +142,7 @@ def _asked(name: str) -> Task:
         description="Double a number",
         status=Status.WORKING,
         done_when=("double(2) is 4",),
-        scope=Scope(include=("calc.py", "tests/")),
+        scope=TaskScope(include=("calc.py", "tests/")),
         checkpoint=Checkpoint(intent="add double", files_to_modify=tuple(WORK)),
         created=utc_now(),
         created_by="human",

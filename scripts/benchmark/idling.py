@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from liza.board.file import FileBoard
 from liza.domain.config import Workers
-from liza.domain.model import AgentStatus, State
-from liza.system.proc_table import table as processes
+from liza.domain.model import State, WorkerStatus
+from liza.system.proc_table import process_table as processes
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project
 from scripts.benchmark.speed import progress
@@ -76,7 +76,7 @@ def _is_at_rest(project: Project) -> bool:
 
 
 def _is_complete(state: State) -> bool:
-    running = [agent for agent in state.agents.values() if agent.status is AgentStatus.RUNNING]
+    running = [agent for agent in state.agents.values() if agent.status is WorkerStatus.RUNNING]
     return len(running) == WORKERS and bool(state.goal.questions)
 
 

@@ -71,7 +71,7 @@ class Ours:
         self.board.update(amendment(self.names[number * STRIDE % len(self.names)], number))
 
     def count(self) -> int:
-        return sum(task.events_ever for task in self.board.read().tasks.values())
+        return sum(task.event_count for task in self.board.read().tasks.values())
 
     def close(self) -> None:
         self.board.close()
@@ -91,7 +91,7 @@ def _prepare_ours(directory: Path, state: State) -> None:
 
 def plain(state: State) -> Plain:
     """Return the board as JSON values without anything shared, whole histories inline."""
-    board: Plain = json.loads(json.dumps(state.plain()))
+    board: Plain = json.loads(json.dumps(state.to_json()))
     for task in board["tasks"]:
         task.setdefault("history_earlier", 0)
     return board

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from liza.daemon.recover import RUNS
 from liza.domain.config import Workers
 from liza.domain.switches import Switch
-from liza.system.proc_table import Process, left_behind, seen
+from liza.system.platform import Process
+from liza.system.proc_table import leftover_processes, process_of
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, task
 from scripts.benchmark.race import quantile
@@ -84,7 +85,7 @@ def _agents(project: Project) -> list[Process]:
     found: list[Process] = []
 
     def is_complete() -> bool:
-        found[:] = left_behind(project.home / RUNS, lambda _: True)
+        found[:] = leftover_processes(project.home / RUNS, lambda _: True)
         # Its shell has read the prompt by then and starts nothing more, so this is all there is to stop.
         return sum(process.name == "sleep" for process in found) == AGENTS
 
@@ -102,7 +103,7 @@ def _timed(holds: Callable[[], bool], what: str) -> float:
 
 
 def _is_frozen(process: Process) -> bool:
-    now = seen(process.pid)
+    now = process_of(process.pid)
     return now is None or now.started != process.started or now.state in FROZEN
 
 

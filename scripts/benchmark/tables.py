@@ -32,7 +32,7 @@ class Table:
         ]
         return "\n".join([self.title, *(f"  {line}" for line in (*lines, *self.notes))])
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows, "notes": self.notes}
 

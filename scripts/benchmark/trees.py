@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from liza.domain.record import utc_now
 from liza.repo.command import exclude
-from liza.repo.merge import Account, Landed, Merged, doubts, land, merge, seal
+from liza.repo.merge import Landed, Merged, MergeDescription, commit_merge, land_merge, merge, merge_doubts
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.trailers import Trailer
@@ -109,7 +109,7 @@ def _merges(repository: Repository, branches: int) -> Merges:
         begun = time.monotonic()
         commit, sealed, tree = _merge(repository, f"{WORK}-{number}")
         landed = time.monotonic()
-        if doubts(repository, INTEGRATION, sealed, commit=commit, tree=tree):
+        if merge_doubts(repository, INTEGRATION, sealed, commit=commit, tree=tree):
             raise RuntimeError(f"{WORK}-{number} was not merged")
         found.ours.append(landed - begun)
         found.proven.append(time.monotonic() - begun)
@@ -125,9 +125,9 @@ def _merge(repository: Repository, branch: str) -> tuple[str, str, str]:
     merged = merge(repository, str(onto), str(commit))
     if not isinstance(merged, Merged):
         raise TypeError(f"{branch} conflicts: {merged}")
-    account = Account(f"Merge {branch}", {Trailer.TASK: branch})
-    sealed = seal(repository, merged, account, onto=str(onto), commit=str(commit), at=utc_now())
-    landed = land(repository, INTEGRATION, sealed, onto=str(onto), task=branch)
+    account = MergeDescription(f"Merge {branch}", {Trailer.TASK: branch})
+    sealed = commit_merge(repository, merged, account, onto=str(onto), commit=str(commit), at=utc_now())
+    landed = land_merge(repository, INTEGRATION, sealed, onto=str(onto), task=branch)
     if not isinstance(landed, Landed):
         raise TypeError(f"{branch} was overtaken: {landed}")
     return str(commit), sealed, merged.tree

@@ -13,7 +13,7 @@ from liza.agents.protocol import Reply
 from liza.domain.changes import Change
 from liza.domain.config import AgentChoice, Agents
 from liza.domain.model import Status
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 from tests.office import Office
 from tests.repos import Home
 from tests.shell import Shell
@@ -64,7 +64,13 @@ class TestWhatWasFound:
         survey = json.loads(machine.said("agents", "--json", ANTHROPIC_API_KEY="sk-secret"))
 
         assert survey["found"] == [
-            {"name": "claude", "version": "2.1.197", "path": str(path), "login": "ANTHROPIC_API_KEY"}
+            {
+                "name": "claude",
+                "version": "2.1.197",
+                "path": str(path),
+                "login": "ANTHROPIC_API_KEY",
+                "obstacle": None,
+            }
         ]
         assert survey["keys"] == ["ANTHROPIC_API_KEY"]
         assert {one["step"]: one["agent"]["backend"] for one in survey["steps"]} == dict.fromkeys(
@@ -81,6 +87,35 @@ class TestWhatWasFound:
 
         assert "agent     codex" in out
         assert "with OPENAI_API_KEY" in out
+        assert "claude was passed over: no login is seen" in out
+
+    @pytest.mark.parametrize("key", ["GEMINI_API_KEY", "GOOGLE_CLOUD_PROJECT", None])
+    def test_a_login_that_is_served_no_more_is_none(self, machine: Machine, key: str | None) -> None:
+        """A key, or a company's licence, runs at night; a personal login does not, and why is said."""
+        machine.install("gemini", "exit 1")
+        login = machine.programs.parent / "home/.gemini/oauth_creds.json"
+        login.parent.mkdir()
+        login.write_text("{}")
+
+        machine.environment |= {key: "x"} if key else {}
+
+        out = machine.said("init", "make it")
+
+        assert ("agent     gemini" in out) == bool(key)
+        assert ("~/.gemini/oauth_creds.json is a personal login" in out) != bool(key)
+        assert ("GEMINI_API_KEY" in machine.said("agents")) or key
+
+    def test_a_model_is_preferred_to_a_program_without_a_login(self, machine: Machine) -> None:
+        """The key that it lacks may well do for another."""
+        machine.install("codex", "exit 1")
+
+        out = machine.said("init", "make it", ANTHROPIC_API_KEY="x")
+
+        assert "agent     codex" not in out
+        assert (
+            "codex was passed over: no login is seen (~/.codex/auth.json); log in, or set CODEX_API_KEY"
+            in out
+        )
 
     def test_nothing_is_said_too(self, machine: Machine) -> None:
         assert "no coding program of those that Liza knows" in machine.said("agents")
@@ -148,7 +183,7 @@ class TestStandingIn:
         works = office.state.config.agents.default
         agents = Agents(default=AgentChoice(backend="claude", command=("./nowhere",)), fallback=works)
         office.board.update(
-            Change("human", "break", lambda state: state.but(config=state.config.but(agents=agents)))
+            Change("human", "break", lambda state: state.replace(config=state.config.replace(agents=agents)))
         )
 
         office.turns("coder-1", "reviewer-1")
@@ -158,4 +193,4 @@ class TestStandingIn:
             Reply.model_validate_json(path.read_text()) for path in office.home.glob("runs/*/reply.json")
         ]
         endings = [reply.ending for reply in replies]
-        assert endings.count(Ending.NOT_STARTED) == endings.count(Ending.DONE) == 3
+        assert endings.count(RunEnding.NOT_STARTED) == endings.count(RunEnding.DONE) == 3

@@ -17,7 +17,7 @@ from liza.domain.anomalies import ExternalBlocker
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.model import BreakerStatus, GoalStatus, Status
 from liza.domain.record import utc_now
-from liza.domain.rules import tripped
+from liza.domain.rules import with_due_trips
 from tests.office import PATIENCE, ROOT, Office
 from tests.shell import Shell
 
@@ -133,7 +133,7 @@ def open_one(tmp_path: Path) -> Shell:
         for symptom in ("502", "503"):
             details = ExternalBlocker(service="registry", symptom=symptom)
             state = with_anomaly(state, details, about=None, by="coder-1", at=now)
-        return tripped(state, now)
+        return with_due_trips(state, now)
 
     board.update(Change("supervisor", "trip the breaker", make))
     board.close()

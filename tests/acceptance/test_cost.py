@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
-from liza.daemon.policy.progress import asks
+from liza.daemon.policy.progress import human_waits
 from liza.domain import budget
 from tests.office import STEPS, Office, dear
 from tests.shell import Shell
@@ -134,6 +134,6 @@ def test_dear_surprises_pass_the_cap_once_at_most(tmp_path: Path) -> None:
     assert [one.runs for one in spend.kinds if one.kind == "implement command"] == [1]
     assert spend.total.usd < 20 + 30
     assert spend.reserved == ()
-    proposed = asks(office.state)[0].then.split()[1:]
+    proposed = human_waits(office.state)[0].then.split()[1:]
     shell.ok(*proposed)
-    assert not budget.is_closed(office.state)
+    assert not budget.is_budget_question_open(office.state)

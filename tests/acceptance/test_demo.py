@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-from liza.board.file import FileBoard
-from liza.cli.demo import played, prepared, told
+from liza.board.protocol import Board
+from liza.cli.demo import demo_summary, prepare_repository, run_demo
 from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, Status
 from liza.errors import UsageError
 from liza.repo.command import git
 from liza.repo.repository import Repository
-from liza.repo.verify import verify
+from liza.repo.verify import verify_history
 
 
 def events_of(home: Path) -> list[str]:
@@ -29,19 +29,19 @@ class Show(NamedTuple):
     root: Path
     said: list[str]  # what it told while it ran
     before: tuple[str, str]  # of the user's checkout
-    board: FileBoard
+    board: Board
 
 
 @pytest.fixture(scope="module")
 def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     """One whole demo, which all here only look at."""
     root, said = tmp_path_factory.mktemp("show") / "demo", list[str]()
-    board = prepared(root, pace="0.2")
+    board = prepare_repository(root, pace="0.2")
     before = checkout(root)
     with pytest.MonkeyPatch.context() as patch:
         # The python3 of the demo's tests is this one: a shim of a version manager is ten times slower.
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-        assert played(board, said.append) == 0
+        assert run_demo(board, said.append) == 0
     yield Show(root, said, before, board)
     board.close()
 
@@ -60,9 +60,9 @@ def test_the_demo_rejects_once_resolves_a_conflict_pauses_and_merges_all(show: S
     assert events.count('"event":"reject"') == 1
     assert '"event":"fail_integration"' in events
     assert [line.split()[0] for line in show.said] == ["PAUSE", "PAUSE"]
-    assert verify(Repository.around(show.root), "liza/integration") == []
+    assert verify_history(Repository.around(show.root), "liza/integration") == []
     assert checkout(show.root) == show.before
-    assert "Merge command: Greet from the command line" in told(show.board)
+    assert "Merge command: Greet from the command line" in demo_summary(show.board)
 
 
 def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp
 def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(UsageError, match="is not empty"):
-        prepared(tmp_path)
+        prepare_repository(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

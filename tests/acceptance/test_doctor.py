@@ -19,7 +19,7 @@ from tests.shell import ROOT, Shell
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 FREE: Final = "agents run without a sandbox, with all the rights that you have: there is no bwrap"
 
 
@@ -100,8 +100,8 @@ class TestDoctor:
 
     def test_who_holds_the_lock_is_found(self, shell: Shell) -> None:
         """The process is the one that the kernel knows, whatever the file says."""
-        lock = shell.home / locks.SUPERVISOR
-        with locks.held(lock, at=utc_now()):
+        lock = shell.home / locks.SUPERVISOR_LOCK
+        with locks.hold_for_life(lock, at=utc_now()):
             assert f"process {os.getpid()}" in findings(shell)["supervisor"]["sentence"]
             lock.write_text("1 elsewhere 2026-01-01T00:00:00Z\n")
             found = findings(shell)["supervisor"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -36,8 +38,13 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(root)
 
 
+def merged(shell: Shell, name: str) -> str:
+    shown = ["git", "-C", str(shell.directory), "show", f"liza/integration:{name}"]
+    return subprocess.check_output(shown, text=True)
+
+
 def test_the_agent_that_is_there_to_be_copied_goes_from_a_goal_to_merged_work(shell: Shell) -> None:
-    """As the README has it: beside liza.yaml, by a relative path, not committed, in the cage or free."""
+    """Beside liza.yaml, by a relative path, not committed, in the sandbox or free."""
     (shell.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
     shell.ok("init", "Greet people")
 
@@ -45,8 +52,25 @@ def test_the_agent_that_is_there_to_be_copied_goes_from_a_goal_to_merged_work(sh
 
     state = FileBoard(shell.directory / ".liza").read()
     assert state.task("greet").status is Status.MERGED
-    shown = ["git", "-C", str(shell.directory), "show", "liza/integration:greet.py"]
-    assert subprocess.check_output(shown, text=True).startswith("def greet(name):")
+    assert merged(shell, "greet.py").startswith("def greet(name):")
+
+
+def test_the_readme_can_be_copied_from_top_to_bottom(shell: Shell) -> None:
+    """Its settings, its agent of ten lines and its commands, as they stand there, in a terminal's order."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (settings,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (agent,) = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^liza (.*?) +# ", readme, re.MULTILINE)
+    (shell.directory / "liza.yaml").write_text(settings)
+    (shell.directory / "agent.sh").write_text(agent)
+
+    said = [shell.ok(*shlex.split(command)) for command in commands]
+
+    assert len(agent.splitlines()) == 10
+    assert [command.split()[0] for command in commands] == ["init", "run", "status"]
+    assert "refused" not in said[1]
+    assert "git merge liza/integration" in said[2]
+    assert merged(shell, "greet.py").startswith("def greet(name):")
 
 
 def test_a_file_that_is_not_there_is_refused_before_anything_runs(shell: Shell) -> None:

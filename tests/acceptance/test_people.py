@@ -160,7 +160,7 @@ class TestApproval:
     """Whoever decides sees what was said before, and what was overruled stays visible to the end."""
 
     def test_verdicts_and_taints_reach_the_person_and_the_merge(self, tmp_path: Path) -> None:
-        approves = {"answer": {"verdict": "approve", "reason": "it is there"}}
+        approves = {"answer": {"verdict": "approve", "reason": "it is there", "confidence": 9}}
         meddles = {"write": {"a.txt": "mine\n"}, **approves}
         script: dict[str, Any] = {
             "review t1": [REJECTS, approves],
@@ -197,8 +197,8 @@ class TestApproval:
         status = daemon.shell.ok("status")
         assert "asks    t1: This is risky; do you take it on?" in status
         assert "reviewer-1 said revise (advice): the name lies" in status
-        assert "reviewer-1 said pass (review): it is there" in status
-        assert "reviewer-1 said pass (review): it is there" in daemon.shell.ok("explain", "t1")
+        assert "reviewer-1 said pass (review, 9 of 10 sure): it is there" in status
+        assert "reviewer-1 said pass (review, 9 of 10 sure): it is there" in daemon.shell.ok("explain", "t1")
         assert [taint.mark for taint in daemon.state.task("t1").taints] == ["overrode_reviewer"]
         assert daemon.state.task("t2").taints == ()
         assert "Should it go on without t3" in daemon.shell.ok("explain", "t4")

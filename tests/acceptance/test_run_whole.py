@@ -23,7 +23,7 @@ from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, State, Status
 from liza.domain.record import utc_now
 from liza.system import locks
-from liza.system.proc_table import left_behind, seen
+from liza.system.proc_table import leftover_processes, process_of
 from tests import six
 from tests.shell import ROOT, Shell
 from tests.storm import Storm
@@ -31,7 +31,7 @@ from tests.storm import Storm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE: Final = 120.0  # seconds for a whole run on a busy machine
+PATIENCE: Final = 300.0  # seconds for a whole run on a busy machine
 INTEGRATION: Final = "liza/integration"
 TEAM: Final = "{planner: 1, coder: 3, reviewer: 2}"
 OWN: Final = frozenset({".git", ".liza", ".worktrees"})
@@ -46,6 +46,9 @@ USERS: Final = (
     "refs/heads/main",
     "logs/refs/heads/main",
 )
+
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 
 class Project:
@@ -194,10 +197,10 @@ def is_reachable(project: Project) -> None:
 
 def is_clean(project: Project) -> None:
     assert project.fingerprint() == project.before
-    assert left_behind(project.shell.home / "runs", lambda _: True) == []
-    assert locks.living(project.shell.home) == frozenset()
+    assert leftover_processes(project.shell.home / "runs", lambda _: True) == []
+    assert locks.live_workers(project.shell.home) == frozenset()
     assert [path for path in project.shell.home.rglob("*.lock") if is_locked(path)] == []
-    done = [task.id for task in recovery.finished_first(project.board.read())]
+    done = [task.id for task in recovery.finished_tasks(project.board.read())]
     kept = done[-project.board.read().config.limits.kept_worktrees :]
     area = [path.name for path in (project.root / ".worktrees").iterdir()]
     assert sorted(name for name in area if not name.startswith(".")) == sorted(kept)
@@ -240,14 +243,6 @@ class TestWhole:
         told = "".join(path.read_text() for path in (project.shell.home / "workers").glob("coder-*.log"))
         assert all(f"INFO {name}: claimed, iteration 1" in told for name in six.NEEDS)
 
-    def test_a_supervisor_that_is_killed_is_only_started_again(self, project: Project) -> None:
-        first = project.start()
-        project.until(Status.WORKING)
-        first.kill()
-        first.wait()
-        assert project.ended(project.start()) == 0, project.log.read_text()
-        is_done(project)
-
 
 ENDLESS: Final = """cat > /dev/null
 case $LIZA_STEP in
@@ -258,7 +253,7 @@ esac
 printf '```liza\\n%s\\n```\\n' "$answer"
 """
 AGENTS: Final = 8
-SOON: Final = 2.0  # seconds: one, and as much again for a machine on which other tests run
+SOON: Final = 1.0  # seconds
 
 
 def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
@@ -275,20 +270,24 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
         # Not by what an agent calls itself: in a cage it counts from one.
         pids = [
-            one.pid for one in left_behind(project.shell.home / "runs", lambda _: True) if one.name == "sleep"
+            one.pid
+            for one in leftover_processes(project.shell.home / "runs", lambda _: True)
+            if one.name == "sleep"
         ]
         assert len(pids) == AGENTS
         project.shell.ok("pause")
-        project.eventually(lambda: all((it := seen(pid)) is not None and it.state == "T" for pid in pids))
+        project.eventually(
+            lambda: all((it := process_of(pid)) is not None and it.state == "T" for pid in pids)
+        )
         project.shell.ok("abort")
         took = project.eventually(lambda: not any(is_running(pid) for pid in pids))
         assert project.ended(run) == 4
-        assert took < SOON
+        assert took < SOON * crowd()
         saved = json.loads(project.shell.ok("salvage", "list", "--json"))
         held = {one["task"]: project.git("show", f"{one['ref']}:half.txt") for one in saved}
         assert held == {name: f"{name}\n" for name in names}
         assert {task.status for task in project.board.read().tasks.values()} == {Status.IDLE}
-        assert left_behind(project.shell.home / "runs", lambda _: True) == []
+        assert leftover_processes(project.shell.home / "runs", lambda _: True) == []
         assert project.fingerprint() == project.before
     finally:
         project.close()
@@ -319,22 +318,29 @@ def test_a_merged_tasks_worktree_goes_while_others_work_and_its_branch_stays(tmp
         project.until(Status.MERGED)
         project.eventually(lambda: not (area / "t1").exists() and (area / "t2").exists())
         assert "refs/heads/task/t1" in project.git("for-each-ref")  # until the task is archived
-        assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.SOON
+        assert utc_now() - project.board.read().task("t1").history[-1].at < recovery.CLEANUP_GRACE
         run.terminate()
         assert project.ended(run) == 4
     finally:
         project.close()
 
 
+def crowd() -> float:
+    """Return how many processes want each core: what takes a second alone takes as many then.
+
+    Two at least: on a machine that was idle until now, other tests of ours run.
+    """
+    return max(2.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def is_running(pid: int) -> bool:
-    process = seen(pid)
+    process = process_of(pid)
     return process is not None and process.state not in "ZX"
 
 
 LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "most", "pace"),
     [(7, 8, "0"), *(pytest.param(n, 60, "1", marks=pytest.mark.torture) for n in range(3))],
@@ -342,12 +348,19 @@ LEAST: Final = 10  # kills, or a long run with deaths shows nothing
 def test_deaths_change_nothing_but_the_time_it_takes(
     tmp_path: Path, seed: int, most: int, pace: str, count: Callable[[str, int], None]
 ) -> None:
-    """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds."""
+    """Issue: SIGKILL to a random worker, agent or the supervisor every few hundred milliseconds.
+
+    The first is for the supervisor while somebody works: it is only started again.
+    """
     project = begun(tmp_path, TEAM, *six.words(tmp_path / "yard", pace))
     chance = random.Random(seed)
     storm = Storm(project.shell.home, chance)
     run = project.start()
     try:
+        project.until(Status.WORKING)
+        run.kill()
+        assert run.wait() == -signal.SIGKILL
+        run = project.start()
         while run.poll() != 0:
             with suppress(subprocess.TimeoutExpired):
                 run.wait(chance.uniform(0.2, 0.6) if storm.kills.total() < most else PATIENCE)

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 import pytest
 
-from liza.board.quarantine import alert
-from liza.daemon.stop_requests import Orders
+from liza.board.alerts import append_alert
+from liza.board.protocol import open_board
+from liza.daemon.stop_requests import StopRequests
 from liza.system.masking import Mask, secrets_of
 from tests import player
 from tests.repos import NOW, Home
 from tests.shell import ROOT
 
-PATIENCE: Final = 100.0
+PATIENCE: Final = 250.0
 VALUE: Final = 'pa"ss wörd/hunter2+hunter2'  # in JSON and in an address it is written in other ways
 PASSWORD: Final = "correct-horse-battery"  # noqa: S105 - planted, to be looked for
 TOKEN: Final = "sk-" + "abcdefghij" * 3
@@ -106,8 +107,8 @@ def test_alerts_and_switches_are_masked(tmp_path: Path, monkeypatch: pytest.Monk
     """A sentence may name a file, whose name an agent chose."""
     monkeypatch.setenv("SERVICE_TOKEN", VALUE)
 
-    alert(tmp_path, NOW, f"look at {SAID}")
-    Orders(tmp_path).pause(f"look at {VALUE} and {TOKEN}")
+    append_alert(tmp_path, NOW, f"look at {SAID}")
+    StopRequests(open_board(tmp_path)).pause(f"look at {VALUE} and {TOKEN}")
 
     assert "[masked]" in (tmp_path / "alerts.log").read_text()
     assert VALUE not in (tmp_path / "alerts.log").read_text()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from liza.board.alerts import append_alert
 from liza.board.file import FileBoard
-from liza.board.quarantine import alert
-from liza.cli.views.screen import Live
+from liza.cli.views.screen import LiveView
 from liza.domain.changes import HUMAN, add_note
 from liza.domain.events import Block
 from liza.domain.record import utc_now
-from liza.domain.visible_text import visible
+from liza.domain.visible_text import escape_unsafe
 from liza.workflow.transition import apply
 from tests.repos import Home
 from tests.shell import Shell
@@ -29,9 +29,9 @@ ACTS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069
 
 
 def test_what_acts_is_written_out_and_all_else_stays() -> None:
-    assert visible(EVIL) == SHOWN
-    assert visible("Grüße, 漢字, 👩‍💻\n\tЖ") == "Grüße, 漢字, 👩‍💻\n\tЖ"
-    assert visible("half \udc80") == "half \\udc80"
+    assert escape_unsafe(EVIL) == SHOWN
+    assert escape_unsafe("Grüße, 漢字, 👩‍💻\n\tЖ") == "Grüße, 漢字, 👩‍💻\n\tЖ"
+    assert escape_unsafe("half \udc80") == "half \\udc80"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def shell(tmp_path: Path) -> Shell:
     board, now = FileBoard(shell.home), utc_now()
     board.update(apply(Block(reason=f"why {EVIL}", questions=(f"what {EVIL}?",)), to="t1", by=HUMAN, at=now))
     board.update(add_note(f"note {EVIL}", about=None, by=HUMAN, at=now))
-    alert(shell.home, now, f"told {EVIL}")
+    append_alert(shell.home, now, f"told {EVIL}")
     return shell
 
 
@@ -61,7 +61,7 @@ def test_no_view_lets_it_through(shell: Shell) -> None:
 
 def test_the_live_view_draws_and_lets_nothing_else_draw(shell: Shell) -> None:
     stream = io.StringIO()
-    live = Live(stream)
+    live = LiveView(stream)
     live.say(f"said {EVIL}")
     live.show(FileBoard(shell.home).read(), {"PAUSE": EVIL})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import loaded
+from liza.agents.recording import load_recording
 from tests.agents.programs import table
 from tests.agents.real import BEHIND
 
@@ -34,7 +34,7 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str, Proje
     """Give what puts a line into the table; it reaches the table also from another process."""
 
     def line(program: str, project: Project, run: Run) -> None:
-        used = [one.usage for one in loaded(project.root / ".liza" / "runs").runs]
+        used = [one.usage for one in load_recording(project.root / ".liza" / "runs").runs]
         task = next(iter(run.state.tasks.values()))
         record_property(
             ROW,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import loaded
+from liza.agents.recording import load_recording
 from liza.domain.model import Status
 from liza.domain.spending import ProviderState
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 from tests.agents.endpoint import Fault
 from tests.agents.real import Project
 from tests.agents.script import TASK
@@ -39,16 +39,16 @@ WINDOW: Final = Fault(
 KEY: Final = Fault(status=401, kind="authentication_error", message="invalid x-api-key")
 
 
-def endings(project: Project) -> set[Ending]:
-    return {one.ending for one in loaded(project.root / ".liza" / "runs").runs}
+def endings(project: Project) -> set[RunEnding]:
+    return {one.ending for one in load_recording(project.root / ".liza" / "runs").runs}
 
 
-def went_on(project: Project, run: Run, ending: Ending, word: str) -> None:
+def went_on(project: Project, run: Run, ending: RunEnding, word: str) -> None:
     """Assert that work waited and went on: one alert, no failure, no iteration lost."""
     task = run.state.task(TASK)
     assert task.status is Status.MERGED, run.shown()
     assert (task.iteration, task.failed_by) == (1, ())
-    assert endings(project) == {Ending.DONE, ending}
+    assert endings(project) == {RunEnding.DONE, ending}
     assert run.state.providers["claude"].state is ProviderState.OPEN
     (told,) = [line for line in project.alerts() if "claude is" in line]
     assert f"claude is {word} until" in told
@@ -60,14 +60,14 @@ def test_a_rate_limit_of_five_seconds_is_waited_out(tmp_path: Path) -> None:
     """The program gives up, Liza does not: it comes back when the provider said."""
     project = Project(tmp_path, "claude")
 
-    went_on(project, project.run(MINUTE), Ending.RATE_LIMITED, "limited")
+    went_on(project, project.run(MINUTE), RunEnding.RATE_LIMITED, "limited")
 
 
 def test_an_exhausted_window_parks_until_it_ends(tmp_path: Path) -> None:
     """The words of the program name the moment, and nobody asks before it."""
     project = Project(tmp_path, "claude")
 
-    went_on(project, project.run(WINDOW), Ending.QUOTA, "exhausted")
+    went_on(project, project.run(WINDOW), RunEnding.QUOTA, "exhausted")
 
 
 def test_a_program_that_waits_by_itself_is_let(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_program_that_waits_by_itself_is_let(tmp_path: Path) -> None:
     run = project.run(MINUTE)
 
     assert run.state.task(TASK).status is Status.MERGED, run.shown()
-    assert endings(project) == {Ending.DONE}
+    assert endings(project) == {RunEnding.DONE}
     assert {call.status for call in run.calls} == {200, 429}
     assert not [line for line in project.alerts() if "codex is" in line]
 
@@ -91,7 +91,7 @@ def test_a_bad_key_stops_until_a_person_mends_it(program: str, tmp_path: Path) -
     assert run.code == ONLY_PEOPLE, run.shown()
     assert (task.status, task.failed_by) == (Status.IDLE, ())
     assert provider.state is ProviderState.REFUSED
-    assert endings(project) == {Ending.DONE, Ending.AUTH}
+    assert endings(project) == {RunEnding.DONE, RunEnding.AUTH}
     assert f"{program} refuses: {provider.why}" in run.said
     (told,) = [line for line in project.alerts() if "mend that, then `liza resume`" in line]
     assert f"{program} refuses" in told

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.agents.llm.backend import Llm
-from liza.agents.pricing import Priced
+from liza.agents.llm.backend import LlmAgent
+from liza.agents.pricing import PricingAgent
 from liza.agents.protocol import Brief, Reply
-from liza.domain.answers import ROLES, Step
+from liza.domain.answers import ROLE_OF_STEP, Step
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.run_control import RunControl, RunEnding, RunLimits
 from tests.llm_server import Act, Endpoint, endpoint
 from tests.office import Office
 
@@ -47,14 +47,14 @@ def asked(root: Path, server: Endpoint, step: Step = Step.IMPLEMENT, model: str 
     cwd.mkdir(exist_ok=True)
     brief = Brief(
         run="r1",
-        role=ROLES[step],
+        role=ROLE_OF_STEP[step],
         step=step,
         prompt="do it",
         cwd=cwd,
         folder=root / "runs" / "r1",
-        limits=Limits(total=60),
+        limits=RunLimits(total=60),
     )
-    return Priced(Llm(model, environment=environment(server)), model).run(brief, Stop())
+    return PricingAgent(LlmAgent(model, environment=environment(server)), model).run(brief, RunControl())
 
 
 class TestOneRun:
@@ -65,7 +65,7 @@ class TestOneRun:
         with endpoint(edit, look, DONE) as server:
             reply = asked(tmp_path, server)
 
-        assert (reply.ending, reply.why) == (Ending.DONE, "")
+        assert (reply.ending, reply.why) == (RunEnding.DONE, "")
         assert (tmp_path / "tree" / "a.txt").read_text() == "hi\n"
         assert (reply.usage.tokens_in, reply.usage.tokens_out) == (3000, 150)
         assert reply.usage.provenance is Provenance.PRICED
@@ -85,23 +85,23 @@ class TestOneRun:
     @pytest.mark.parametrize(
         ("act", "ending", "calls"),
         [
-            ({"status": 401, "message": "Incorrect API key provided"}, Ending.AUTH, 1),
+            ({"status": 401, "message": "Incorrect API key provided"}, RunEnding.AUTH, 1),
             (
                 {"status": 429, "message": "slow down", "headers": {"retry-after": "5"}},
-                Ending.RATE_LIMITED,
+                RunEnding.RATE_LIMITED,
                 1,
             ),
-            ({"status": 429, "message": "quota: requests per day"}, Ending.QUOTA, 1),
-            ({"status": 429, "message": "insufficient_quota, check your billing"}, Ending.AUTH, 1),
+            ({"status": 429, "message": "quota: requests per day"}, RunEnding.QUOTA, 1),
+            ({"status": 429, "message": "insufficient_quota, check your billing"}, RunEnding.AUTH, 1),
             (
                 {"status": 400, "message": "This model's maximum context length is 8192 tokens"},
-                Ending.CONTEXT_FULL,
+                RunEnding.CONTEXT_FULL,
                 1,
             ),
-            ({"status": 404, "message": "The model does not exist"}, Ending.NOT_STARTED, 1),
+            ({"status": 404, "message": "The model does not exist"}, RunEnding.NOT_STARTED, 1),
         ],
     )
-    def test_faults_are_told_apart(self, tmp_path: Path, act: Act, ending: Ending, calls: int) -> None:
+    def test_faults_are_told_apart(self, tmp_path: Path, act: Act, ending: RunEnding, calls: int) -> None:
         """None of these is tried again, and each ends in its own way."""
         began = utc_now()
         with endpoint(act) as server:
@@ -118,7 +118,7 @@ class TestOneRun:
         with endpoint(act, DONE) as server:
             reply = asked(tmp_path, server)
 
-        assert (reply.ending, len(server.requests)) == (Ending.DONE, 2), reply.why
+        assert (reply.ending, len(server.requests)) == (RunEnding.DONE, 2), reply.why
 
     def test_nobody_there_is_a_crash(self, tmp_path: Path) -> None:
         """After the tries, in words."""
@@ -126,7 +126,7 @@ class TestOneRun:
             pass
         reply = asked(tmp_path, server)
 
-        assert reply.ending is Ending.CRASHED
+        assert reply.ending is RunEnding.CRASHED
         assert reply.why
 
     def test_an_answer_by_schema(self, tmp_path: Path) -> None:

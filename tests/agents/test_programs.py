@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import loaded
+from liza.agents.recording import load_recording
 from liza.domain.model import Status
 from tests.agents.real import KEY, SECRET, Project
 from tests.agents.script import FILES, PRIED, TASK
@@ -70,7 +70,7 @@ def test_a_real_program_takes_a_task_from_plan_to_merged(
         assert any(PRIED in result for call in run.calls for result in call.results), run.shown()
     if program == "litellm":  # whose commands need no key; those of other programs have what these have
         assert not [one for call in run.calls for one in call.results if KEY in one]
-    used = [one.usage for one in loaded(project.root / ".liza" / "runs").runs]
+    used = [one.usage for one in load_recording(project.root / ".liza" / "runs").runs]
     assert all(usage.tokens_in for usage in used)
     tell(program, project, run)
 

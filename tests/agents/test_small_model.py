@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import loaded
+from liza.agents.recording import load_recording
 from liza.domain.model import Status
 from tests.agents.real import INTEGRATION, Project
 from tests.agents.script import ANSWERS, GATE, TASK
@@ -69,7 +69,7 @@ def test_a_model_that_cannot_code_does_no_harm(
     else:
         assert project.git("rev-parse", INTEGRATION) == begun
     assert project.fingerprint() == project.before
-    used = [one.usage for one in loaded(project.root / ".liza" / "runs").runs if one.task == TASK]
+    used = [one.usage for one in load_recording(project.root / ".liza" / "runs").runs if one.task == TASK]
     assert sum(usage.tokens_in or 0 for usage in used) > 1000
     assert sum(usage.tokens_out or 0 for usage in used) > 10
     tell("litellm, small model", project, run)

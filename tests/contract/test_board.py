@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +13,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, glance_at, has_board, validate_board
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.invariants import violations
 from liza.domain.model import Handoff, Status
 from liza.domain.record import utc_now, with_record
-from liza.errors import Forbidden, InvalidBoard, LizaError, Refused
+from liza.domain.switches import SWITCH_FILES, Switch
+from liza.errors import AlreadyRunning, Forbidden, InvalidBoard, LizaError, NotThere, Refused
 from liza.workflow.transition import apply
-from tests.boards import PATIENCE, PROCESSES, ended_well, messages, noted
-from tests.engines import ENGINES, Store, claim_what_is_left, die_inside, note_when_told, submit_late
+from tests.boards import PATIENCE, PROCESSES, ended, ended_well, messages, noted
+from tests.engines import (
+    ENGINES,
+    Store,
+    claim_what_is_left,
+    die_by_signal_inside,
+    die_inside,
+    hold_until_told,
+    note_when_told,
+    submit_late,
+    take_when_told,
+    throw_and_alert,
+)
 from tests.stories import BASE, NOW, PLANNER, lease_of, new_task, worker
 from tests.stories import board as story
 
@@ -40,7 +55,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 @pytest.fixture
 def board(store: Store) -> Iterator[Board]:
-    board = ENGINES[store.engine].make(store.place, story(*(new_task(name) for name in TASKS)))
+    board = store.create(story(*(new_task(name) for name in TASKS)))
     yield board
     board.close()
 
@@ -54,7 +69,7 @@ def other(store: Store, board: Board) -> Iterator[Board]:  # noqa: ARG001 - the 
 
 
 def with_creator(state: State, creator: object) -> State:
-    return state.with_task(state.task("t0").but(created_by=creator))
+    return state.with_task(state.task("t0").replace(created_by=creator))
 
 
 def claimed(board: Board, task: str, by: Actor) -> State:
@@ -81,7 +96,7 @@ class TestUpdate:
 
     def test_a_change_that_only_copies_writes_nothing(self, board: Board) -> None:
         before = board.read()
-        board.update(Change("human", "copy", lambda state: state.but(tasks=dict(state.tasks))))
+        board.update(Change("human", "copy", lambda state: state.replace(tasks=dict(state.tasks))))
         assert board.read() == before
 
     def test_a_refused_change_raises_and_writes_nothing(self, board: Board, other: Board) -> None:
@@ -100,7 +115,7 @@ class TestUpdate:
 
     def test_a_status_is_not_set_without_an_event(self, board: Board) -> None:
         before = board.read()
-        forced = Change("coder-1", "force", lambda s: s.with_task(s.task("t0").but(status=Status.MERGED)))
+        forced = Change("coder-1", "force", lambda s: s.with_task(s.task("t0").replace(status=Status.MERGED)))
         with pytest.raises(InvalidBoard, match="IDLE became MERGED without an event"):
             board.update(forced)
         assert board.read() == before
@@ -110,10 +125,10 @@ class TestUpdate:
 
         def rewritten(state: State) -> State:
             task = state.task("t0")
-            return state.with_task(task.but(history=(task.history[0].but(by="somebody"),)))
+            return state.with_task(task.replace(history=(task.history[0].replace(by="somebody"),)))
 
         def forgotten(state: State) -> State:
-            return state.with_task(state.task("t0").but(history=()))
+            return state.with_task(state.task("t0").replace(history=()))
 
         for make in (rewritten, forgotten):
             with pytest.raises(InvalidBoard, match="history"):
@@ -124,7 +139,7 @@ class TestUpdate:
     def test_nothing_is_removed(self, section: str, board: Board) -> None:
         before = board.update(noted("hello"))
         with pytest.raises(InvalidBoard, match="it was removed"):
-            board.update(Change("human", "remove", lambda state: state.but(**{section: {}})))
+            board.update(Change("human", "remove", lambda state: state.replace(**{section: {}})))
         assert board.read() == before
 
     def test_a_value_that_could_not_be_read_back_is_refused(self, board: Board) -> None:
@@ -163,6 +178,19 @@ class TestUpdate:
             board.update(Change("human", "update", updating))
         assert messages(board.update(noted("after"))) == ["read", "after"]
 
+    def test_who_is_killed_inside_holds_nobody_up(self, store: Store, board: Board) -> None:
+        """The lock goes with its holder, and what it had not finished never was."""
+        before = board.read()
+        process = PROCESSES.Process(target=die_by_signal_inside, args=(store,))
+        process.start()
+        assert ended(process) == -signal.SIGKILL
+        assert board.read() == before
+        assert messages(board.update(noted("went on"))) == ["went on"]
+
+    def test_who_waits_can_be_told_for_whom(self, board: Board) -> None:
+        board.update(noted("one"))
+        assert str(os.getpid()) in board.lock_holder()
+
 
 class TestDecisions:
     def test_processes_that_claim_never_claim_the_same(self, store: Store, board: Board) -> None:
@@ -192,7 +220,7 @@ class TestDecisions:
             states = list(pool.map(lambda _: board.update(Change("planner-1", "count", raised)), range(80)))
         assert sorted(state.revision for state in states) == list(range(2, 82))
         assert board.read().task("t0").priority == 80
-        assert board.read().task("t0").events_ever == 81
+        assert board.read().task("t0").event_count == 81
 
     def test_a_late_writer_is_refused(self, store: Store, board: Board) -> None:
         """Its lease was taken back and given to another: its token opens nothing any more."""
@@ -248,10 +276,10 @@ class TestEntries:
         handoff = {"id": "t0", "agent": "coder-1", "timestamp": NOW, "summary": "half done"}
 
         def put(state: State) -> State:
-            return state.but(handoff=with_record(state.handoff, Handoff.model_validate(handoff)))
+            return state.replace(handoff=with_record(state.handoff, Handoff.model_validate(handoff)))
 
         board.update(Change("coder-1", "hand off", put))
-        board.update(Change("coder-2", "take over", lambda state: state.but(handoff={})))
+        board.update(Change("coder-2", "take over", lambda state: state.replace(handoff={})))
         assert [entry.gone for entry in board.entries(after=1)] == [{}, {"handoff": ["t0"]}]
         assert board.read().handoff == {}
 
@@ -316,3 +344,287 @@ class TestClose:
         other.wait(1, 0.01)
         other.close()
         assert threading.active_count() == before
+
+
+class TestCreate:
+    def test_there_is_one_board_at_a_location(self, store: Store, board: Board) -> None:
+        assert has_board(store.location)
+        with pytest.raises(LizaError, match=r"there is a board in .* already"):
+            store.create(story())
+        assert list(store.open().read().tasks) == TASKS
+        assert board.read().revision == 1
+
+    def test_an_invalid_board_is_not_begun(self, store: Store) -> None:
+        lost = new_task("t1", depends_on=("nowhere",))
+        with pytest.raises(InvalidBoard, match="there is no task 'nowhere'"):
+            store.create(story(lost))
+
+    def test_where_there_is_none_nothing_is_made(self, store: Store) -> None:
+        assert not has_board(store.location)
+        assert glance_at(store.location) is None
+        with pytest.raises(LizaError):
+            store.open().read()
+        assert list(store.place.iterdir()) == []
+
+    def test_its_home_is_a_directory_of_this_machine(self, board: Board, other: Board) -> None:
+        """Runs and logs are written there, whatever engine has the board."""
+        assert board.home == other.home
+        assert board.home.is_dir()
+
+    def test_a_glance_is_the_board(self, store: Store, board: Board) -> None:
+        state = board.update(noted("hello"))
+        board.switches.throw(Switch.PAUSE, "lunch")
+        assert glance_at(store.location) == (state, {"PAUSE": "lunch"})
+
+    def test_a_good_board_is_valid(self, store: Store, board: Board) -> None:
+        state = board.update(noted("hello"))
+        assert validate_board(store.location) == state
+
+
+def text_of(board: Board, before: str = "", after: str = "") -> bytes:
+    """Return the board's text with one thing in it changed."""
+    text = board.text_at(board.read().revision).decode()
+    assert before in text
+    return text.replace(before, after, 1).encode()
+
+
+class TestPeople:
+    def test_what_a_person_changed_happens(self, board: Board, other: Board) -> None:
+        state = board.take(text_of(board, "do t3", "do it well"))
+        assert state.task("t3").description == "do it well"
+        assert other.read() == state
+        assert [(entry.revision, entry.by) for entry in board.entries(after=1)] == [(2, "human")]
+
+    def test_what_is_unchanged_changes_nothing(self, board: Board) -> None:
+        before = board.read()
+        assert board.take(text_of(board)) == before
+        assert [entry.revision for entry in board.entries()] == [1]
+
+    def test_an_old_copy_takes_back_nothing_that_came_meanwhile(self, board: Board, other: Board) -> None:
+        copy = text_of(board, "do t3", "do it well")
+        other.update(apply(e.Amend(fields={"priority": 7}), to="t3", by=PLANNER, at=NOW))
+        other.update(noted("meanwhile"))
+        state = board.take(copy)
+        assert (state.task("t3").description, state.task("t3").priority) == ("do it well", 7)
+        assert messages(state) == ["meanwhile"]
+
+    def test_saved_twice_is_one_change(self, board: Board, other: Board) -> None:
+        copy = text_of(board, "do t3", "do it well")
+        state = board.take(copy)
+        assert other.take(copy) == state
+
+    def test_what_breaks_a_rule_is_refused_whole_with_its_line(self, board: Board, other: Board) -> None:
+        before = board.read()
+        copy = text_of(board, "do t3", "do it well").replace(b"status: IDLE", b"status: MERGED", 1)
+        line = copy[: copy.index(b"status: MERGED")].count(b"\n") + 1
+        for refuse in (board.judge, board.take):
+            with pytest.raises(InvalidBoard) as refused:
+                refuse(copy)
+            assert [wrong.line for wrong in refused.value.violations] == [line]
+        assert board.read() == other.read() == before
+
+    @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"tasks: [", b"- 1\n"])
+    def test_what_is_no_board_is_refused(self, data: bytes, board: Board) -> None:
+        before = board.read()
+        for refuse in (board.judge, board.take):
+            with pytest.raises(InvalidBoard):
+                refuse(data)
+        assert board.read() == before
+
+    def test_to_judge_changes_nothing(self, board: Board) -> None:
+        before = board.read()
+        board.judge(text_of(board, "do t3", "do it well"))
+        assert board.read() == before
+
+    def test_people_who_save_at_once_lose_nothing(self, store: Store, board: Board) -> None:
+        pipes = [PROCESSES.Pipe() for _ in range(3)]
+        people = [
+            PROCESSES.Process(
+                target=take_when_told, args=(store, f"do t3{n}".encode(), f"done by {n}".encode(), theirs)
+            )
+            for n, (_, theirs) in enumerate(pipes)
+        ]
+        for person in people:
+            person.start()
+        for pipe, _ in pipes:
+            assert pipe.recv() == "ready"
+        for pipe, _ in pipes:
+            pipe.send("now")
+        assert sorted(pipe.recv() for pipe, _ in pipes) == [2, 3, 4]
+        ended_well(people)
+        assert [board.read().task(f"t3{n}").description for n in range(3)] == [
+            f"done by {n}" for n in range(3)
+        ]
+
+    def test_with_nothing_saved_there_is_nothing_to_take_in(self, board: Board, other: Board) -> None:
+        state = other.update(noted("one"))
+        assert board.absorb() == state
+
+    def test_what_was_refused_is_kept_whole(self, board: Board) -> None:
+        """Also what comes in the same second, and is the same."""
+        kept = [board.quarantine(b"tasks: [\xff", at=NOW) for _ in range(3)]
+        assert len(set(kept)) == 3
+        assert [path.read_bytes() for path in kept] == [b"tasks: [\xff"] * 3
+
+
+class TestTimeTravel:
+    def test_a_revision_is_what_it_was(self, board: Board, other: Board) -> None:
+        states = [board.read(), *(other.update(noted(f"{number}")) for number in range(5))]
+        assert [board.at(state.revision)[0] for state in states] == states
+
+    def test_a_time_is_the_last_change_until_then(self, board: Board) -> None:
+        states = [board.read(), *(board.update(noted(f"{number}")) for number in range(3))]
+        times = [entry.at for entry in board.entries()]
+        later = times[-1] + timedelta(hours=1)
+        found = [board.at(at)[0].revision for at in times]
+        # Two changes may have the same time: then it is the later one that was until then.
+        assert found == [max(n for n, one in enumerate(times, start=1) if one <= at) for at in times]
+        assert board.at(later)[0] == states[-1]
+
+    def test_a_text_stays_what_it_was(self, board: Board) -> None:
+        first = board.text_at(1)
+        board.take(text_of(board, "do t3", "do it well"))
+        assert board.text_at(1) == first
+        assert board.text_at(2) != first
+
+    @pytest.mark.parametrize("moment", [0, 2, -1, NOW - timedelta(days=9999)])
+    def test_what_never_was_is_one_sentence(self, moment: int, board: Board) -> None:
+        with pytest.raises(NotThere, match=r"there is no revision .*`liza log` lists them"):
+            board.at(moment)
+
+
+class TestSwitches:
+    def test_everybody_sees_what_is_thrown_and_why(self, board: Board, other: Board) -> None:
+        assert board.switches.thrown() == {}
+        for switch in (Switch.PAUSE, Switch.ABORT, Switch.CHECKPOINT):
+            assert board.switches.throw(switch, f"for {switch.name}\nand more")
+            assert other.switches.thrown()[switch.name] == f"for {switch.name} and more"
+            assert switch.name in other.switches.place_of(switch)
+        assert set(other.switches.thrown()) == set(SWITCH_FILES)
+
+    def test_what_is_thrown_stays_until_it_is_replaced_or_taken_back(
+        self, board: Board, other: Board
+    ) -> None:
+        board.switches.throw(Switch.PAUSE, "lunch")
+        assert not other.switches.throw(Switch.PAUSE, "mine")
+        assert board.switches.thrown() == {"PAUSE": "lunch"}
+        other.switches.replace(Switch.PAUSE, "mine")
+        assert board.switches.thrown() == {"PAUSE": "mine"}
+        board.switches.clear(Switch.PAUSE)
+        assert other.switches.thrown() == {}
+        other.switches.clear(Switch.PAUSE)
+
+    def test_it_says_since_when(self, board: Board, other: Board) -> None:
+        assert board.switches.thrown_at(Switch.CHECKPOINT) is None
+        board.switches.throw(Switch.CHECKPOINT, "")
+        at = other.switches.thrown_at(Switch.CHECKPOINT)
+        assert at is not None
+        assert abs(utc_now() - at) < timedelta(seconds=PATIENCE)
+        assert board.switches.thrown_at(Switch.CHECKPOINT) == at
+        assert other.switches.thrown_at(Switch.PAUSE) is None
+
+    def test_one_thrower_wins_and_no_alert_is_lost_or_torn(self, store: Store, board: Board) -> None:
+        pipes = [PROCESSES.Pipe() for _ in range(3)]
+        throwers = [
+            PROCESSES.Process(target=throw_and_alert, args=(store, name, theirs))
+            for name, (_, theirs) in zip("abc", pipes, strict=True)
+        ]
+        for thrower in throwers:
+            thrower.start()
+        for pipe, _ in pipes:
+            assert pipe.recv() == "ready"
+        for pipe, _ in pipes:
+            pipe.send("now")
+        won = [name for name, (pipe, _) in zip("abc", pipes, strict=True) if pipe.recv()]
+        ended_well(throwers)
+        assert board.switches.thrown() == {"PAUSE": f"{won[0]} wants it"}
+        assert len(won) == 1
+        told = [alert.says for alert in board.alerts.after(0)]
+        assert sorted(told) == sorted(f"{name} {n} {'x' * 5000}" for name in "abc" for n in range(20))
+
+
+class TestAlerts:
+    def test_they_are_read_in_order_from_where_one_left_off(self, board: Board, other: Board) -> None:
+        assert board.alerts.after(0) == []
+        assert board.alerts.end() == board.alerts.sent() == 0
+        for number in range(3):
+            (board, other)[number % 2].alerts.append(f"alert {number}", at=NOW)
+        first, second, third = other.alerts.after(0)
+        assert [alert.says for alert in (first, second, third)] == ["alert 0", "alert 1", "alert 2"]
+        assert first.at == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+        assert board.alerts.after(first.position) == [second, third]
+        assert board.alerts.after(third.position) == []
+        assert third.position == board.alerts.end()
+
+    def test_what_was_sent_is_known_to_the_next_supervisor(self, store: Store, board: Board) -> None:
+        board.alerts.append("one", at=NOW)
+        board.alerts.mark_sent(board.alerts.end())
+        board.alerts.append("two", at=NOW)
+        again = store.open().alerts
+        assert [alert.says for alert in again.after(again.sent())] == ["two"]
+
+    def test_an_alert_is_one_line_without_secrets(
+        self, board: Board, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-person-alone-123456")
+        board.alerts.append("one\ntwo sk-of-the-person-alone-123456 \x1b[31m", at=NOW)
+        (alert,) = board.alerts.after(0)
+        assert alert.says.startswith("one two ")
+        assert "person-alone" not in alert.says
+        assert "\x1b" not in alert.says
+
+
+class TestPresence:
+    def test_a_name_has_one_holder_whom_everybody_knows(self, board: Board, other: Board) -> None:
+        assert not other.presence.is_held("coder-1")
+        with board.presence.hold("coder-1", at=NOW):
+            assert other.presence.is_held("coder-1")
+            holder = other.presence.holder_of("coder-1")
+            assert holder is not None
+            assert holder.pid == os.getpid()
+            with (
+                pytest.raises(AlreadyRunning, match=rf"coder-1 is already running: process {os.getpid()}"),
+                other.presence.hold("coder-1", at=NOW),
+            ):
+                pass
+            with other.presence.hold("coder-2", at=NOW):
+                assert board.presence.live_workers() == {"coder-1", "coder-2"}
+        assert other.presence.holder_of("coder-1") is None
+        with other.presence.hold("coder-1", at=NOW):
+            pass
+
+    def test_supervisor_and_planning_are_no_workers(self, board: Board, other: Board) -> None:
+        with (
+            board.presence.hold(SUPERVISOR_NAME, at=NOW),
+            board.presence.hold(PLANNING_NAME, at=NOW),
+        ):
+            assert other.presence.is_held(SUPERVISOR_NAME)
+            assert other.presence.is_held(PLANNING_NAME)
+            assert other.presence.live_workers() == frozenset()
+
+    def test_whoever_is_killed_is_not_alive(self, store: Store, board: Board) -> None:
+        ours, theirs = PROCESSES.Pipe()
+        holder = PROCESSES.Process(target=hold_until_told, args=(store, "coder-1", theirs))
+        holder.start()
+        pid = ours.recv()
+        assert board.presence.live_workers() == {"coder-1"}
+        board.presence.remove_stale()
+        assert board.presence.is_held("coder-1")
+        os.kill(pid, signal.SIGKILL)
+        assert ended(holder) == -signal.SIGKILL
+        assert board.presence.live_workers() == frozenset()
+        assert board.presence.holder_of("coder-1") is None
+        board.presence.remove_stale()
+        with board.presence.hold("coder-1", at=NOW):
+            assert board.presence.live_workers() == {"coder-1"}
+
+    def test_whoever_lets_go_is_not_alive(self, store: Store, board: Board) -> None:
+        ours, theirs = PROCESSES.Pipe()
+        holder = PROCESSES.Process(target=hold_until_told, args=(store, "reviewer-1", theirs))
+        holder.start()
+        ours.recv()
+        assert board.presence.is_held("reviewer-1")
+        ours.send("now")
+        assert ours.recv() == "let go"
+        ended_well([holder])
+        assert not board.presence.is_held("reviewer-1")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from liza.agents.acp import row
+from liza.agents.acp import acp_cli
 from liza.agents.clis.agent import CliAgent
 from liza.agents.protocol import Brief, Reply, Session
 from liza.domain.answers import Step
 from liza.domain.config import AgentChoice
 from liza.domain.model import Role
 from liza.errors import UsageError
-from liza.system.proc_table import swept
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.proc_table import sweep
+from liza.system.run_control import RunControl, RunEnding, RunLimits
 from tests.supervised import is_alive
 
 AGENT = Path(__file__).parents[1] / "acp_agent.py"
@@ -27,21 +27,21 @@ def run(place: Path, *deeds: tuple[str, str], step: Step = Step.IMPLEMENT, flags
         total: float = 30, session: Session | None = None) -> Reply:  # fmt: skip
     choice = AgentChoice(backend="acp", command=(sys.executable, str(AGENT), *flags))
     environment = {"PATH": os.environ["PATH"], "HOME": str(place)}
-    agent = CliAgent(row(choice), choice.but(command=None), place / "homes", environment=environment)
+    agent = CliAgent(acp_cli(choice), choice.replace(command=None), place / "homes", environment=environment)
     cwd = place / "worktree"
     cwd.mkdir(exist_ok=True)
     brief = Brief(
         run="coder-1.1", role=Role.CODER, step=step, prompt=json.dumps(deeds), cwd=cwd,
-        folder=place / "run", limits=Limits(total=total), session=session,
+        folder=place / "run", limits=RunLimits(total=total), session=session,
     )  # fmt: skip
-    return agent.run(brief, Stop())
+    return agent.run(brief, RunControl())
 
 
 def test_it_works_answers_and_tells_what_it_used(tmp_path: Path) -> None:
     """What it says comes in pieces; what it does in between is not its word."""
     reply = run(tmp_path, ("say", "I write"), ("write", "a"), ("say", "I wrote"))
 
-    assert reply.ending is Ending.DONE
+    assert reply.ending is RunEnding.DONE
     assert reply.text == "I write\n\nI wrote"
     assert (tmp_path / "worktree/a").read_text() == "written\n"
     assert (reply.usage.tokens_in, reply.usage.tokens_out) == (1200, 34)
@@ -55,7 +55,7 @@ def test_a_session_is_gone_on_with_and_what_was_said_in_it_is_no_news(tmp_path: 
 
     reply = run(tmp_path, ("say", "done"), session=session)
 
-    assert (reply.ending, reply.text) == (Ending.DONE, "done")
+    assert (reply.ending, reply.text) == (RunEnding.DONE, "done")
     assert reply.session == session
 
 
@@ -74,7 +74,7 @@ def test_a_step_that_only_reads_denies_writing(tmp_path: Path, step: Step) -> No
     reply = run(tmp_path, ("write", "a"), ("say", "done"), step=step)
 
     assert not (tmp_path / "worktree/a").exists()
-    assert reply.ending is Ending.DONE
+    assert reply.ending is RunEnding.DONE
     assert "write a" in reply.why
 
 
@@ -86,14 +86,14 @@ def test_an_agent_with_a_reading_mode_is_put_into_it(tmp_path: Path) -> None:
 def test_an_agent_that_is_not_logged_in_says_so(tmp_path: Path) -> None:
     reply = run(tmp_path, ("say", "done"), flags=("--locked",))
 
-    assert reply.ending is Ending.AUTH
+    assert reply.ending is RunEnding.AUTH
     assert "Authentication required" in reply.why
 
 
 def test_an_agent_that_hangs_is_ended(tmp_path: Path) -> None:
     reply = run(tmp_path, ("hang", ""), total=3)
 
-    assert reply.ending is Ending.TIMEOUT
+    assert reply.ending is RunEnding.TIMEOUT
     assert reply.survivors == ()
 
 
@@ -101,28 +101,30 @@ def test_nothing_that_it_started_is_left(tmp_path: Path) -> None:
     """Also not what left its session and ignores SIGTERM."""
     reply = run(tmp_path, ("linger", "pid"), ("say", "done"))
 
-    assert reply.ending is Ending.DONE
+    assert reply.ending is RunEnding.DONE
     assert not is_alive(int((tmp_path / "worktree/pid").read_text()))
-    assert swept(tmp_path / "run") == ((), ())
+    assert sweep(tmp_path / "run") == ((), ())
 
 
 def test_an_agent_that_does_not_speak_the_protocol_has_failed(tmp_path: Path) -> None:
     choice = AgentChoice(backend="acp", command=("false",))
-    agent = CliAgent(row(choice), choice.but(command=None), tmp_path / "homes", environment=dict(os.environ))
+    agent = CliAgent(
+        acp_cli(choice), choice.replace(command=None), tmp_path / "homes", environment=dict(os.environ)
+    )
     brief = Brief(
         run="r", role=Role.CODER, step=Step.PLAN, prompt="", cwd=tmp_path, folder=tmp_path / "run",
-        limits=Limits(total=20),
+        limits=RunLimits(total=20),
     )  # fmt: skip
 
-    assert agent.run(brief, Stop()).ending is Ending.CRASHED
+    assert agent.run(brief, RunControl()).ending is RunEnding.CRASHED
 
 
 def test_a_command_is_needed() -> None:
     with pytest.raises(UsageError, match=r"such as \[gemini, --acp\]"):
-        row(AgentChoice(backend="acp"))
+        acp_cli(AgentChoice(backend="acp"))
 
 
 def test_a_program_of_the_table_brings_its_login(tmp_path: Path) -> None:
     """`gemini --acp` is logged in as gemini is, and `codex-acp` as codex."""
-    assert row(AgentChoice(command=("gemini", "--acp"))).keys == ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    assert row(AgentChoice(command=(str(tmp_path / "codex-acp"),))).provider == "openai"
+    assert acp_cli(AgentChoice(command=("gemini", "--acp"))).keys == ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    assert acp_cli(AgentChoice(command=(str(tmp_path / "codex-acp"),))).provider == "openai"

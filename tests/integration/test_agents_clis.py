@@ -16,7 +16,7 @@ from liza.agents.protocol import Brief, Reply, Session
 from liza.domain.answers import Step
 from liza.domain.config import AgentChoice
 from liza.domain.model import Role
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 KEY = "sk-test-planted-value"
 LOGIN = "oauth-token-that-nobody-may-see"
@@ -47,10 +47,10 @@ class Desk:
         name: str = "claude",
         step: Step = Step.IMPLEMENT,
         session: Session | None = None,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
         choice: AgentChoice | None = None,
         run: str = "coder-1.7",
-        stop: Stop | None = None,
+        stop: RunControl | None = None,
         **environment: str,
     ) -> Reply:
         program = self.programs / name
@@ -60,9 +60,9 @@ class Desk:
         agent = CliAgent(CLIS[name], choice or AgentChoice(), self.homes, environment=user)
         brief = Brief(
             run=run, role=Role.CODER, step=step, prompt="Greet the world.\n", cwd=self.cwd,
-            folder=self.runs / run, limits=limits or Limits(total=20), session=session,
+            folder=self.runs / run, limits=limits or RunLimits(total=20), session=session,
         )  # fmt: skip
-        return agent.run(brief, stop or Stop())
+        return agent.run(brief, stop or RunControl())
 
     def noted(self, name: str) -> str:
         return (self.cwd / name).read_text()
@@ -77,19 +77,19 @@ def test_what_it_has_cost_is_known_while_it_runs(desk: Desk) -> None:
     """So that it can be ended at a cap: the program itself tells only at the very end."""
     usage = {"input_tokens": 900_000, "cache_read_input_tokens": 100_000, "output_tokens": 100_000}
     message = {"id": "m1", "model": "claude-opus-4-8", "content": [], "usage": usage}
-    said, stop = json.dumps({"type": "assistant", "message": message}), Stop()
+    said, stop = json.dumps({"type": "assistant", "message": message}), RunControl()
     ender = threading.Thread(target=_end_when_dear, args=(stop,))
     ender.start()
 
     reply = desk.run(f"echo '{said}'; exec sleep 20", stop=stop)
 
     ender.join()
-    assert reply.ending is Ending.STOPPED
+    assert reply.ending is RunEnding.STOPPED
     assert stop.usd > 1
     assert (reply.usage.tokens_in, reply.usage.model) == (1_000_000, "claude-opus-4-8")
 
 
-def _end_when_dear(stop: Stop) -> None:
+def _end_when_dear(stop: RunControl) -> None:
     deadline = time.monotonic() + 15
     while stop.usd < 1 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -101,7 +101,7 @@ class TestWhatAProgramIsGiven:
         """As every program that works for Liza."""
         reply = desk.run(f"cat > prompt; env > env; echo '{DONE}'")
 
-        assert reply.ending is Ending.DONE
+        assert reply.ending is RunEnding.DONE
         assert reply.text == "fine"
         assert desk.noted("prompt").startswith("Greet the world.\n")
         assert "LIZA_STEP=implement" in desk.noted("env").splitlines()
@@ -145,9 +145,9 @@ class TestWhatAProgramIsGiven:
             run="r", role=Role.CODER, step=Step.PLAN, prompt="", cwd=desk.cwd, folder=desk.runs / "r"
         )
 
-        reply = agent.run(brief, Stop())
+        reply = agent.run(brief, RunControl())
 
-        assert reply.ending is Ending.NOT_STARTED
+        assert reply.ending is RunEnding.NOT_STARTED
         assert "no program 'gemini' on the PATH" in reply.why
 
 
@@ -177,7 +177,7 @@ class TestItsHome:
 
         reply = desk.run(f"cat {lent} > seen; cat {lent}; echo changed > {lent}; echo; echo '{DONE}'")
 
-        assert reply.ending is Ending.DONE
+        assert reply.ending is RunEnding.DONE
         assert LOGIN in desk.noted("seen")
         assert LOGIN in mine.read_text()
         assert not (desk.homes / "coder-1/.claude/.credentials.json").exists()
@@ -266,7 +266,7 @@ class TestWhatIsKept:
             f'echo "$@" > words; cat > prompt; ls -A "$HOME" > home; echo \'{DONE}\'', run=second
         )
 
-        assert reply.ending is Ending.DONE
+        assert reply.ending is RunEnding.DONE
         assert "--resume s-1" in desk.noted("words")
         assert desk.noted("prompt").startswith("You were interrupted")
         assert "Greet the world." in desk.noted("prompt")
@@ -298,19 +298,19 @@ echo '{DONE}'"""
         """A program that tries a bad key for ever has a bad key, and no slow day."""
         retry = '{"type":"system","subtype":"api_retry","error_status":401,"error":"authentication_failed"}'
 
-        reply = desk.run(f"echo '{retry}'; exec sleep 30", limits=Limits(total=0.5))
+        reply = desk.run(f"echo '{retry}'; exec sleep 30", limits=RunLimits(total=0.5))
 
-        assert reply.ending is Ending.AUTH
+        assert reply.ending is RunEnding.AUTH
         assert "not done after 0.5 seconds" in reply.why
 
     def test_a_limit_of_ours_is_one_where_nobody_said_no(self, desk: Desk) -> None:
-        assert desk.run("exec sleep 30", limits=Limits(total=0.5)).ending is Ending.TIMEOUT
+        assert desk.run("exec sleep 30", limits=RunLimits(total=0.5)).ending is RunEnding.TIMEOUT
 
     def test_a_reset_reaches_the_reply(self, desk: Desk) -> None:
         said = '{"type":"result","is_error":true,"result":"5-hour limit reached, try again in 20 minutes"}'
 
         reply = desk.run(f"echo '{said}'; exit 1")
 
-        assert reply.ending is Ending.QUOTA
+        assert reply.ending is RunEnding.QUOTA
         assert reply.reset is not None
         assert 1195 < (reply.reset - reply.began).total_seconds() < 1260

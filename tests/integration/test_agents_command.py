@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from liza.agents.command import Command
+from liza.agents.command import CommandAgent
 from liza.agents.protocol import Brief, Provenance, Reply
-from liza.domain.answer_reading import Answer, answer
+from liza.domain.answer_parsing import ParsedAnswer, parse_answer
 from liza.domain.answers import Implement, Step
 from liza.domain.model import Role
-from liza.system.proc_table import swept
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.proc_table import sweep
+from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - the test is that it does not get out
 ENVIRONMENT = {
@@ -44,7 +44,7 @@ class Desk:
                 "prompt": "Greet the world.\n",
                 "cwd": self.cwd,
                 "folder": self.runs / "coder-1.7",
-                "limits": Limits(total=20),
+                "limits": RunLimits(total=20),
                 "facts": {"done_when": ["it greets"]},
                 **changes,
             }
@@ -56,9 +56,9 @@ class Desk:
         path.chmod(mode)
         return "./agent"
 
-    def run(self, script: str, brief: Brief | None = None, stop: Stop | None = None) -> Reply:
+    def run(self, script: str, brief: Brief | None = None, stop: RunControl | None = None) -> Reply:
         name = self.script(f"#!/bin/sh\n{script}\n")
-        return Command([name], environment=ENVIRONMENT).run(brief or self.brief(), stop or Stop())
+        return CommandAgent([name], environment=ENVIRONMENT).run(brief or self.brief(), stop or RunControl())
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ class TestTheContract:
         reply = desk.run("cat; pwd; env | grep ^LIZA_ | sort")
         folder = desk.runs / "coder-1.7"
 
-        assert reply.ending is Ending.DONE
+        assert reply.ending is RunEnding.DONE
         assert reply.text.splitlines() == [
             "Greet the world.",
             str(desk.cwd),
@@ -116,19 +116,19 @@ class TestTheContract:
     def test_the_reply_holds_the_answer(self, desk: Desk) -> None:
         """End to end: what a script prints is what the worker gets."""
         reply = desk.run("printf 'All good.\\n```liza\\nstatus: done\\nsummary: it greets\\n```\\n'")
-        found = answer(reply.text, Step.IMPLEMENT, prompt=desk.brief().prompt)
+        found = parse_answer(reply.text, Step.IMPLEMENT, prompt=desk.brief().prompt)
 
-        assert isinstance(found, Answer)
+        assert isinstance(found, ParsedAnswer)
         assert isinstance(found.value, Implement)
         assert found.value.summary == "it greets"
 
     def test_only_what_is_allowed_of_our_environment_reaches_an_agent(self, desk: Desk) -> None:
         """A secret that it never had cannot leak."""
         name = desk.script("#!/bin/sh\nenv\n")
-        plain = Command([name], environment=ENVIRONMENT).run(desk.brief(), Stop()).text
+        plain = CommandAgent([name], environment=ENVIRONMENT).run(desk.brief(), RunControl()).text
         told = (
-            Command([name], environment=ENVIRONMENT, passing=["DATABASE_PASSWORD"])
-            .run(desk.brief(), Stop())
+            CommandAgent([name], environment=ENVIRONMENT, passing=["DATABASE_PASSWORD"])
+            .run(desk.brief(), RunControl())
             .text
         )
 
@@ -163,23 +163,23 @@ class TestFailures:
         """One sentence that names it and says what to do."""
         desk.script("#!/bin/sh\n", mode=0o644)
         (desk.cwd / "folder").mkdir()
-        reply = Command(argv, environment=ENVIRONMENT).run(desk.brief(), Stop())
+        reply = CommandAgent(argv, environment=ENVIRONMENT).run(desk.brief(), RunControl())
 
-        assert (reply.ending, reply.why) == (Ending.NOT_STARTED, sentence.format(cwd=desk.cwd))
+        assert (reply.ending, reply.why) == (RunEnding.NOT_STARTED, sentence.format(cwd=desk.cwd))
 
     def test_a_worktree_that_somebody_deleted(self, desk: Desk) -> None:
         """It is named, and nothing is run elsewhere."""
         desk.cwd.rmdir()
-        reply = Command(["true"], environment=ENVIRONMENT).run(desk.brief(), Stop())
+        reply = CommandAgent(["true"], environment=ENVIRONMENT).run(desk.brief(), RunControl())
 
         assert reply.why == f"the working directory {desk.cwd} does not exist"
 
     def test_an_interpreter_that_does_not_exist(self, desk: Desk) -> None:
         """What the system says is passed on."""
         name = desk.script("#!/no/such/interpreter\n")
-        reply = Command([name], environment=ENVIRONMENT).run(desk.brief(), Stop())
+        reply = CommandAgent([name], environment=ENVIRONMENT).run(desk.brief(), RunControl())
 
-        assert reply.ending in {Ending.CRASHED, Ending.NOT_STARTED}
+        assert reply.ending in {RunEnding.CRASHED, RunEnding.NOT_STARTED}
         assert "./agent: No such file or directory" in reply.why or "cannot be started" in reply.why
 
     @pytest.mark.parametrize(
@@ -187,19 +187,23 @@ class TestFailures:
         [
             (
                 "true",
-                Ending.EMPTY,
+                RunEnding.EMPTY,
                 "'./agent' ended with exit code 0 and printed nothing and said nothing else",
             ),
-            ("echo; echo", Ending.EMPTY, "'./agent' ended with exit code 0 and printed nothing"),
-            ("echo no key >&2", Ending.EMPTY, "printed nothing; it said: no key"),
-            ("echo x; echo broken >&2; exit 3", Ending.CRASHED, "seconds) with exit code 3; it said: broken"),
-            ("exit 1", Ending.CRASHED, "'./agent' ended at once (0."),
-            ("kill -KILL $$", Ending.KILLED, "it was killed (SIGKILL) after 0."),
-            ("sh -c 'kill -KILL $$'; exit $?", Ending.KILLED, "or by the kernel because memory was short"),
+            ("echo; echo", RunEnding.EMPTY, "'./agent' ended with exit code 0 and printed nothing"),
+            ("echo no key >&2", RunEnding.EMPTY, "printed nothing; it said: no key"),
+            (
+                "echo x; echo broken >&2; exit 3",
+                RunEnding.CRASHED,
+                "seconds) with exit code 3; it said: broken",
+            ),
+            ("exit 1", RunEnding.CRASHED, "'./agent' ended at once (0."),
+            ("kill -KILL $$", RunEnding.KILLED, "it was killed (SIGKILL) after 0."),
+            ("sh -c 'kill -KILL $$'; exit $?", RunEnding.KILLED, "or by the kernel because memory was short"),
         ],
     )
     def test_an_agent_that_fails_is_quoted(
-        self, desk: Desk, script: str, ending: Ending, sentence: str
+        self, desk: Desk, script: str, ending: RunEnding, sentence: str
     ) -> None:
         """What it said last is mostly why."""
         reply = desk.run(script)
@@ -213,15 +217,15 @@ class TestFailures:
             "head -c 1000 /dev/urandom; printf '\\n```liza\\nstatus: done\\nsummary: s\\n```\\n'"
         )
 
-        assert reply.ending is Ending.DONE
-        assert isinstance(answer(reply.text, Step.IMPLEMENT), Answer)
+        assert reply.ending is RunEnding.DONE
+        assert isinstance(parse_answer(reply.text, Step.IMPLEMENT), ParsedAnswer)
 
     def test_a_limit_that_trips_is_named(self, desk: Desk) -> None:
         """And nothing of the run is left."""
-        reply = desk.run("sleep 60", desk.brief(limits=Limits(total=0.2)))
+        reply = desk.run("sleep 60", desk.brief(limits=RunLimits(total=0.2)))
 
         assert (reply.ending, reply.why) == (
-            Ending.TIMEOUT,
+            RunEnding.TIMEOUT,
             "it was not done after 0.2 seconds, its limit in all",
         )
-        assert swept(desk.runs) == ((), ())
+        assert sweep(desk.runs) == ((), ())

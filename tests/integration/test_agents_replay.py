@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.agents.command import Command
+from liza.agents.command import CommandAgent
 from liza.agents.protocol import Brief, Reply
-from liza.agents.recording import Recorded, Recorder, Recording, loaded
-from liza.agents.replay import LIMITED, Replay
+from liza.agents.recording import RecordedRun, Recording, RecordingAgent, load_recording
+from liza.agents.replay import SHORTEST_LIMIT, ReplayAgent
 from liza.domain.answers import Step
 from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.errors import LizaError, UsageError
 from liza.repo.snapshot import Patch
-from liza.system.run_control import Ending, Limits, Stop
+from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ class Desk:
                 "prompt": "Greet.",
                 "cwd": cwd,
                 "folder": self.runs / run,
-                "limits": Limits(total=20),
+                "limits": RunLimits(total=20),
                 **changes,
             }
         )
@@ -138,22 +138,24 @@ class TestLimits:
         (desk.home / "night.yaml").write_text(
             f"runs: [{{role: coder, step: implement, ending: {ending}, why: too many requests, reply: ''}}]"
         )
-        replay = Replay(loaded(desk.home / "night.yaml"), desk.tree.apply, pace=0)
-        reply = replay.run(desk.brief(desk.worktree("tree"), task=None, iteration=0), Stop())
+        replay = ReplayAgent(load_recording(desk.home / "night.yaml"), desk.tree.apply, pace=0)
+        reply = replay.run(desk.brief(desk.worktree("tree"), task=None, iteration=0), RunControl())
         assert reply.ending == ending
         assert reply.reset is not None
-        assert reply.reset - utc_now() <= LIMITED
+        assert reply.reset - utc_now() <= SHORTEST_LIMIT
 
 
 class TestRecording:
     def test_a_run_plays_back_the_same(self, desk: Desk) -> None:
         """Commits with their messages, new files, deletions, binaries, and what was left without a commit."""
         first, second = desk.worktree("first"), desk.worktree("second")
-        agent = Command(["sh", "-c", WORK], environment={**os.environ, **IDENTITY})
-        reply = Recorder(agent, desk.tree).run(desk.brief(first), Stop())
-        again = Replay(loaded(desk.runs), desk.tree.apply, pace=0).run(desk.brief(second), Stop())
+        agent = CommandAgent(["sh", "-c", WORK], environment={**os.environ, **IDENTITY})
+        reply = RecordingAgent(agent, desk.tree).run(desk.brief(first), RunControl())
+        again = ReplayAgent(load_recording(desk.runs), desk.tree.apply, pace=0).run(
+            desk.brief(second), RunControl()
+        )
 
-        assert (reply.ending, reply.text) == (again.ending, again.text) == (Ending.DONE, "done\n")
+        assert (reply.ending, reply.text) == (again.ending, again.text) == (RunEnding.DONE, "done\n")
         assert content(second) == content(first)
         assert content(second).keys() == {"new", "kept", "binary"}
         log = [git("log", "--format=%B", "-3", cwd=cwd) for cwd in (first, second)]
@@ -162,8 +164,8 @@ class TestRecording:
 
     def test_a_folder_tells_people_what_happened(self, desk: Desk) -> None:
         """All of it in files that an editor opens."""
-        agent = Command(["sh", "-c", WORK], environment={**os.environ, **IDENTITY})
-        Recorder(agent, desk.tree).run(desk.brief(desk.worktree("first")), Stop())
+        agent = CommandAgent(["sh", "-c", WORK], environment={**os.environ, **IDENTITY})
+        RecordingAgent(agent, desk.tree).run(desk.brief(desk.worktree("first")), RunControl())
         folder = desk.runs / "coder-1.1"
 
         assert {path.name for path in folder.iterdir()} == {
@@ -186,15 +188,15 @@ class TestRecording:
         (folder / "brief.json").write_text("{}")
 
         with pytest.raises(UsageError, match="holds no run that ended"):
-            loaded(desk.runs)
+            load_recording(desk.runs)
 
     def test_an_agent_that_destroys_its_tree_is_still_heard(self, desk: Desk) -> None:
         """What it said is recorded; what it changed cannot be."""
-        agent = Command(["sh", "-c", "rm -rf .git; echo oops"], environment=dict(os.environ))
-        reply = Recorder(agent, desk.tree).run(desk.brief(desk.worktree("first")), Stop())
+        agent = CommandAgent(["sh", "-c", "rm -rf .git; echo oops"], environment=dict(os.environ))
+        reply = RecordingAgent(agent, desk.tree).run(desk.brief(desk.worktree("first")), RunControl())
 
         assert reply.text == "oops\n"
-        assert loaded(desk.runs).runs[0].patches == ()
+        assert load_recording(desk.runs).runs[0].patches == ()
 
 
 BY_HAND = """
@@ -230,14 +232,14 @@ runs:
 def by_hand(desk: Desk, text: str = BY_HAND) -> Recording:
     path = desk.home / "recording.yaml"
     path.write_text(dedent(text))
-    return loaded(path)
+    return load_recording(path)
 
 
 class TestByHand:
     def test_files_are_written_deleted_and_committed(self, desk: Desk) -> None:
         """A recording for a demo is a page of YAML."""
         cwd = desk.worktree("first")
-        reply = Replay(by_hand(desk), desk.tree.apply, pace=0).run(desk.brief(cwd), Stop())
+        reply = ReplayAgent(by_hand(desk), desk.tree.apply, pace=0).run(desk.brief(cwd), RunControl())
 
         assert (reply.text, reply.seconds) == ("first", 3)
         assert (cwd / "src" / "greet.py").read_text() == "print('hi')\n"
@@ -247,18 +249,18 @@ class TestByHand:
 
     def test_the_same_again_plays_the_next_and_then_the_last(self, desk: Desk) -> None:
         """However often it is asked for."""
-        replay = Replay(by_hand(desk), lambda _, __: None, pace=0)
+        replay = ReplayAgent(by_hand(desk), lambda _, __: None, pace=0)
         briefs = [desk.brief(desk.worktree(name)) for name in "abc"]
 
-        assert [replay.run(brief, Stop()).text for brief in briefs] == ["first", "second", "second"]
+        assert [replay.run(brief, RunControl()).text for brief in briefs] == ["first", "second", "second"]
 
     def test_a_worker_that_was_restarted_goes_on_where_it_was(self, desk: Desk) -> None:
         """What ended is recorded, and what was killed half-way is played again."""
         cwd = desk.worktree("first")
 
         def played(run: str) -> str:
-            replay = Replay(by_hand(desk), desk.tree.apply, pace=0)
-            return Recorder(replay, desk.tree).run(desk.brief(cwd, run), Stop()).text
+            replay = ReplayAgent(by_hand(desk), desk.tree.apply, pace=0)
+            return RecordingAgent(replay, desk.tree).run(desk.brief(cwd, run), RunControl()).text
 
         assert played("coder-1.1") == "first"
         (desk.runs / "coder-1.1" / "reply.json").rename(desk.home / "reply.json")
@@ -269,41 +271,44 @@ class TestByHand:
         """An exact one goes first."""
         brief = desk.brief(desk.worktree("first"), iteration=4)
 
-        assert Replay(by_hand(desk), desk.tree.apply, pace=0).run(brief, Stop()).text == "any iteration"
+        assert (
+            ReplayAgent(by_hand(desk), desk.tree.apply, pace=0).run(brief, RunControl()).text
+            == "any iteration"
+        )
 
     def test_a_failure_is_played_back_as_one(self, desk: Desk) -> None:
         """A rehearsal of a bad night is bad in the same places."""
         brief = desk.brief(desk.worktree("first"), role=Role.PLANNER, step=Step.PLAN, task=None, iteration=0)
-        reply = Replay(by_hand(desk), desk.tree.apply, pace=0).run(brief, Stop())
+        reply = ReplayAgent(by_hand(desk), desk.tree.apply, pace=0).run(brief, RunControl())
 
-        assert (reply.ending, reply.why) == (Ending.CRASHED, "it fell over")
+        assert (reply.ending, reply.why) == (RunEnding.CRASHED, "it fell over")
 
     def test_what_was_not_recorded_is_named(self, desk: Desk) -> None:
         """With what there is."""
         brief = desk.brief(desk.worktree("first"), task="shout")
-        reply = Replay(by_hand(desk), desk.tree.apply, pace=0).run(brief, Stop())
+        reply = ReplayAgent(by_hand(desk), desk.tree.apply, pace=0).run(brief, RunControl())
 
         assert (reply.ending, reply.why) == (
-            Ending.NOT_STARTED,
+            RunEnding.NOT_STARTED,
             "the recording has no run of implement shout in iteration 1; it has implement greet, plan",
         )
 
     def test_a_change_that_does_not_fit_the_tree_is_a_crash_with_a_reason(self, desk: Desk) -> None:
         """The worker gives the task back, as with any agent that failed."""
-        recorded = Recorded(
+        recorded = RecordedRun(
             role=Role.CODER, step=Step.IMPLEMENT, task="greet", patches=(Patch(diff=b"garbage"),), reply="hi"
         )
-        replay = Replay(Recording(runs=(recorded,)), desk.tree.apply, pace=0)
-        reply = replay.run(desk.brief(desk.worktree("first")), Stop())
+        replay = ReplayAgent(Recording(runs=(recorded,)), desk.tree.apply, pace=0)
+        reply = replay.run(desk.brief(desk.worktree("first")), RunControl())
 
-        assert reply.ending is Ending.CRASHED
+        assert reply.ending is RunEnding.CRASHED
         assert reply.why.startswith("what was recorded cannot be done in this tree: ")
 
     def test_a_link_leads_nothing_out_of_the_tree(self, desk: Desk) -> None:
         """A recording comes from anywhere."""
         cwd = desk.worktree("first")
         (cwd / "src").symlink_to(desk.home)
-        reply: Reply = Replay(by_hand(desk), desk.tree.apply, pace=0).run(desk.brief(cwd), Stop())
+        reply: Reply = ReplayAgent(by_hand(desk), desk.tree.apply, pace=0).run(desk.brief(cwd), RunControl())
 
         assert "leads out of" in reply.why
         assert not (desk.home / "greet.py").exists()
@@ -337,12 +342,12 @@ class TestPace:
         """Scaled by the pace."""
         waited = []
 
-        def wait(_: Stop, duration: float) -> bool:
+        def wait(_: RunControl, duration: float) -> bool:
             waited.append(duration)
             return True
 
-        Replay(by_hand(desk), desk.tree.apply, pace=pace, wait=wait).run(
-            desk.brief(desk.worktree("first")), Stop()
+        ReplayAgent(by_hand(desk), desk.tree.apply, pace=pace, wait=wait).run(
+            desk.brief(desk.worktree("first")), RunControl()
         )
 
         assert waited == [seconds]
@@ -350,9 +355,9 @@ class TestPace:
     def test_a_stop_ends_the_wait_and_nothing_is_done(self, desk: Desk) -> None:
         """As with an agent that was stopped before it wrote."""
         cwd = desk.worktree("first")
-        stop = Stop()
+        stop = RunControl()
         stop.ask()
-        reply = Replay(by_hand(desk), desk.tree.apply, pace=1).run(desk.brief(cwd), stop)
+        reply = ReplayAgent(by_hand(desk), desk.tree.apply, pace=1).run(desk.brief(cwd), stop)
 
-        assert reply.ending is Ending.STOPPED
+        assert reply.ending is RunEnding.STOPPED
         assert content(cwd).keys() == {"old", "kept"}

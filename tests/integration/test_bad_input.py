@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.turn import Next
+from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
 from tests.office import Office
 
@@ -79,7 +79,7 @@ class TestTheCommand:
         task = office.state.task("t1")
         assert task.status is Status.BLOCKED
         assert task.blocked_reason == f"'{agent}' is not executable; `chmod +x` makes a script so"
-        assert office.turn("coder-1") is Next.WAIT
+        assert office.turn("coder-1") is AfterTurn.WAIT
 
     @pytest.mark.parametrize(
         "script", ["yes | head -c 200000000", "head -c 2000000 /dev/urandom"], ids=["200 MB", "binary"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import sys
 from pathlib import Path
@@ -9,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.daemon.baseline import Ground, kept_base, try_base
+from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
 from liza.domain.changes import Change
-from liza.domain.config import Config
+from liza.domain.config import Config, Limits
 from liza.domain.model import BreakerStatus, Sprint, Status
 from liza.domain.record import utc_now
-from liza.domain.rules import tripped
-from liza.domain.switches import BREAKER
+from liza.domain.rules import with_due_trips
+from liza.domain.switches import BREAKER_PREFIX
 from liza.errors import RedBase
-from liza.gates.causes import Setting, likely_cause
-from liza.gates.runner import Ran
-from liza.system.run_control import Ending, Stop
-from liza.system.sandbox.environment import allowed
+from liza.gates.causes import CommandSurroundings, likely_cause
+from liza.gates.runner import CommandResult
+from liza.system.run_control import RunControl, RunEnding
+from liza.system.sandbox.environment import allowed_environment
 from tests.cases import PYTEST
 from tests.office import Office
 from tests.repos import Home
@@ -32,11 +33,13 @@ RED = "def test_red():\n    assert 1 == 2\n"
 GREEN = "from src.b import B\n\n\ndef test_b():\n    assert B == 1\n"
 
 
-def ground(directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None) -> Ground:
+def ground(
+    directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None
+) -> BaselineContext:
     user = Home(directory / "project")
     user.commit({"src/__init__.py": "", "test_b.py": GREEN, **(files or {})})
     config = Config.model_validate({"gates": gates, "sandbox": {"mode": "off"}})
-    return Ground(user.directory / ".liza", user.repository, config)
+    return BaselineContext(user.directory / ".liza", user.repository, config)
 
 
 class TestBaseline:
@@ -44,29 +47,29 @@ class TestBaseline:
         """Kept by tree and command; who looks later need not run anything."""
         place = ground(tmp_path, {"setup": "true", "lint": "cat src/b.py", "test": PYTEST})
         said: list[str] = []
-        assert kept_base(place) is None
+        assert cached_baseline(place) is None
 
-        found = try_base(place, Stop(), said.append)
+        found = run_baseline(place, RunControl(), said.append)
 
         assert found
-        found.require_fit()
+        found.require_usable()
         ran = sorted(path.name.rpartition(".")[2] for path in (place.home / "runs").iterdir())
         assert ran.count("test-base") == 1
         lint, test = list(found.lines())[1:]
         assert test.startswith("test passes in")
         assert "says nothing about code" in lint  # `cat` does not mind what it prints
         assert [line.partition(" on ")[0] for line in said][:2] == ["trying setup", "trying lint"]
-        again = try_base(place, Stop(), said.append)
+        again = run_baseline(place, RunControl(), said.append)
         assert again
         assert [one.result.run for one in again.tried] == [one.result.run for one in found.tried]
-        assert kept_base(place)
+        assert cached_baseline(place)
 
     def test_tests_that_are_red_already_are_known_by_name(self, tmp_path: Path) -> None:
         """Work goes on, and people are told which do not count."""
-        found = try_base(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), Stop())
+        found = run_baseline(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), RunControl())
 
         assert found
-        found.require_fit()
+        found.require_usable()
         assert found.tried[0].result.failed == ("test_red.py::test_red",)
         assert "1 tests, which are known" in next(iter(found.lines()))
 
@@ -88,26 +91,38 @@ class TestBaseline:
         untracked.parent.mkdir(parents=True)
         untracked.write_text("#!/bin/sh\n")
 
-        found = try_base(place, Stop())
+        found = run_baseline(place, RunControl())
 
         assert found
         with pytest.raises(RedBase, match=says) as refused:
-            found.require_fit()
+            found.require_usable()
         assert refused.value.exit_code == 6
         assert "likely: " in str(refused.value)
-        kept = kept_base(place)
+        kept = cached_baseline(place)
         assert kept
-        assert kept.in_the_way
+        assert kept.blocking_gates
+
+    def test_a_gate_that_never_ends_is_told_as_such(self, tmp_path: Path) -> None:
+        """With the limit that it ran into, instead of an exit code that is our signal's."""
+        place = ground(tmp_path, {"test": "sleep 60"})
+        short = place.config.replace(limits=Limits(agent_minutes=0.02))
+
+        found = run_baseline(BaselineContext(place.home, place.repository, short), RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match="test was not through on the base: it took longer") as refused:
+            found.require_usable()
+        assert "`limits.agent_minutes`" in str(refused.value)
 
     def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
         """That there is nothing to test yet is no failure."""
         user = Home(tmp_path / "project")
         config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
 
-        found = try_base(Ground(user.directory / ".liza", user.repository, config), Stop())
+        found = run_baseline(BaselineContext(user.directory / ".liza", user.repository, config), RunControl())
 
         assert found
-        found.require_fit()
+        found.require_usable()
         assert "no tests yet" in next(iter(found.lines()))
 
 
@@ -117,23 +132,90 @@ class TestCauses:
         [
             (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
             (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
-            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "PYTHONPATH=src"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.core'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.made'", 2, "[src/thing/made.py]"),
+            (True, "pytest", "cannot import name 'made' from 'thing' (/x)", 2, "[src/thing/made.py]"),
+            (True, "pytest", "No module named 'thing.nowhere'", 2, "not in your checkout either"),
+            (True, "pytest", "No module named 'service'", 2, "`PYTHONPATH=back`"),
             (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
             (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, "node a", "Cannot find module './lib/out'\nRequire stack:\n- {top}/a.js", 1, "lib/out"),
+            (False, "./run", "open .env: no such file or directory", 1, "[.env]"),
+            (True, "./run", "No such file or directory: '{root}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory: '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "Error: ENOENT: no such file or directory, open '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory @ rb_sysopen - .env", 1, "[.env]"),
+            (False, "./run", "KeyError: 'DB_URL'", 1, "DB_URL is set in .env"),
+            (False, "./run", "DB_URL is not set", 1, "[.env]"),
+            (False, "cc a.c", "a.c:1: fatal error: loose.h: No such file or directory", 1, "commit it"),
+            (False, "make check", "make: *** No rule to make target 'check'.  Stop.", 2, "`cd back && `"),
+            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "fresh clone"),
+            (False, "npm test", "npm error enoent Could not read package.json", 254, "`cd back/web && `"),
+            (False, "pytest tests", "ERROR: file or directory not found: tests", 4, "`cd back && `"),
+            (False, "python3 manage.py", "python3: can't open file '{top}/manage.py'", 2, "`cd back"),
+            (False, "cd fron && ls", "sh: 1: cd: can't cd to fron", 2, "fresh clone"),
             (False, "make", "what?", 2, "fresh clone"),
         ],
-    )
+    )  # fmt: skip
     def test_a_cause_names_what_helps(
         self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
     ) -> None:
-        """Not in the sandbox, not in the tree, not installed: each has its own way out."""
-        for name in (".venv/bin", "src/thing", "node_modules"):
-            (tmp_path / name).mkdir(parents=True)
-        (tmp_path / ".venv/bin/python").write_text("")
+        """Not in the sandbox, not in git, not installed, not here: each has its own way out."""
+        user = Home(tmp_path / "project")
+        user.commit(
+            {
+                ".gitignore": ".venv\nnode_modules\nmade.py\n.env\n/lib/\n",
+                **dict.fromkeys(("src/thing/__init__.py", "src/thing/core.py", "back/service.py"), "x\n"),
+                **dict.fromkeys(("back/Makefile", "back/web/package.json", "back/tests/test_a.py"), "x\n"),
+                "back/manage.py": "x\n",
+            }
+        )
+        for name in (".venv/bin/python", "node_modules/x", "src/thing/made.py", "lib/out.js", "loose.h"):
+            user.write(name, "x\n")
+        user.write(".env", "DB_URL=x\n")
+        said = said.format(root=user.directory, top=user.repository.area / ".scratch-1")
 
-        found = likely_cause(Setting(tmp_path, is_caged), line, Ran(code, Ending.DONE, err=said))
+        found = likely_cause(
+            CommandSurroundings(user.repository, is_caged),
+            line,
+            CommandResult(code, RunEnding.DONE, err=said),
+        )
 
         assert says in found
+
+    @pytest.mark.parametrize(
+        ("ignored", "line", "code"),
+        [
+            ("src/made.py", "PYTHONPATH=src {python} -c 'import made'", "A = 1\n"),
+            ("src/thing/made.py", "{python} -c 'from src.thing import made'", "A = 1\n"),
+            (".env", "{python} -c 'open(\".env\")'", "A=1\n"),
+            ("src/thing/_socket.so", "{python} -c 'from src.thing._socket import socket'", None),
+        ],
+    )
+    def test_what_a_cause_names_does_help(
+        self, tmp_path: Path, ignored: str, line: str, code: str | None
+    ) -> None:
+        """Whoever copies the setting from the sentence can begin."""
+        python = line.format(python=f"{sys.executable} -S")
+        place = ground(
+            tmp_path, {"lint": python}, {".gitignore": "made.py\n.env\n*.so\n", "src/thing/x.py": ""}
+        )
+        path = place.repository.root / ignored
+        if code is None:
+            path.write_bytes(Path(_socket.__file__).read_bytes())
+        else:
+            path.write_text(code)
+        red = run_baseline(place, RunControl())
+        assert red
+        assert f"copy it: `worktree: {{copy: [{ignored}]}}`" in red.tried[0].likely
+
+        config = place.config.replace(worktree=place.config.worktree.replace(copied=(ignored,)))
+        helped = run_baseline(BaselineContext(place.home, place.repository, config), RunControl())
+
+        assert helped
+        helped.require_usable()
+        assert helped.tried[0].result.is_green
 
     def test_the_python_of_lizas_own_environment_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -143,9 +225,13 @@ class TestCauses:
             pytest.skip("Liza is not in an environment of its own")
         monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
         monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
-        ran = Ran(1, Ending.DONE, err="/x/python3: No module named pytest")
+        ran = CommandResult(1, RunEnding.DONE, err="/x/python3: No module named pytest")
 
-        found = likely_cause(Setting(tmp_path, is_caged=True), "python3 -m pytest -q", ran)
+        found = likely_cause(
+            CommandSurroundings(Home(tmp_path / "project").repository, is_sandboxed=True),
+            "python3 -m pytest -q",
+            ran,
+        )
 
         assert "`deactivate`" in found
 
@@ -156,9 +242,9 @@ class TestCauses:
         own = f"{sys.prefix}/bin"
         first = {"PATH": f"{own}{os.pathsep}/usr/bin"}
 
-        assert allowed(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
-        assert allowed({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
-        assert allowed({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
+        assert allowed_environment(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
+        assert allowed_environment({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
+        assert allowed_environment({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
 
 
 class TestBrokenGates:
@@ -172,7 +258,7 @@ class TestBrokenGates:
 
         task = office.state.task("t1")
         assert (task.status, task.iteration) == (Status.READY_FOR_REVIEW, 1)
-        assert (office.home / "PAUSE").read_text().startswith(BREAKER)
+        assert (office.home / "PAUSE").read_text().startswith(BREAKER_PREFIX)
         alerts = (office.home / "alerts.log").read_text().splitlines()
         assert len(alerts) == 1
         assert f"{tool}: not found" in alerts[0]
@@ -188,7 +274,7 @@ class TestBrokenGates:
         assert office.events().count("claim") == 1
 
     def trips(self, office: Office) -> None:
-        office.board.update(Change("supervisor", "trip", lambda state: tripped(state, utc_now())))
+        office.board.update(Change("supervisor", "trip", lambda state: with_due_trips(state, utc_now())))
         breaker = office.state.circuit_breaker
         assert (breaker.status, [trip.rule for trip in breaker.trips]) == (
             BreakerStatus.TRIPPED,
@@ -231,10 +317,10 @@ class TestEqualFailures:
         office = Office(tmp_path)
         metrics = office.state.sprint.metrics
         for number in range(1, 11):
-            metrics = metrics.but(
+            metrics = metrics.replace(
                 red_gates=(*metrics.red_gates, f"t{number}#3 test failed: No module named x")
             )
-            state = tripped(office.state.but(sprint=Sprint(metrics=metrics)), utc_now())
+            state = with_due_trips(office.state.replace(sprint=Sprint(metrics=metrics)), utc_now())
             assert [trip.rule for trip in state.circuit_breaker.trips] == (
                 ["equal_failures"] if number == 10 else []
             )

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.command import Command
-from liza.daemon.project_sandbox import Guard, addressed
+from liza.agents.command import CommandAgent
+from liza.daemon.project_sandbox import ProjectSandbox, hosts_in
 from liza.domain.answers import Step
 from liza.domain.model import Status
 from liza.errors import LizaError
 from liza.repo.pool import Worktrees
-from liza.repo.private_gitdir import Shadow, left_by_a_crash, without_credentials
+from liza.repo.private_gitdir import PrivateGitDir, import_after_crash, without_credentials
 from liza.repo.repository import Repository, branch_of
-from liza.system.proc_table import STANDING, left_behind
-from liza.system.process import Job, run
-from liza.system.run_control import Ending, Level, Limits, Stop
-from liza.system.sandbox.bubblewrap import Access, Bounds, Cage, Mount, Visit, ordered
-from liza.system.sandbox.egress_proxy import MODEL_HOSTS, Target, is_allowed, target_of, turnstile
+from liza.system.proc_table import STANDING_STATES, leftover_processes
+from liza.system.process import Job, run_job
+from liza.system.run_control import RunControl, RunEnding, RunLimits, StopLevel
+from liza.system.sandbox.bubblewrap import Access, Mount, ProcessBounds, SandboxSpec, Tenant, in_mount_order
+from liza.system.sandbox.egress_proxy import MODEL_HOSTS, Target, is_allowed, run_egress_proxy, target_of
 from tests.caged import KEPT_IN, MORE, SECRET, Den, require_cage
 from tests.office import Office
 from tests.repos import NOW, Hand
@@ -190,9 +190,9 @@ class TestLimits:
 
         reply = den.python(bomb)
 
-        assert reply.ending is Ending.CRASHED
+        assert reply.ending is RunEnding.CRASHED
         assert reply.seconds < PATIENCE
-        assert left_behind(den.home / "runs", lambda _: True) == []
+        assert leftover_processes(den.home / "runs", lambda _: True) == []
 
     def test_memory_is_bounded(self, tmp_path: Path) -> None:
         """A process that wants more than it may have is told so, and the machine does not notice."""
@@ -216,7 +216,7 @@ class TestLimits:
 
         reply = den.python(f"size = 300 << 20\n{hoard}\nimport time\ntime.sleep(50)")
 
-        assert reply.ending is Ending.CRASHED, den.said()
+        assert reply.ending is RunEnding.CRASHED, den.said()
         assert "MB of memory, and may share 100" in reply.why
 
     def test_a_file_is_bounded(self, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ class TestTheNetwork:
         assert is_allowed(Target(host, 443), MODEL_HOSTS) is is_served
 
     def test_an_address_of_the_new_kind_is_one(self) -> None:
-        hosts = (*addressed({"OPENAI_BASE_URL": "http://[::1]:8080/v1"}), "[fe80::1]", "nonsense:x")
+        hosts = (*hosts_in({"OPENAI_BASE_URL": "http://[::1]:8080/v1"}), "[fe80::1]", "nonsense:x")
 
         assert is_allowed(Target("::1", 8080), hosts)
         assert is_allowed(Target("fe80::1", 443), hosts)
@@ -329,7 +329,7 @@ class TestTheNetwork:
     ) -> None:
         """Not with a traceback in the log of the worker."""
         with (
-            turnstile(tmp_path / "way-out", ("*.example.net", "localhost:1")),
+            run_egress_proxy(tmp_path / "way-out", ("*.example.net", "localhost:1")),
             socket.socket(socket.AF_UNIX) as near,
         ):
             near.connect(str(tmp_path / "way-out"))
@@ -400,7 +400,7 @@ class TestAnHonestAgent:
 
     def test_it_gets_a_moment_to_tidy_up(self, den: Den) -> None:
         """SIGTERM reaches the agent and not its cage, which would take it along."""
-        stop, tidied = Stop(), den.worktree.path / "tidied"
+        stop, tidied = RunControl(), den.worktree.path / "tidied"
         script = "trap 'touch tidied; exit 0' TERM; touch begun; while :; do sleep 0.05; done"
         thread = threading.Thread(target=lambda: den.run(script, stop=stop))
         thread.start()
@@ -409,11 +409,11 @@ class TestAnHonestAgent:
         thread.join(PATIENCE)
 
         assert tidied.exists()
-        assert left_behind(den.home / "runs", lambda _: True) == []
+        assert leftover_processes(den.home / "runs", lambda _: True) == []
 
     def test_a_pause_freezes_all_of_it(self, den: Den) -> None:
         """What escaped to a session of its own is still inside, and stands still as well."""
-        stop = Stop()
+        stop = RunControl()
         script = "setsid sh -c 'touch begun; while :; do sleep 0.01; done' & while :; do sleep 0.01; done"
         thread = threading.Thread(target=lambda: den.run(script, stop=stop))
         thread.start()
@@ -421,21 +421,24 @@ class TestAnHonestAgent:
         stop.pause()
         try:
             wait_until(
-                lambda: {each.state for each in left_behind(den.home / "runs", lambda _: True)} <= STANDING
+                lambda: (
+                    {each.state for each in leftover_processes(den.home / "runs", lambda _: True)}
+                    <= STANDING_STATES
+                )
             )
         finally:
             stop.now()
             thread.join(PATIENCE)
 
-        assert stop.level is Level.NOW
-        assert left_behind(den.home / "runs", lambda _: True) == []
+        assert stop.level is StopLevel.NOW
+        assert leftover_processes(den.home / "runs", lambda _: True) == []
 
     def test_silence_is_heard_through_the_cage(self, den: Den) -> None:
         """CPU inside counts as a sign of life, and a sleep does not."""
-        limits = Limits(silence=1.0, total=3.0)
+        limits = RunLimits(silence=1.0, total=3.0)
 
-        assert den.run("while :; do :; done", limits=limits).ending is Ending.TIMEOUT
-        assert den.run("sleep 60", limits=limits).ending is Ending.SILENT
+        assert den.run("while :; do :; done", limits=limits).ending is RunEnding.TIMEOUT
+        assert den.run("sleep 60", limits=limits).ending is RunEnding.SILENT
 
     def test_nothing_outlives_a_killed_worker(self, den: Den) -> None:
         """The cage dies with whoever started it, and all that is in it with the cage."""
@@ -451,7 +454,7 @@ class TestAnHonestAgent:
         worker.kill()
         worker.wait()
 
-        wait_until(lambda: left_behind(place / "project/.liza/runs", lambda _: True) == [])
+        wait_until(lambda: leftover_processes(place / "project/.liza/runs", lambda _: True) == [])
 
     def test_it_may_bring_a_sandbox_of_its_own(self, den: Den) -> None:
         """Where its row says so, namespaces can be made inside; a cage in the cage holds."""
@@ -459,9 +462,9 @@ class TestAnHonestAgent:
         job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "nest", dict(os.environ))
 
         codes = []
-        for visit in (Visit("t1.nests", may_nest=True), Visit("t1.free")):
+        for visit in (Tenant("t1.nests", may_nest=True), Tenant("t1.free")):
             with den.guard.caged(job, visit) as caged:
-                codes.append(run(caged, Stop()).code)
+                codes.append(run_job(caged, RunControl()).code)
 
         assert codes[0] == 0
         assert codes[1] != 0
@@ -474,8 +477,8 @@ class TestAnHonestAgent:
         environment = {"PATH": os.environ["PATH"], "HOME": str(den.person)}
         job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "login", environment)
 
-        with den.guard.caged(job, Visit("t1.x", shows=(".agentrc",), keeps=(".agent",))) as caged:
-            outcome = run(caged, Stop())
+        with den.guard.caged(job, Tenant("t1.x", shows=(".agentrc",), keeps=(".agent",))) as caged:
+            outcome = run_job(caged, RunControl())
 
         assert (outcome.out, (den.person / ".agent" / "login").read_text()) == ("blue", "token\n")
         assert (den.person / ".agentrc").read_text() == "blue"
@@ -531,8 +534,8 @@ class TestThePlace:
 
         for words in (["/bin/sh", str(program)], [str(program)], ["agent.sh"]):
             path = f"{program.parent}:{os.environ['PATH']}"
-            command = Command(words, environment={"PATH": path}, warden=den.guard)
-            assert command.run(den.brief(step=Step.REVIEW), Stop()).text == "honest\nstrict", den.said()
+            command = CommandAgent(words, environment={"PATH": path}, warden=den.guard)
+            assert command.run(den.brief(step=Step.REVIEW), RunControl()).text == "honest\nstrict", den.said()
 
     def test_its_brief_is_true_inside(self, den: Den) -> None:
         """The working directory that it names is the one that there is."""
@@ -550,12 +553,12 @@ class TestThePlace:
         clone.git("worktree", "add", "-q", str(linked))
         repository = Repository.around(linked)
         worktree = Worktrees(repository).prepare("t1", main.user.base, at=NOW)
-        guard = Guard(linked / ".liza", repository, main.guard.sandbox)
+        guard = ProjectSandbox(linked / ".liza", repository, main.guard.sandbox)
         script = "git log --format=%s && echo hi > f && git add f && git commit -qm two; git status -s; pwd"
         environment = {"PATH": os.environ["PATH"], "HOME": str(main.person)}
-        command = Command(["/bin/sh", "-c", script], environment=environment, warden=guard)
+        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, warden=guard)
 
-        reply = command.run(main.brief(cwd=worktree.path), Stop())
+        reply = command.run(main.brief(cwd=worktree.path), RunControl())
 
         assert reply.text.splitlines()[-1] == str(linked), main.said()
         assert Hand(linked).git("log", "-1", "--format=%s", "task/t1") == "two"
@@ -597,7 +600,7 @@ class TestACrash:
     def test_what_was_committed_before_a_worker_died_is_taken_over(self, den: Den) -> None:
         """The copy of the branch is on disk: whoever prepares the worktree next brings it home."""
         folder = den.home / "cages" / "t1.coder-1" / "git"
-        shadow = Shadow(den.worktree, folder, "t1")
+        shadow = PrivateGitDir(den.worktree, folder, "t1")
         shadow.cast()
         tree = den.user.git("rev-parse", "HEAD^{tree}")
         lost = den.user.git(
@@ -607,14 +610,14 @@ class TestACrash:
         )
         (folder / "refs" / "t1").write_text(f"{lost}\n")
 
-        left_by_a_crash(den.home / "cages", den.worktree, "t1")
-        left_by_a_crash(den.home / "cages", den.worktree, "t1")
+        import_after_crash(den.home / "cages", den.worktree, "t1")
+        import_after_crash(den.home / "cages", den.worktree, "t1")
 
         assert den.user.git("rev-parse", branch_of("t1")) == lost
 
     def test_a_branch_that_moved_meanwhile_is_left_alone(self, den: Den) -> None:
         """Two that claim one branch are not merged behind anybody's back."""
-        shadow = Shadow(den.worktree, den.home / "cages" / "t1.coder-1" / "git", "t1")
+        shadow = PrivateGitDir(den.worktree, den.home / "cages" / "t1.coder-1" / "git", "t1")
         shadow.cast()
         (shadow.folder / "refs" / "t1").write_text(f"{den.user.commit({'c': 'c'})}\n")
         other = den.user.commit({"d": "d"})
@@ -631,15 +634,15 @@ class TestTheWords:
         """What is inside of something is mounted after it, and of two at one path the later counts."""
         one, two = Mount(Path("/a/b"), Access.READ), Mount(Path("/a"), Access.NOTHING)
 
-        assert ordered([one, two]) == [two, one]
-        assert ordered([one, Mount(Path("/a/b"), Access.WRITE)]) == [Mount(Path("/a/b"), Access.WRITE)]
+        assert in_mount_order([one, two]) == [two, one]
+        assert in_mount_order([one, Mount(Path("/a/b"), Access.WRITE)]) == [Mount(Path("/a/b"), Access.WRITE)]
 
     def test_a_cage_that_may_nest_leaves_user_namespaces_on(self) -> None:
         """A program that brings its own sandbox can build it inside."""
-        cage = Cage((), Path("/"), Bounds(processes=3))
+        cage = SandboxSpec((), Path("/"), ProcessBounds(processes=3))
 
         assert "--disable-userns" in cage.around(["true"])
-        assert "--disable-userns" not in Cage((), Path("/"), may_nest=True).around(["true"])
+        assert "--disable-userns" not in SandboxSpec((), Path("/"), may_nest=True).around(["true"])
         assert "--nproc=3" in cage.around(["true"])
 
     def test_a_configuration_is_shown_without_its_credentials(self) -> None:

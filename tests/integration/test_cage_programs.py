@@ -9,11 +9,11 @@ import pytest
 
 from liza.agents.clis.agent import CliAgent
 from liza.agents.clis.table import CLIS
-from liza.agents.llm.backend import PACKAGE, Llm
-from liza.daemon.project_sandbox import addressed
+from liza.agents.llm.backend import PACKAGE, LlmAgent
+from liza.daemon.project_sandbox import hosts_in
 from liza.domain.config import AgentChoice
-from liza.system.run_control import Ending, Stop
-from liza.system.sandbox.bubblewrap import surveyed
+from liza.system.run_control import RunControl, RunEnding
+from liza.system.sandbox.bubblewrap import inspect_host
 from tests.caged import SECRET, Den
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Staff:
         user = self.environment | environment
         warden = {"warden": self.den.guard} if caged else {}
         return CliAgent(CLIS[name], AgentChoice(), self.homes, environment=user, **warden).run(
-            self.den.brief(), Stop()
+            self.den.brief(), RunControl()
         )
 
 
@@ -93,10 +93,10 @@ class TestAModel:
         done = '{{"finished": {{"ending": "done", "text": "fine"}}}}'
         python = staff.script("python", f"{PRYING}; ls {PACKAGE}/errors.py; echo '{done}'")
         environment = staff.environment | {"OPENAI_API_KEY": "sk-0123456789abcdef"}
-        model = Llm("openai/x", environment=environment, python=python, warden=staff.den.guard)
-        reply = model.run(staff.den.brief(), Stop())
+        model = LlmAgent("openai/x", environment=environment, python=python, warden=staff.den.guard)
+        reply = model.run(staff.den.brief(), RunControl())
 
-        assert (reply.ending, reply.text) == (Ending.DONE, "fine"), staff.den.said()
+        assert (reply.ending, reply.text) == (RunEnding.DONE, "fine"), staff.den.said()
         assert f"{PACKAGE}/errors.py" in staff.den.said()
         assert "OPENAI_API_KEY=[masked]" in staff.den.said()
         assert SECRET not in staff.den.said()
@@ -110,7 +110,7 @@ class TestAModel:
             "SOME_WORD": "https://elsewhere.example.org",
         }
 
-        assert list(addressed(named)) == [
+        assert list(hosts_in(named)) == [
             "127.0.0.1:8765",
             "models.example.org:443",
             "models.example.org:80",
@@ -126,7 +126,7 @@ def test_of_the_users_home_a_program_with_another_sees_only_programs(
         place.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(user))
     path = f"{user}/.local/bin:{user}/bin"
-    around = surveyed(["true"], {"HOME": str(own), "PATH": path}, checkout=tmp_path / "checkout")
+    around = inspect_host(["true"], {"HOME": str(own), "PATH": path}, checkout=tmp_path / "checkout")
 
     assert around.home == own
     assert user in around.hidden

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.daemon.project_sandbox import is_caged, kept, required, warning
-from liza.domain.config import Sandbox, SandboxMode
+from liza.daemon.project_sandbox import is_sandboxed, require_sandbox, sandbox_warning, with_required_mode
+from liza.domain.config import SandboxConfig, SandboxMode
 from liza.errors import NoCage
 from liza.system.sandbox import bubblewrap
 from tests.caged import require_cage
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 KILLED = "kill -9 $$"
 SCARCE = "echo 'bwrap: Creating new namespace failed: Cannot allocate memory' >&2; exit 1"
 REFUSED = "echo 'bwrap: No permissions to create new namespace' >&2; exit 1"
-AUTO = Sandbox()
+AUTO = SandboxConfig()
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a directory that comes first on the PATH, in a process that has not tried a cage yet."""
     require_cage()
-    known = list(bubblewrap._known)
-    bubblewrap._known.clear()
+    known = list(bubblewrap._last_probe)
+    bubblewrap._last_probe.clear()
     monkeypatch.setattr(bubblewrap, "PAUSES", (0.0, 0.0))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     yield tmp_path
-    bubblewrap._known[:] = known
+    bubblewrap._last_probe[:] = known
 
 
 def put_bwrap(programs: Path, *lines: str) -> None:
@@ -51,38 +51,38 @@ class TestATrial:
     def test_one_that_is_cut_short_is_made_again(self, programs: Path, line: str) -> None:
         put_bwrap(programs, line, line)
 
-        required(AUTO)
+        require_sandbox(AUTO)
 
-        assert is_caged(AUTO)
-        assert warning(AUTO) is None
+        assert is_sandboxed(AUTO)
+        assert sandbox_warning(AUTO) is None
 
     def test_where_each_is_cut_short_nobody_runs_free(self, programs: Path) -> None:
         """That is no answer; the machine may well have a sandbox."""
         put_bwrap(programs, *[KILLED] * 9)
 
         with pytest.raises(NoCage, match="try again"):
-            required(AUTO)
+            require_sandbox(AUTO)
 
     def test_one_that_is_refused_is_made_once(self, programs: Path) -> None:
         put_bwrap(programs, REFUSED)
 
-        required(AUTO)
+        require_sandbox(AUTO)
 
-        assert not is_caged(AUTO)
+        assert not is_sandboxed(AUTO)
         assert (programs / "count").read_text() == "\n"
 
     def test_a_board_that_ran_in_one_does_not_go_on_without(self, programs: Path) -> None:
-        always = kept(AUTO)
+        always = with_required_mode(AUTO)
         assert always.mode is SandboxMode.REQUIRE
         put_bwrap(programs, REFUSED)
-        bubblewrap._known.clear()
+        bubblewrap._last_probe.clear()
 
         with pytest.raises(NoCage, match=r"sandbox: \{mode: off\}"):
-            required(always)
-        required(always.but(mode=SandboxMode.OFF))
+            require_sandbox(always)
+        require_sandbox(always.replace(mode=SandboxMode.OFF))
 
     def test_a_board_that_never_did_stays_as_it_is(self, programs: Path) -> None:
         put_bwrap(programs, REFUSED)
 
-        assert kept(AUTO) is AUTO
-        assert kept(AUTO.but(mode=SandboxMode.OFF)).mode is SandboxMode.OFF
+        assert with_required_mode(AUTO) is AUTO
+        assert with_required_mode(AUTO.replace(mode=SandboxMode.OFF)).mode is SandboxMode.OFF

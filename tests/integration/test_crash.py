@@ -88,7 +88,7 @@ def test_an_exception_at_any_instruction_leaves_a_board_that_can_be_used_on(tmp_
     state = is_whole(board)
     assert broken > 50
     assert done <= state.task("t2").priority <= done + broken
-    assert state.task("t2").events_ever == state.task("t2").priority + 1
+    assert state.task("t2").event_count == state.task("t2").priority + 1
     was_not_disturbed(home)
 
 

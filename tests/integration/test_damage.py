@@ -15,8 +15,8 @@ import pytest
 from liza.board import snapshot
 from liza.board.disk import Disk
 from liza.board.file import FileBoard
-from liza.board.lock_state import boot
 from liza.errors import DiskTrouble, JournalDamaged
+from liza.system.host import host
 from tests.boards import PROCESSES, ended, is_whole, messages, new_board, noted, was_not_disturbed
 from tests.children import update_slowly, write_note, write_until_refused
 from tests.crashing import SCENES, has_kept_everything
@@ -373,7 +373,7 @@ def test_a_state_file_that_the_machine_left_half_written_pauses_nobody(home: Pat
     with state.open("r+b") as file:  # the same file, as a crash leaves it, with the time of long ago
         file.write(text[: len(text) // 2] + b"\0" * (len(text) - len(text) // 2))
     os.utime(state, (1, 1))
-    lock.write_text(lock.read_text().replace(boot(), "another-boot"))
+    lock.write_text(lock.read_text().replace(host().boot_id(), "another-boot"))
     after = FileBoard(home)
     after.absorb()
     assert state.read_bytes() == text

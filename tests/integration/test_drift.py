@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.breaker import resumed
-from liza.daemon.coding import claimed_by
+from liza.daemon.breaker import resume
+from liza.daemon.coding import claim_next
 from liza.daemon.project import known_merges
 from liza.domain.anomalies import CheckoutDrift
 from liza.domain.model import Status
 from liza.domain.record import utc_now
-from liza.repo.verify import Problem, checked
+from liza.repo.verify import ViolationKind, verify_span
 from tests.caged import require_cage
 from tests.office import Office
 from tests.repos import NOW
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.file import FileBoard
-    from liza.daemon.turn import Place
+    from liza.daemon.turn import Worker
     from liza.domain.model import State
-    from liza.repo.verify import Checked
+    from liza.repo.verify import VerifyReport
 
 DONE: Final = {"status": "done", "summary": "x"}
 REJECT: Final = {"answer": {"verdict": "reject", "reason": "no", "feedback": [{"message": "no"}]}}
@@ -165,9 +165,9 @@ class Busy:
         return getattr(self.board, name)
 
 
-def take(coder: Place, base: str) -> None:
+def take(coder: Worker, base: str) -> None:
     """Claim a task, and make its worktree ready."""
-    claimed = claimed_by(coder, base)
+    claimed = claim_next(coder, base)
     assert claimed
     coder.worktrees.renew(claimed.task.id, base, at=NOW)
 
@@ -178,7 +178,7 @@ def test_a_task_that_is_taken_while_somebody_looks_is_not_trespassed_upon(tmp_pa
     office.task("t2")
     office.turn("coder-2")
     office.turn("reviewer-1")  # a worktree is at rest
-    look = office.place("coder-1").lookout
+    look = office.place("coder-1").tamper_monitor
     look.begin()
     reads, base = count(), office.head()
     look.board = Busy(office.board, lambda: take(office.place("coder-2"), base) if next(reads) == 1 else None)
@@ -221,6 +221,24 @@ def test_who_was_in_a_worktree_at_rest_is_told_when_it_is_taken_again(tmp_path: 
 
     assert "t2: its worktree was touched in src while nobody worked on it" in alerts(office)
     assert not office.state.anomalies
+
+
+def test_a_worktree_that_was_given_to_another_task_was_touched_by_nobody(tmp_path: Path) -> None:
+    """A worker that was killed before its agent ran leaves a worktree which another task once rested in."""
+    office = Office(tmp_path)
+    office.task("t1")
+    office.turns("coder-1", "reviewer-1")
+    trees, rested = office.user.worktrees, office.user.worktrees.of("t1")
+    trees.release("t1", at=utc_now())
+    office.task("t2")
+    given = trees.prepare("t2", office.head(), at=utc_now())
+    assert rested is not None
+    assert given.admin == rested.admin
+
+    office.turns("coder-1", "reviewer-1")
+
+    assert office.status("t2") is Status.MERGED
+    assert alerts(office) == ""
 
 
 class TestPeople:
@@ -271,9 +289,9 @@ class TestPeople:
         office.task("t1")
         office.turn("coder-1")
         assert office.status("t1") is Status.BLOCKED
-        assert [one.problem for one in checked_all(office).findings] == [Problem.NOT_A_MERGE]
+        assert [one.problem for one in checked_all(office).findings] == [ViolationKind.NOT_A_MERGE]
 
-        assert resumed(office.board, office.home, utc_now()) == ["PAUSE"]
+        assert resume(office.board, utc_now()) == ["PAUSE"]
 
         assert office.status("t1") is Status.IDLE
         assert checked_all(office).yours == 1
@@ -306,9 +324,9 @@ def put(office: Office, message: str, *more: str) -> str:
     return commit
 
 
-def checked_all(office: Office) -> Checked:
+def checked_all(office: Office) -> VerifyReport:
     known = known_merges(office.user.directory)
-    return checked(office.user.repository, f"{known.base}..{office.ref}", known)
+    return verify_span(office.user.repository, f"{known.base}..{office.ref}", known)
 
 
 class TestGates:
@@ -362,13 +380,15 @@ class TestSignatures:
         )
         office.user.git("update-ref", office.ref, commit)
 
-        assert [one.problem for one in checked_all(office).findings] == [Problem.NOT_OF_THE_BOARD]
+        assert [one.problem for one in checked_all(office).findings] == [ViolationKind.NOT_OF_THE_BOARD]
 
         clone = tmp_path / "clone"
         subprocess.run(["git", "clone", "-q", str(root), str(clone)], check=True)
         span = "origin/main..origin/liza/integration"
         elsewhere = office.user.repository.around(clone)
-        assert str(checked(elsewhere, span)).startswith("NOT PROVEN: 2 merges")
+        assert str(verify_span(elsewhere, span)).startswith("NOT PROVEN: 2 merges")
         with_key = known_merges(clone, office.home / "key")
-        assert [one.problem for one in checked(elsewhere, span, with_key).findings] == [Problem.FORGED]
-        assert checked(elsewhere, "origin/main..origin/liza/integration~1", with_key).findings == []
+        assert [one.problem for one in verify_span(elsewhere, span, with_key).findings] == [
+            ViolationKind.FORGED
+        ]
+        assert verify_span(elsewhere, "origin/main..origin/liza/integration~1", with_key).findings == []

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from liza.daemon.policy import recovery
-from liza.daemon.recover import Scene
-from liza.domain.model import Status
+from liza.daemon.recover import Recovery
+from liza.domain.changes import Change
+from liza.domain.model import State, Status
 from tests.office import ROOT, Office
 
 if TYPE_CHECKING:
@@ -75,9 +78,9 @@ def test_objects_and_refs_are_synced_before_the_board_names_them(tmp_path: Path)
 
 def recover(office: Office) -> list[str]:
     """Put right what a machine that went down left."""
-    scene = Scene(office.board, office.user.repository)
-    told = scene.mend_refs(office.state)
-    facts = scene.named_facts(office.place("reviewer-1").clock())
+    scene = Recovery(office.board, office.user.repository)
+    told = scene.repair_refs(office.state)
+    facts = scene.crash_facts(office.place("reviewer-1").clock())
     actions = recovery.plan(facts)
     scene.perform(actions, facts)
     return [*told, *map(str, actions)]
@@ -117,6 +120,45 @@ def test_an_integration_branch_without_a_hash_is_put_back_to_the_last_merge(tmp_
 
     assert office.head() == head
     assert any("is put back to" in one for one in told)
+
+
+def test_the_beginning_of_a_run_asks_git_once_for_all_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are merged, archived or wait for their review."""
+    office = Office(tmp_path)
+    for name in ("m1", "m2", "m3", "m4"):
+        office.task(name)
+    office.turns("coder-1", "reviewer-1")
+    for name in ("s1", "s2"):
+        office.task(name)
+        office.turn("coder-1")
+    office.board.update(Change("liza", "archive", lambda state: archived(state, ["m1", "m2"])))
+    state = office.state
+    assert sum(bool(task.merge_commit) for task in state.tasks.values()) == 2
+    asked, tools = tmp_path / "asked", tmp_path / "tools"
+    tools.mkdir()
+    (tools / "git").write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexec {shutil.which("git")} "$@"\n')
+    (tools / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    scene = Recovery(office.board, office.user.repository)
+
+    assert scene.repair_refs(state) == []
+    facts = scene.crash_facts(office.place("reviewer-1").clock())
+
+    assert (facts.lost, len(facts.merged_branches)) == (frozenset(), 2)
+    # The integration branch twice; merged ones; archived ones; the submissions, with their bases and files.
+    assert len(asked.read_text().splitlines()) == 7
+
+
+def archived(state: State, names: list[str]) -> State:
+    tasks = {name: task for name, task in state.tasks.items() if name not in names}
+    accounts = {name: one for name, one in state.accounts.items() if name not in names}
+    return state.replace(
+        tasks=MappingProxyType(tasks),
+        accounts=MappingProxyType(accounts),
+        archived=MappingProxyType(dict.fromkeys(names, Status.MERGED)),
+    )
 
 
 def empty(path: Path) -> None:

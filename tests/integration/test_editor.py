@@ -164,7 +164,7 @@ def test_files_that_cannot_trade_places_are_replaced(
     board: FileBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not every file system can exchange two names in one step; what was there is kept all the same."""
-    monkeypatch.setattr("liza.board.disk._renameat2", lambda: None)
+    monkeypatch.setattr("liza.system.linux._renameat2", lambda: None)
     path = board.home / "state.yaml"
     for number in range(3):
         board.update(noted(f"{number}"))

@@ -379,7 +379,7 @@ def was_set_aside(board: FileBoard, data: bytes, before: State, error: EditRejec
     after = is_whole(board)
     (anomaly,) = after.anomalies.values()
     assert anomaly.type == "edit_rejected"
-    assert after.but(revision=before.revision, anomalies=before.anomalies) == before
+    assert after.replace(revision=before.revision, anomalies=before.anomalies) == before
 
 
 def test_what_is_not_utf_8_is_set_aside(board: FileBoard) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from liza.domain import events as e
 from liza.domain.verdicts import Outcome
-from liza.gates.registry import judge
+from liza.gates.registry import run_gate
 from tests.cases import Desk, blamed, checkpoint, scope, told
 from tests.stories import CODER, claim, new_task, submit, walked
 
@@ -41,7 +41,7 @@ class TestCheckpoint:
 
     def test_a_checkpoint_that_nobody_wrote_in_this_attempt_goes_back(self, desk: Desk) -> None:
         """One that came with the task, or from another attempt, says nothing about this one."""
-        task = walked(new_task(), claim(), submit()).but(checkpoint=checkpoint("src/b.py"))
+        task = walked(new_task(), claim(), submit()).replace(checkpoint=checkpoint("src/b.py"))
 
         verdict = desk.judged("artifact", {"checkpoint": "required"}, **task.model_dump())
 
@@ -201,6 +201,6 @@ def test_git_is_asked_once(desk: Desk) -> None:
     with desk.case() as case:
         first = case.diff
         for kind, options in (("artifact", TESTS), ("scope", {}), ("scan", {})):
-            assert judge(kind, kind, options, case).outcome is Outcome.PASS
+            assert run_gate(kind, kind, options, case).outcome is Outcome.PASS
 
         assert case.diff is first

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.domain.verdicts import Outcome
-from liza.gates.canary import Sight, sees_code
-from liza.gates.junit_reports import read_report, reporting
-from liza.gates.registry import judge
+from liza.gates.canary import CanaryOutcome, run_code_canary
+from liza.gates.junit_reports import parse_report, with_report_option
+from liza.gates.registry import run_gate
 from tests.cases import PYTEST, Desk, blamed, told
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ class TestSubmissions:
         left_out = "[pytest]\naddopts = --ignore=tests/test_price.py\n"
         line = PYTEST
         with desk.case(gates={"test": line}) as case:
-            case.on_base("test", line)
+            case.base_result("test", line)
             results = case.results
         desk.commit({"pytest.ini": left_out, "shop/more.py": "MORE = 1\n", "tests/test_more.py": MORE})
 
         with desk.case(gates={"test": line}) as case, replace(case, results=results) as known:
-            verdict = judge("test", "command", {"command": "test"}, known)
+            verdict = run_gate("test", "command", {"command": "test"}, known)
 
         assert verdict.outcome is Outcome.REVISE
         assert "pytest.ini" in told(verdict)
@@ -158,51 +158,56 @@ def reads_toml(desk: Desk, line: str) -> bool:
 class TestBases:
     @pytest.mark.parametrize(
         ("line", "sight"),
-        [(UNITTEST, Sight.SEES), (PYTEST, Sight.SEES), (MAKE, Sight.SEES), ("true", Sight.BLIND)],
+        [
+            (UNITTEST, CanaryOutcome.SEES),
+            (PYTEST, CanaryOutcome.SEES),
+            (MAKE, CanaryOutcome.SEES),
+            ("true", CanaryOutcome.BLIND),
+        ],
     )
     def test_a_command_that_passes_with_broken_code_is_blind(
-        self, desk: Desk, line: str, sight: Sight
+        self, desk: Desk, line: str, sight: CanaryOutcome
     ) -> None:
         """Found once for each base and command."""
         with desk.case(gates={"test": line}) as case:
-            assert sees_code(case, line).sight is sight
-            assert sees_code(case, line).sight is sight
+            assert run_code_canary(case, line).sight is sight
+            assert run_code_canary(case, line).sight is sight
             # What would refuse a run is tried again: somebody may have mended it.
-            assert len(desk.ran) == (1 if sight is Sight.SEES else 2)
+            assert len(desk.ran) == (1 if sight is CanaryOutcome.SEES else 2)
 
     def test_an_editable_installation_of_another_checkout_is_seen(self, desk: Desk, tmp_path: Path) -> None:
         """The tests are those of the tree, and the code that they import is not."""
         shutil.copytree(desk.home.directory / "shop", tmp_path / "elsewhere" / "shop")
         line = f"env PYTHONPATH={tmp_path / 'elsewhere'} {sys.executable} -P -m unittest discover -q -s tests"
         with desk.case(gates={"test": line}) as case:
-            assert case.on_base("test", line).is_green
-            assert sees_code(case, line).sight is Sight.BLIND
+            assert case.base_result("test", line).is_green
+            assert run_code_canary(case, line).sight is CanaryOutcome.BLIND
 
     def test_where_nothing_can_be_broken_nothing_is_claimed(self, tmp_path: Path) -> None:
         """A repository of documents has no canary."""
         desk = Desk(tmp_path)
         desk.base = desk.commit({"src/b.py": None, "README.md": "hello\n"})
         with desk.case(gates={"test": "true"}) as case:
-            assert sees_code(case, "true").sight is Sight.UNKNOWN
+            assert run_code_canary(case, "true").sight is CanaryOutcome.UNKNOWN
 
 
 class TestReports:
     def test_a_runner_is_asked_for_its_report_unless_it_writes_one(self) -> None:
         """Nobody's own report is taken away."""
-        assert reporting("pytest -q tests", "r.xml") == "pytest -q tests --junitxml=r.xml"
-        assert reporting("pytest --junitxml=mine.xml", "r.xml") is None
-        assert reporting("make test", "r.xml") is None
+        assert with_report_option("pytest -q tests", "r.xml") == "pytest -q tests --junitxml=r.xml"
+        assert with_report_option("pytest --junitxml=mine.xml", "r.xml") is None
+        assert with_report_option("make test", "r.xml") is None
 
     @pytest.mark.parametrize("data", [b"", b"<a", b'<!DOCTYPE x [<!ENTITY a "b">]><testsuite/>'])
     def test_what_is_no_report_is_none(self, data: bytes) -> None:
         """What is judged can write there as well."""
-        assert read_report(data) is None
+        assert parse_report(data) is None
 
     def test_failed_and_passed_tests_are_told_apart(self) -> None:
         """A skipped one is neither."""
         text = b"""<testsuites><testsuite>
             <testcase classname="t" name="a"/><testcase classname="t" name="b"><failure/></testcase>
             <testcase classname="t" name="c"><skipped/></testcase></testsuite></testsuites>"""
-        report = read_report(text)
+        report = parse_report(text)
         assert report
         assert (set(report.passed), set(report.failed)) == ({"t::a"}, {"t::b"})

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from liza.domain.verdicts import Outcome
-from liza.gates.context import Said, Word
+from liza.errors import BrokenGate
+from liza.gates.context import PersonAnswer, Statements
 from liza.gates.finding import TAIL_LINES
-from liza.gates.registry import judge
+from liza.gates.registry import run_gate
 from liza.repo.pool import POOL
 from tests.cases import Desk, checkpoint, told
 from tests.repos import NOW
@@ -58,6 +59,33 @@ class TestOwnCommands:
         assert len(verdict.evidence.tail.splitlines()) == TAIL_LINES
         assert ("src/b.py", 1, "wrong") in [(one.file, one.line, one.message) for one in verdict.feedback]
 
+    @pytest.mark.parametrize(
+        ("gates", "gate"),
+        [({"test": "sleep 60"}, "test"), ({"setup": "sleep 60", "test": "true"}, "setup")],
+    )
+    def test_a_command_that_hangs_without_the_work_as_well_is_no_coders_mistake(
+        self, desk: Desk, gates: dict[str, str], gate: str
+    ) -> None:
+        """It waits for something that is not there, or it needs more time than it has."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.longest = 1.0
+
+        with pytest.raises(BrokenGate, match=f"{gate} cannot judge any work: was not through"):
+            desk.judged("command", TEST, gates=gates)
+
+    def test_a_command_that_hangs_only_with_the_work_goes_back(self, desk: Desk) -> None:
+        """Without the work it is through in time."""
+        desk.commit({"c.txt": "hello\n"})
+        desk.longest = 5.0
+
+        verdict = desk.judged("command", TEST, gates={"test": RED_WITH_WORK.format("sleep 60")})
+
+        assert (verdict.outcome, verdict.reason) == (
+            Outcome.REVISE,
+            "test was not through: it took longer than it may in all",
+        )
+        assert [name for name, _ in desk.ran] == ["test", "test-base"]
+
     def test_an_absent_command_is_said_to_be_absent(self, desk: Desk) -> None:
         """It passes, and never silently."""
         desk.commit({"c.txt": "hello\n"})
@@ -88,7 +116,7 @@ class TestOwnCommands:
         line = 'test "$(cat c.txt)" = hello && ! test -e new && echo bye > c.txt && touch new'
 
         with desk.case(gates={"test": line, "lint": f"{line} "}) as case:
-            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint")]
+            verdicts = [run_gate(name, "command", {"command": name}, case) for name in ("test", "lint")]
 
         assert [verdict.outcome for verdict in verdicts] == [Outcome.PASS, Outcome.PASS]
         assert {verdict.tree for verdict in verdicts} == {desk.home.git("rev-parse", f"{head}^{{tree}}")}
@@ -103,7 +131,9 @@ class TestOwnCommands:
         }
 
         with desk.case(gates=gates) as case:
-            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint", "setup")]
+            verdicts = [
+                run_gate(name, "command", {"command": name}, case) for name in ("test", "lint", "setup")
+            ]
 
         assert [name for name, _ in desk.ran] == ["setup", "test", "lint"]
         assert [str(verdict.evidence and verdict.evidence.tail) for verdict in verdicts] == ["x", "it", ""]
@@ -114,7 +144,7 @@ class TestOwnCommands:
         gates = {"setup": "echo good > made", "test": "echo bad > made", "lint": "cat made"}
 
         with desk.case(gates=gates) as case:
-            verdicts = [judge(name, "command", {"command": name}, case) for name in ("test", "lint")]
+            verdicts = [run_gate(name, "command", {"command": name}, case) for name in ("test", "lint")]
 
         assert verdicts[1].evidence
         assert verdicts[1].evidence.tail == "good"
@@ -135,8 +165,8 @@ class TestOwnCommands:
         desk.commit({"c.txt": "hello\n"})
 
         with desk.case(gates={"test": 'rm -rf "$PWD"', "lint": "cat c.txt"}) as case:
-            judge("test", "command", TEST, case)
-            verdict = judge("lint", "command", {"command": "lint"}, case)
+            run_gate("test", "command", TEST, case)
+            verdict = run_gate("lint", "command", {"command": "lint"}, case)
 
         assert verdict.outcome is Outcome.PASS
 
@@ -154,8 +184,8 @@ class TestOwnCommands:
         desk.commit({"c.txt": "hello\n"})
 
         with desk.case(gates={"test": "cat c.txt"}) as case:
-            judge("one", "command", TEST, case)
-            judge("two", "command", {"run": "cat c.txt"}, case)
+            run_gate("one", "command", TEST, case)
+            run_gate("two", "command", {"run": "cat c.txt"}, case)
 
         assert len(desk.ran) == 1
 
@@ -287,8 +317,10 @@ class TestScore:
 
 
 class TestHuman:
-    def word(self, outcome: Outcome, tree: str | None = None) -> Said:
-        return Said(word=Word(by="ada", at=NOW, outcome=outcome, text="the colour is wrong", tree=tree))
+    def word(self, outcome: Outcome, tree: str | None = None) -> Statements:
+        return Statements(
+            word=PersonAnswer(by="ada", at=NOW, outcome=outcome, text="the colour is wrong", tree=tree)
+        )
 
     def test_a_person_decides(self, desk: Desk) -> None:
         """Their words are the feedback."""
@@ -303,7 +335,7 @@ class TestHuman:
         """However long it lasts: it is time to remind, and no more."""
         desk.commit({"c.txt": "hello\n"})
 
-        verdict = desk.judged("human", said=Said(asked=NOW - timedelta(hours=hours)))
+        verdict = desk.judged("human", said=Statements(asked=NOW - timedelta(hours=hours)))
 
         assert (verdict.outcome, verdict.label) == (Outcome.ASK, "overdue" if hours else None)
         assert "May this be merged as it is?" in str(verdict.reason)

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from liza.domain.verdicts import Outcome, Verdict
+from liza.errors import BrokenGate
 from tests.cases import PYTEST, Desk, blamed, scope, told
 
 CALC: Final = "def add(a, b):\n    return a + b\n"
@@ -81,6 +82,14 @@ class TestHonestWork:
 
         assert verdict.outcome is Outcome.PASS
         assert "fail on the base already" in told(verdict)
+
+    def test_a_base_that_never_ends_blames_nobody(self, desk: Desk) -> None:
+        """Which tests are new cannot be told from a command that hangs whatever the work is."""
+        desk.commit(WORK)
+        desk.longest = 1.0
+
+        with pytest.raises(BrokenGate, match="took longer than it may"):
+            desk.judged("proof", gates={"test": "sleep 60"})
 
     def test_a_new_dependency_in_a_manifest_is_kept(self, desk: Desk) -> None:
         """Only what steers the runner is put back."""

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from liza.domain.verdicts import Outcome, Severity
-from liza.gates.context import Said
-from liza.gates.feedback import report
+from liza.gates.context import Statements
+from liza.gates.feedback import gate_report
 from tests.cases import Desk, blamed, scope
 
 # Put together at run time: the repository holds no secret, not even a made-up one.
@@ -30,7 +30,7 @@ class TestSecrets:
 
         assert (verdict.outcome, verdict.reason) == (Outcome.REVISE, "a secret is in the work")
         assert [(one.file, one.line) for one in verdict.feedback] == [("src/b.py", 2)]
-        assert SECRET not in report([verdict])
+        assert SECRET not in gate_report([verdict])
         assert SECRET not in verdict.model_dump_json()
 
     def test_a_secret_that_was_there_before_is_not_the_agents(self, desk: Desk) -> None:
@@ -68,7 +68,7 @@ class TestSecrets:
         """It is not in the work, so nobody has to do it again; somebody should replace it."""
         desk.commit({"a.txt": "hello\n"})
 
-        verdict = desk.judged("scan", said=Said(text=f"I found {SECRET}"))
+        verdict = desk.judged("scan", said=Statements(text=f"I found {SECRET}"))
 
         assert (verdict.outcome, verdict.feedback[0].severity) == (Outcome.PASS, Severity.CONCERN)
         assert SECRET not in verdict.model_dump_json()
@@ -124,8 +124,13 @@ class TestCommands:
         """Where its backend tells."""
         desk.commit({"a.txt": "hello\n"})
 
-        assert desk.judged("scan", said=Said(commands=("git push origin HEAD",))).outcome is Outcome.REVISE
-        assert desk.judged("scan", said=Said(commands=("pytest -q", "rm -rf build"))).outcome is Outcome.PASS
+        assert (
+            desk.judged("scan", said=Statements(commands=("git push origin HEAD",))).outcome is Outcome.REVISE
+        )
+        assert (
+            desk.judged("scan", said=Statements(commands=("pytest -q", "rm -rf build"))).outcome
+            is Outcome.PASS
+        )
 
 
 class TestPaths:

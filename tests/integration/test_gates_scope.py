@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from liza.domain.verdicts import Feedback, Outcome
-from liza.gates.context import Said
+from liza.gates.context import Statements
 from tests.cases import Desk, blamed, checkpoint, scope
 
 LINE = "a line of text\n"
@@ -167,7 +167,7 @@ class TestRefs:
     def test_what_exists_may_be_cited(self, desk: Desk) -> None:
         """At the base or at the head, by its path or its name."""
         desk.commit({"src/c.py": "one\ntwo\n", "a.txt": None})
-        said = Said(answers=("a.txt:3 is gone, c.py:2 is new, src/b.py:1 stays",))
+        said = Statements(answers=("a.txt:3 is gone, c.py:2 is new, src/b.py:1 stays",))
 
         assert desk.judged("refs", said=said).outcome is Outcome.PASS
 
@@ -176,7 +176,7 @@ class TestRefs:
         """A file, or a line behind the end of one."""
         desk.commit({"src/c.py": "one\n"})
 
-        verdict = desk.judged("refs", said=Said(answers=(f"as {text} shows",)))
+        verdict = desk.judged("refs", said=Statements(answers=(f"as {text} shows",)))
 
         assert verdict.outcome is Outcome.REVISE
         assert f"{verdict.feedback[0].file}:{verdict.feedback[0].line}" == text
@@ -184,7 +184,7 @@ class TestRefs:
     def test_a_reviewer_cites_too(self, desk: Desk) -> None:
         """Feedback about a file that nobody has helps nobody; it can be recorded instead."""
         desk.commit({"src/c.py": "one\n"})
-        said = Said(feedback=(Feedback(message="mend it", file="src/ghost.py", line=1),))
+        said = Statements(feedback=(Feedback(message="mend it", file="src/ghost.py", line=1),))
 
         assert blamed(desk.judged("refs", said=said)) == ["src/ghost.py"]
         assert desk.judged("refs", {"on_miss": "record"}, said=said).outcome is Outcome.PASS
@@ -192,7 +192,7 @@ class TestRefs:
     def test_more_documents_than_allowed_go_back(self, desk: Desk) -> None:
         """The diet of behaviour 1.7."""
         desk.commit({"docs/a.md": LINE, "docs/b.md": LINE, "docs/c.md": LINE})
-        said = Said(answers=("docs/a.md, docs/b.md and docs/c.md say so",))
+        said = Statements(answers=("docs/a.md, docs/b.md and docs/c.md say so",))
 
         assert desk.judged("refs", {"max_docs": 2}, said=said).outcome is Outcome.REVISE
         assert desk.judged("refs", {"max_docs": 3}, said=said).outcome is Outcome.PASS

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.cli.views import status
-from liza.cli.views.explain import explained, setting_of
+from liza.cli.views.explain import explanation_of, observed_run_context
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.gates.failures import cause_of, failed_tests
-from liza.gates.runner import Ran
+from liza.gates.runner import CommandResult
 from liza.gauntlet.verdict import fence_breaks
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 from tests.office import Office
 
 if TYPE_CHECKING:
@@ -47,10 +47,27 @@ class TestTold:
             assert "\n24\n" in text
             assert "\n10\n" not in text
 
+    def test_a_reviewer_is_shown_what_the_gates_printed(self, tmp_path: Path) -> None:
+        """Inside of a fence, and with what may be a secret masked: also in what passed."""
+        rest = "a1B2" * 9
+        office = Office(tmp_path, gates={"test": f"printf 'token: ghp'; echo _{rest}; echo 7 tests passed"})
+        office.task()
+
+        office.turns("coder-1", "reviewer-1")
+
+        prompts = [path.read_text() for path in (office.home / "runs").glob("*/prompt.md")]
+        (text,) = [one for one in prompts if "step: review" in one]
+        assert "exit code 0" in text
+        for line in ("    token: [masked]", "    7 tests passed"):
+            assert line in text
+            assert not fence_breaks(text, line)
+
     def is_shown_to_people(self, office: Office, run: str) -> None:
         assert (office.home / "runs" / run / "stdout").read_text().startswith("1\n2\n")
-        shown = status.status(office.state, {})
-        told = explained("t1", setting_of(office.home, office.state), utc_now()).told(utc_now())
+        shown = status.status_text(office.state, {})
+        told = explanation_of("t1", observed_run_context(office.board, office.state), utc_now()).told(
+            utc_now()
+        )
         for text in (shown, told):
             assert "the widget is upside down" in text
             assert "said    60" in text or "said   60" in text
@@ -63,8 +80,8 @@ class TestTold:
         office.task()
         office.turn("coder-1")
 
-        assert "word end\n" in status.status(office.state, {}, width=200)
-        assert "word end\n" not in status.status(office.state, {}, width=80).partition("said")[0]
+        assert "word end\n" in status.status_text(office.state, {}, width=200)
+        assert "word end\n" not in status.status_text(office.state, {}, width=80).partition("said")[0]
 
 
 PYTEST = """
@@ -114,4 +131,4 @@ class TestFailures:
     )  # fmt: skip
     def test_a_cause_is_one_line(self, line: str, said: str, cause: str | None) -> None:
         """The failed tests, the line that tells, or the last one."""
-        assert cause_of(line, Ran(1, Ending.DONE, out=said)) == cause
+        assert cause_of(line, CommandResult(1, RunEnding.DONE, out=said)) == cause

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from liza.board.file import FileBoard
-from liza.board.quick_read import latest
+from liza.board.quick_read import read_quickly
 from liza.domain.changes import HUMAN, Change, add_note
-from liza.domain.spending import Spent
+from liza.domain.spending import CostTotals
 from tests.shell import ROOT, Shell
 from tests.stories import NOW, board, new_task
 
@@ -25,10 +25,10 @@ def ours(tmp_path: Path) -> FileBoard:
 def test_it_is_the_board(ours: FileBoard) -> None:
     """Whoever looks sees what whoever writes has written."""
     ours.update(add_note("hello", about="t1", by=HUMAN, at=NOW))
-    spent = Spent(runs=1, reported=0.5)
-    ours.update(Change("x", "y", lambda state: state.but(spend=state.spend.but(total=spent))))
+    spent = CostTotals(runs=1, reported=0.5)
+    ours.update(Change("x", "y", lambda state: state.replace(spend=state.spend.replace(total=spent))))
 
-    assert latest(ours.home) == ours.read()
+    assert read_quickly(ours.home) == ours.read()
 
 
 def test_an_edit_is_for_the_whole_board_to_take(ours: FileBoard) -> None:
@@ -36,13 +36,13 @@ def test_an_edit_is_for_the_whole_board_to_take(ours: FileBoard) -> None:
     path = ours.home / "state.yaml"
     path.write_text(path.read_text().replace("do t1", "do it well"))
 
-    assert latest(ours.home) is None
+    assert read_quickly(ours.home) is None
 
 
 def test_what_the_file_does_not_show_yet_is_no_glance(ours: FileBoard) -> None:
     """A writer that died between journal and file is found, too."""
     (ours.home / "state.yaml").unlink()
-    assert latest(ours.home) is None
+    assert read_quickly(ours.home) is None
 
 
 @pytest.mark.parametrize("damage", ["", "nonsense\n"])
@@ -50,7 +50,7 @@ def test_a_damaged_journal_is_for_the_whole_board_to_explain(ours: FileBoard, da
     """There is one place that says what is wrong."""
     (ours.home / "journal.jsonl").write_text(damage)
 
-    assert latest(ours.home) is None
+    assert read_quickly(ours.home) is None
 
 
 def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:

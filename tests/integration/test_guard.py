@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.cli.views.screen import Lines
-from liza.daemon.recover import Scene
+from liza.cli.views.screen import LineView
+from liza.daemon.recover import Recovery
 from liza.daemon.supervisor import Supervisor
-from liza.daemon.worker_processes import Crew
+from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
 from liza.domain.changes import HUMAN, Change, with_anomaly
 from liza.domain.config import Notify, SprintLength
 from liza.domain.events import Block, Defer
 from liza.domain.model import Actor, BreakerStatus, Role, Sprint
 from liza.domain.record import utc_now
-from liza.domain.rules import resolved, tripped
+from liza.domain.rules import resolve_trip, with_due_trips
 from liza.repo.repository import Repository
-from liza.system.wakeup import Bell
+from liza.system.wakeup import Wakeup
 from liza.workflow.transition import apply
 from tests.supervised import Yard, yard
 
@@ -68,7 +68,7 @@ class TestSwitch:
         here.eventually(path.exists)
         path.unlink()
         here.eventually(path.exists)
-        here.board.update(Change("human", "resolve", lambda s: resolved(s, "trip-1", "back", utc_now())))
+        here.board.update(Change("human", "resolve", lambda s: resolve_trip(s, "trip-1", "back", utc_now())))
         here.eventually(lambda: not path.exists())
         assert alerts(here).count("trip-1: the rule external_service_outage fired") == 1
 
@@ -89,7 +89,7 @@ class TestSwitch:
         here.start()
         here.until(lambda state: bool(state.circuit_breaker.trips))
         here.eventually(lambda: reports(here))
-        here.board.update(Change("human", "resolve", lambda s: resolved(s, "trip-1", "back", utc_now())))
+        here.board.update(Change("human", "resolve", lambda s: resolve_trip(s, "trip-1", "back", utc_now())))
         here.eventually(lambda: "CHECKPOINT is thrown: mine" in here.told())
         assert (here.home / "CHECKPOINT").read_text() == "mine\n"
 
@@ -102,7 +102,7 @@ class TestSwitch:
 class TestDying:
     def test_what_a_dead_supervisor_only_recorded_is_written_by_the_next(self, here: Yard) -> None:
         log(here, *OUTAGE)
-        here.board.update(Change("supervisor", "trip the breaker", lambda s: tripped(s, utc_now())))
+        here.board.update(Change("supervisor", "trip the breaker", lambda s: with_due_trips(s, utc_now())))
         here.start()
         here.eventually((here.home / "CHECKPOINT").exists)
         here.eventually(lambda: reports(here))
@@ -125,8 +125,8 @@ class TestDying:
         old = utc_now() - timedelta(hours=3)
 
         def late(state: State) -> State:
-            config = state.config.but(sprint=SprintLength(hours=1))
-            return state.but(sprint=Sprint(started=old, ended=old + timedelta(hours=1)), config=config)
+            config = state.config.replace(sprint=SprintLength(hours=1))
+            return state.replace(sprint=Sprint(started=old, ended=old + timedelta(hours=1)), config=config)
 
         here.board.update(Change("supervisor", "end the sprint", late))
         here.start()
@@ -143,7 +143,7 @@ class TestDying:
         old = utc_now() - timedelta(hours=3)
 
         def short(state: State) -> State:
-            return state.but(sprint=Sprint(started=old, deadline=old + timedelta(hours=1)))
+            return state.replace(sprint=Sprint(started=old, deadline=old + timedelta(hours=1)))
 
         here.board.update(Change("human", "hurry", short))
         assert here.ended(here.start(until_idle=True)) == 3
@@ -156,10 +156,10 @@ class TestTelling:
         repository = Repository.around(here.home.parent)
         begin = repository.ensure_branch("liza/integration")
         supervisor = Supervisor(
-            Scene(here.board, repository),
-            Crew(here.home, ["true"], here.home),
-            Lines(io.StringIO()),
-            Bell(),
+            Recovery(here.board, repository),
+            WorkerProcesses(here.home, ["true"], here.home),
+            LineView(io.StringIO()),
+            Wakeup(),
             until_idle=False,
             grace=0.0,
         )
@@ -167,9 +167,9 @@ class TestTelling:
         for _ in range(2):
             repository.delete(begin, expected=commit)
             for _ in range(3):
-                supervisor._miss_branch("liza/integration")
-            repository.move(begin, to=commit, expected=None, why="put back")
-            supervisor._miss_branch("liza/integration")
+                supervisor._check_integration_branch("liza/integration")
+            repository.move_ref(begin, to=commit, expected=None, why="put back")
+            supervisor._check_integration_branch("liza/integration")
         assert alerts(here).count("the integration branch liza/integration is gone") == 2
 
     def test_a_full_report_folder_does_not_keep_the_switch_from_working(self, here: Yard) -> None:
@@ -195,7 +195,7 @@ class TestTelling:
 
     def test_the_supervisor_sends_on_what_others_wrote_to_the_log(self, here: Yard) -> None:
         notify = Notify(command=("sh", "-c", 'printf "%s\\n" "$1" >> sent', "sh"))
-        here.board.update(Change("human", "set", lambda s: s.but(config=s.config.but(notify=notify))))
+        here.board.update(Change("human", "set", lambda s: s.replace(config=s.config.replace(notify=notify))))
         run = here.start()
         with (here.home / "alerts.log").open("a") as file:
             file.write("2026-01-01T12:00:00Z coder-1 waits until 13:00:00Z: quota\n")

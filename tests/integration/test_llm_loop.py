@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.agents.llm.backend import passing
-from liza.agents.llm.faults import Cure, Fault
-from liza.agents.llm.loop import DELAYS, Bounds, Call, Conversation, End, Said
-from liza.agents.llm.tools import LONGEST, Toolbox
-from liza.domain.answers import KINDS, Step
+from liza.agents.llm.backend import provider_variables
+from liza.agents.llm.faults import Fault, FaultHandling
+from liza.agents.llm.loop import (
+    RETRY_DELAYS,
+    Conversation,
+    ConversationEnd,
+    ConversationLimits,
+    ModelReply,
+    ToolCall,
+)
+from liza.agents.llm.tools import LONGEST_OUTPUT, Toolbox
+from liza.domain.answers import ANSWER_TYPES, Step
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, Usage
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,12 +39,12 @@ USED: Final = Usage(tokens_in=100, tokens_out=10, usd=0.01, provenance=Provenanc
 class Scripted:
     """A model that says one thing after the other; the last again and again."""
 
-    script: list[Said | Fault]
+    script: list[ModelReply | Fault]
     seen: list[tuple[list[Any], bool, bool]] = field(default_factory=list)  # history, with tools, with schema
 
     def complete(
         self, history: Sequence[Any], tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
-    ) -> Said:
+    ) -> ModelReply:
         self.seen.append((list(history), bool(tools), schema is not None))
         act = self.script[min(len(self.seen), len(self.script)) - 1]
         if isinstance(act, Fault):
@@ -60,9 +67,14 @@ class Talk:
     def tools(self, step: Step = Step.IMPLEMENT) -> Toolbox:
         return Toolbox(step, self.cwd, self.root / "run")
 
-    def hold(self, *script: Said | Fault, step: Step = Step.IMPLEMENT, **more: Any) -> tuple[End, Scripted]:  # noqa: ANN401 - bounds
+    def hold(
+        self,
+        *script: ModelReply | Fault,
+        step: Step = Step.IMPLEMENT,
+        **more: Any,  # noqa: ANN401 - bounds
+    ) -> tuple[ConversationEnd, Scripted]:
         model, tools = Scripted(list(script)), self.tools(step)
-        schema = KINDS[step].model_json_schema()
+        schema = ANSWER_TYPES[step].model_json_schema()
         talk = Conversation(model, tools, step, schema, self.told.append, sleep=self.slept.append, **more)
         try:
             return talk.run("do it"), model
@@ -75,13 +87,13 @@ def talk(tmp_path: Path) -> Talk:
     return Talk(tmp_path)
 
 
-def call(tool: str, **arguments: object) -> Said:
-    return Said("", (Call("1", tool, json.dumps(arguments)),), USED)
+def call(tool: str, **arguments: object) -> ModelReply:
+    return ModelReply("", (ToolCall("1", tool, json.dumps(arguments)),), USED)
 
 
 def limited(seconds: float | None) -> Fault:
     reset = None if seconds is None else utc_now() + timedelta(seconds=seconds)
-    return Fault(Cure(Ending.RATE_LIMITED), "429", reset)
+    return Fault(FaultHandling(RunEnding.RATE_LIMITED), "429", reset)
 
 
 class TestTheLoop:
@@ -91,10 +103,10 @@ class TestTheLoop:
             call("edit", path="a/b.txt", old="", new="one\n"),
             call("edit", path="a/b.txt", old="one", new="two"),
             call("shell", command="cat a/b.txt; echo out > c.txt"),
-            Said(DONE, usage=USED),
+            ModelReply(DONE, usage=USED),
         )
 
-        assert (end.ending, end.text) == (Ending.DONE, DONE)
+        assert (end.ending, end.text) == (RunEnding.DONE, DONE)
         assert ((talk.cwd / "a" / "b.txt").read_text(), (talk.cwd / "c.txt").read_text()) == (
             "two\n",
             "out\n",
@@ -106,7 +118,7 @@ class TestTheLoop:
 
     def test_history_only_grows(self, talk: Talk) -> None:
         """Each call sees what the one before it saw, and more: caches of providers stay warm."""
-        _, model = talk.hold(call("shell", command="true"), call("shell", command="false"), Said(DONE))
+        _, model = talk.hold(call("shell", command="true"), call("shell", command="false"), ModelReply(DONE))
 
         histories = [history for history, _, _ in model.seen]
         assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(histories))
@@ -115,42 +127,46 @@ class TestTheLoop:
         """A model that can answer in a form gets the form, without tools."""
         answer = json.dumps({"status": "done", "summary": "did it"})
 
-        end, model = talk.hold(Said("I am done!"), Said(answer))
+        end, model = talk.hold(ModelReply("I am done!"), ModelReply(answer))
 
-        assert end.ending is Ending.DONE
+        assert end.ending is RunEnding.DONE
         assert end.text == f"```liza\n{answer}\n```\n"
         assert [seen[1:] for seen in model.seen] == [(True, False), (False, True)]
 
     def test_a_model_that_knows_no_schema_answers_in_text(self, talk: Talk) -> None:
         """The refusal of the form is no end."""
-        end, _ = talk.hold(Said("I am done!"), Fault(Cure(Ending.CRASHED), "no response_format"), Said(DONE))
+        end, _ = talk.hold(
+            ModelReply("I am done!"),
+            Fault(FaultHandling(RunEnding.CRASHED), "no response_format"),
+            ModelReply(DONE),
+        )
 
-        assert (end.ending, end.text) == (Ending.DONE, DONE)
+        assert (end.ending, end.text) == (RunEnding.DONE, DONE)
 
     def test_a_model_that_talks_nonsense_comes_to_an_end(self, talk: Talk) -> None:
         """What it said is the reply, and has no answer in it."""
-        end, model = talk.hold(Said("la la la"))
+        end, model = talk.hold(ModelReply("la la la"))
 
-        assert (end.ending, end.text) == (Ending.DONE, "la la la")
+        assert (end.ending, end.text) == (RunEnding.DONE, "la la la")
         assert len(model.seen) == 5
 
     def test_silence_is_empty(self, talk: Talk) -> None:
         """Nothing said is not something said."""
-        assert talk.hold(Said(""))[0].ending is Ending.EMPTY
+        assert talk.hold(ModelReply(""))[0].ending is RunEnding.EMPTY
 
     @pytest.mark.parametrize(
         ("bounds", "said"),
         [
-            (Bounds(calls=3), "3 times"),
-            (Bounds(tokens=250), "330 tokens"),
-            (Bounds(usd=0.03), "cost $0.03"),
+            (ConversationLimits(calls=3), "3 times"),
+            (ConversationLimits(tokens=250), "330 tokens"),
+            (ConversationLimits(usd=0.03), "cost $0.03"),
         ],
     )
-    def test_a_loop_without_end_ends(self, talk: Talk, bounds: Bounds, said: str) -> None:
+    def test_a_loop_without_end_ends(self, talk: Talk, bounds: ConversationLimits, said: str) -> None:
         """Calls, tokens and money are bounded, whichever comes first."""
         end, model = talk.hold(call("shell", command="true"), bounds=bounds)
 
-        assert end.ending is Ending.TIMEOUT
+        assert end.ending is RunEnding.TIMEOUT
         assert said in end.why
         assert len(model.seen) == 3
 
@@ -158,35 +174,35 @@ class TestTheLoop:
 class TestFaults:
     def test_what_may_pass_is_tried_again(self, talk: Talk) -> None:
         """Later each time, and not for ever."""
-        passing_fault = Fault(Cure(Ending.CRASHED, is_passing=True), "500")
+        passing_fault = Fault(FaultHandling(RunEnding.CRASHED, is_passing=True), "500")
 
-        assert talk.hold(passing_fault, passing_fault, Said(DONE))[0].ending is Ending.DONE
-        assert talk.slept == list(DELAYS[:2])
-        assert talk.hold(passing_fault)[0].ending is Ending.CRASHED
+        assert talk.hold(passing_fault, passing_fault, ModelReply(DONE))[0].ending is RunEnding.DONE
+        assert talk.slept == list(RETRY_DELAYS[:2])
+        assert talk.hold(passing_fault)[0].ending is RunEnding.CRASHED
 
     def test_a_limit_at_the_start_is_for_everybody_to_know(self, talk: Talk) -> None:
         """It ends the run, with the reset."""
         end, model = talk.hold(limited(5))
 
-        assert (end.ending, len(model.seen)) == (Ending.RATE_LIMITED, 1)
+        assert (end.ending, len(model.seen)) == (RunEnding.RATE_LIMITED, 1)
         assert end.reset
 
     def test_a_limit_in_the_middle_is_waited_for_where_it_is_short(self, talk: Talk) -> None:
         """What was begun is not thrown away for five seconds; it is for an hour."""
-        end, _ = talk.hold(call("shell", command="true"), limited(5), Said(DONE))
-        assert end.ending is Ending.DONE
+        end, _ = talk.hold(call("shell", command="true"), limited(5), ModelReply(DONE))
+        assert end.ending is RunEnding.DONE
         assert 4 < talk.slept[0] <= 5
 
-        end, _ = talk.hold(call("shell", command="true"), limited(3600), Said(DONE))
-        assert end.ending is Ending.RATE_LIMITED
+        end, _ = talk.hold(call("shell", command="true"), limited(3600), ModelReply(DONE))
+        assert end.ending is RunEnding.RATE_LIMITED
 
     def test_a_full_context_keeps_the_last_words(self, talk: Talk) -> None:
         """They are what the next one goes on from."""
-        first = Said("I will look first", (Call("1", "shell", '{"command": "true"}'),))
+        first = ModelReply("I will look first", (ToolCall("1", "shell", '{"command": "true"}'),))
 
-        end, _ = talk.hold(first, Fault(Cure(Ending.CONTEXT_FULL), "too long"))
+        end, _ = talk.hold(first, Fault(FaultHandling(RunEnding.CONTEXT_FULL), "too long"))
 
-        assert (end.ending, end.text) == (Ending.CONTEXT_FULL, "I will look first")
+        assert (end.ending, end.text) == (RunEnding.CONTEXT_FULL, "I will look first")
 
 
 class TestTools:
@@ -241,7 +257,7 @@ class TestTools:
         """The beginning and the end are shown: errors stand at the end."""
         said = talk.tools().use("shell", {"command": "seq 100000"})
 
-        assert len(said) < LONGEST + 200
+        assert len(said) < LONGEST_OUTPUT + 200
         assert said.startswith("exit code 0\n1\n2\n")
         assert said.endswith("99999\n100000")
 
@@ -255,6 +271,6 @@ class TestTools:
 
 def test_a_provider_gets_its_own_keys_only() -> None:
     """The key of one provider is none of another's business."""
-    assert "ANTHROPIC_API_KEY" in passing("anthropic/claude-sonnet-5")
-    assert "OPENAI_API_KEY" not in passing("anthropic/claude-sonnet-5")
-    assert "OPENAI_API_KEY" in passing("gpt-5")
+    assert "ANTHROPIC_API_KEY" in provider_variables("anthropic/claude-sonnet-5")
+    assert "OPENAI_API_KEY" not in provider_variables("anthropic/claude-sonnet-5")
+    assert "OPENAI_API_KEY" in provider_variables("gpt-5")

@@ -61,7 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     over = Change(
         "human",
         "give up",
-        lambda state: state.but(goal=state.goal.but(status=GoalStatus.ABANDONED, completed=NOW)),
+        lambda state: state.replace(goal=state.goal.replace(status=GoalStatus.ABANDONED, completed=NOW)),
     )
     ours.update(over)
     while not (ours.home / SNAPSHOT).exists():

@@ -57,7 +57,7 @@ def test_32_processes_lose_no_update(home: Path, updates: int) -> None:
     assert sorted(revisions) == list(range(2, updates + 2))
     state = is_whole(FileBoard(home))
     assert sum(task.priority for task in state.tasks.values()) == updates
-    assert sum(task.events_ever for task in state.tasks.values()) == updates + len(TASKS)
+    assert sum(task.event_count for task in state.tasks.values()) == updates + len(TASKS)
 
 
 def test_removing_the_lock_file_again_and_again_loses_nothing(home: Path) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy import coder, reviewer
-from liza.daemon.turn import Next
+from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from tests.office import Office
@@ -33,7 +33,7 @@ def all_reviewed(office: Office) -> None:
 
     def work(name: str) -> None:
         while any(task.status is not Status.MERGED for task in office.board.read().tasks.values()):
-            if office.turn(name) is Next.WAIT:
+            if office.turn(name) is AfterTurn.WAIT:
                 office.board.wait(office.board.read().revision, 0.1)
 
     with ThreadPoolExecutor(len(REVIEWERS)) as pool:
@@ -67,12 +67,12 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
     hold.touch()
     with office.process("reviewer-1") as process:
         office.until(lambda _: mark.exists())
-        merging = reviewer.merging(office.state, utc_now())
+        merging = reviewer.task_in_merge(office.state, utc_now())
         assert merging
         assert merging.lease
-        assert office.turn("reviewer-2") is Next.WORK  # it reviews the other one, and does not merge it
+        assert office.turn("reviewer-2") is AfterTurn.WORK  # it reviews the other one, and does not merge it
         assert {task.status for task in office.state.tasks.values()} == {Status.APPROVED}
-        assert office.turn("reviewer-2") is Next.WAIT
+        assert office.turn("reviewer-2") is AfterTurn.WAIT
         process.send_signal(signal.SIGKILL)
         process.wait()
     hold.unlink()
@@ -89,9 +89,9 @@ def test_coders_do_not_run_ahead_of_reviewers_without_end(tmp_path: Path) -> Non
     submitted(office, 2)
     office.task("t3")
 
-    assert office.turn("coder-1") is Next.WAIT
+    assert office.turn("coder-1") is AfterTurn.WAIT
 
-    assert coder.unmerged(office.state) == 2
+    assert coder.unmerged_count(office.state) == 2
     office.turn("reviewer-1")
-    assert office.turn("coder-1") is Next.WORK
+    assert office.turn("coder-1") is AfterTurn.WORK
     assert office.status("t3") is Status.READY_FOR_REVIEW

@@ -10,9 +10,9 @@ import pytest
 
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
-from liza.cli.doctor import examined
-from liza.cli.views.health import Mark
-from liza.cli.views.screen import Lines
+from liza.cli.doctor import examine
+from liza.cli.views.health import HealthMark
+from liza.cli.views.screen import LineView
 from liza.daemon.project import team_settings
 from liza.daemon.supervisor import supervise
 from liza.domain.config import Config
@@ -95,7 +95,7 @@ class TestOneSentence:
 
         assert done.code == 2
         assert "is a bare repository, and agents need files" in done.err
-        assert [one.what for one in examined(shell.directory) if one.mark is Mark.FAIL] == ["repository"]
+        assert [one.what for one in examine(shell.directory) if one.mark is HealthMark.FAIL] == ["repository"]
         inside = Shell(tmp_path / "project" / ".git")("init", "Build it")
         assert "is inside of git's own directory; go to the checkout" in inside.err
 
@@ -107,15 +107,15 @@ class TestOneSentence:
         second.ok("init", "Build it")
         common = Repository.around(root).common
 
-        with locks.held(common / locks.IN_GIT, at=utc_now()):
+        with locks.hold_for_life(common / locks.LOCK_IN_GIT, at=utc_now()):
             done = second("run")
             with (tmp_path / "out").open("w") as out, pytest.raises(SharedRepository):
-                supervise(second.home, Lines(out))
+                supervise(second.home, LineView(out))
 
         assert done.code == 1
         assert "another checkout of this repository has a run: process " in done.err
         assert "end that one first (`liza stop` there)" in done.err
-        assert not (common / locks.IN_GIT).exists()
+        assert not (common / locks.LOCK_IN_GIT).exists()
 
 
 class TestItSimplyWorks:

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.clis.private_home import Home as ProgramHome
-from liza.agents.clis.spec import Way
+from liza.agents.clis.private_home import PrivateHome as ProgramHome
+from liza.agents.clis.spec import PermissionFlags
 from liza.agents.clis.table import CLIS
 from liza.cli.main import anchor
+from liza.daemon.recover import recover
 from liza.domain.model import Status
 from liza.errors import GitFailed
 from liza.repo import salvage
 from liza.repo.command import ask
-from liza.repo.private_gitdir import Shadow
+from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
-from liza.repo.snapshot import content, put_back, snapshot
+from liza.repo.snapshot import roll_back, snapshot, worktree_state
 from liza.system.no_follow import make_directory, read_file, remove_file, write_file
-from liza.system.proc_table import left_behind, swept
+from liza.system.proc_table import leftover_processes, sweep
 from tests.office import Office
 from tests.repos import INTEGRATION, NOW, Hand, Home
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE: Final = 30.0  # seconds that anything may take on a busy machine
+PATIENCE: Final = 120.0  # seconds that anything may take on a busy machine
 NOTE: Final = "note.ipynb"
 
 
@@ -78,10 +79,10 @@ class TestFilters:
         agent.write(".gitattributes", "*.ipynb filter=notebook\n")
         agent.write(NOTE, "x\n")
 
-        head, tree = content(worktree)
+        head, tree = worktree_state(worktree)
         worktree.repository.commit_tree(tree, parents=(head,), message="x\n", at=NOW)
         agent.write(NOTE, "y\n")
-        put_back(worktree, "t1", head=head, tree=tree, at=NOW)
+        roll_back(worktree, "t1", head=head, tree=tree, at=NOW)
         home.worktrees.release("t1", at=NOW)
 
         assert not mark.exists()
@@ -180,6 +181,28 @@ class TestAnotherRepository:
         assert not list(aside.rglob(".git")), "nor is it armed where it was moved to"
         assert list(aside.rglob("dot-git"))
 
+    def test_it_is_gone_also_where_its_worker_was_killed(self, tmp_path: Path) -> None:
+        """Nobody was left to mend it at the end of the run; whoever gives the task back does."""
+        office = Office(tmp_path)
+        act = {
+            "run": f"{self.FSMONITOR}; echo $PPID > {office.yard}/note",
+            "until": str(office.yard / "never"),
+        }
+        office.script({"implement": act})
+        office.task()
+        with office.process("coder-1") as worker:
+            office.noted()
+            worker.kill()
+            worker.wait()
+        path = office.user.directory / ".worktrees" / "t1"
+        assert (path / ".git").is_dir()
+
+        recover(office.home, dry_run=False)
+
+        assert office.status() is Status.IDLE
+        assert (path / ".git").read_text().startswith("gitdir: ")
+        assert Hand(path).git("config", "--get", "--default", "", "core.fsmonitor") == ""
+
     def test_an_agent_cannot_pass_its_records_off_as_those_of_another_task(self, home: Home) -> None:
         mine, _ = home.task("t1")
         other, agent = home.task("t2")
@@ -199,7 +222,7 @@ class TestLinks:
         secret = private.commit({"secret.txt": "s\n"})
         private.git("repack", "-adq")
         worktree, _ = home.task()
-        shadow = Shadow(worktree, tmp_path / "shadow", "t1")
+        shadow = PrivateGitDir(worktree, tmp_path / "shadow", "t1")
         shadow.cast()
         objects = tmp_path / "shadow" / "objects"
         (objects / "pack").symlink_to(private.directory / ".git/objects/pack")
@@ -214,7 +237,7 @@ class TestLinks:
 
     def test_a_pipe_among_the_objects_holds_nobody_up(self, home: Home, tmp_path: Path) -> None:
         worktree, _ = home.task()
-        shadow = Shadow(worktree, tmp_path / "shadow", "t1")
+        shadow = PrivateGitDir(worktree, tmp_path / "shadow", "t1")
         shadow.cast()
         pack = tmp_path / "shadow" / "objects" / "pack"
         pack.mkdir()
@@ -251,7 +274,7 @@ class TestLinks:
             (person / login).parent.mkdir(parents=True, exist_ok=True)
             (person / login).write_text("mine")
         home = ProgramHome(path, cli, {"HOME": str(person)}, keep=False)
-        home.furnish(Way())
+        home.populate(PermissionFlags())
         assert all((path / login).read_text() == "mine" for login in cli.credentials)
         for login in cli.credentials:
             top = login.partition("/")[0]
@@ -262,10 +285,10 @@ class TestLinks:
             (path / cli.report).unlink(missing_ok=True)
             (path / cli.report).symlink_to(person / cli.credentials[0])
 
-        home.leave()
+        home.remove_logins()
         assert home.report() == ""
         again = ProgramHome(path, cli, {"HOME": str(person)}, keep=True)
-        again.furnish(Way())
+        again.populate(PermissionFlags())
         again.prompt("go")
 
         assert all((person / login).read_text() == "mine" for login in cli.credentials)
@@ -288,7 +311,7 @@ class TestPipes:
         (worktree.admin / "ORIG_HEAD").symlink_to(tmp_path / "pipe")
 
         assert worktree.head() is None
-        saved = salvage.save(home.repository, "t1", worktree, at=NOW)
+        saved = salvage.save_work(home.repository, "t1", worktree, at=NOW)
         fresh, _ = home.task()
 
         assert saved
@@ -319,14 +342,14 @@ class TestPipes:
         worker = subprocess.Popen([sys.executable, "-c", code])
         try:
             deadline = time.monotonic() + PATIENCE
-            while not left_behind(tmp_path / "runs", lambda _: True):
+            while not leftover_processes(tmp_path / "runs", lambda _: True):
                 assert time.monotonic() < deadline
         finally:
             worker.kill()
             worker.wait()
 
-        assert swept(tmp_path / "runs").survivors == ()
-        assert left_behind(tmp_path / "runs", lambda _: True) == []
+        assert sweep(tmp_path / "runs").survivors == ()
+        assert leftover_processes(tmp_path / "runs", lambda _: True) == []
 
     def test_a_call_has_an_end(self, tmp_path: Path) -> None:
         """Whatever it waits for; what it started ends with it."""

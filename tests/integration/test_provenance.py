@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.breaker import resumed
-from liza.daemon.project import remember, team_settings
+from liza.daemon.breaker import resume
+from liza.daemon.project import record_applied, team_settings
 from liza.daemon.team_file import apply_team_file
-from liza.daemon.worker import _unfit
-from liza.domain.model import Scope, Status
+from liza.daemon.worker import _why_unfit
+from liza.domain.model import Status, TaskScope
 from liza.domain.record import utc_now
 from tests.office import ROOT, Office
 
@@ -24,8 +24,8 @@ def office_with(tmp_path: Path, write: dict[str, str], base: dict[str, str], **s
     office = Office(tmp_path, {"implement": {"write": write, "answer": DONE}}, **settings)
     office.user.commit(base)
     office.user.git("update-ref", office.ref, "HEAD")
-    remember(office.home, team_settings(office.user.directory))
-    office.task("t1", scope=Scope(include=tuple(write)))
+    record_applied(office.home, team_settings(office.user.directory))
+    office.task("t1", scope=TaskScope(include=tuple(write)))
     office.turns("coder-1", "reviewer-1")
     assert office.status("t1") is Status.MERGED, office.state.tasks["t1"].rejection_feedback
     return office
@@ -61,13 +61,13 @@ def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path
     evil = f"{flow}\n# harmless?\n"
     office = office_with(tmp_path, {FLOW: evil}, {FLOW: flow}, workflow=FLOW)
     coder = office.place("coder-1")
-    assert _unfit(coder, office.state) is None
+    assert _why_unfit(coder, office.state) is None
 
     office.user.git("merge", "-q", office.ref)
 
-    assert "is as an agent made it" in str(_unfit(coder, office.state))
-    resumed(office.board, office.home, utc_now())
-    assert _unfit(coder, office.state) is None
+    assert "is as an agent made it" in str(_why_unfit(coder, office.state))
+    resume(office.board, utc_now())
+    assert _why_unfit(coder, office.state) is None
 
 
 def test_a_reviewer_reads_the_instructions_of_the_base(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_reviewer_reads_the_instructions_of_the_base(tmp_path: Path) -> None:
     office = Office(tmp_path, {"implement": {"write": write, "answer": DONE}, "review": review})
     office.user.commit({"CLAUDE.md": "Be strict.\n"})
     office.user.git("update-ref", office.ref, "HEAD")
-    office.task("t1", scope=Scope(include=tuple(write)))
+    office.task("t1", scope=TaskScope(include=tuple(write)))
 
     office.turns("coder-1", "reviewer-1")
 

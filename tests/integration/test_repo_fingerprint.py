@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.fingerprint import Part, drift, fingerprint
+from liza.repo.fingerprint import Part, drift, take_fingerprint
 from tests.repos import INTEGRATION, Home
 
 
@@ -137,18 +137,18 @@ DEEDS: dict[str, tuple[Callable[[Home], object], Part, str]] = {
 def test_what_an_agent_must_not_touch(home: Home, name: str) -> None:
     """Pains, A12: the agent edits the main checkout, or commits to main."""
     deed, part, sentence = DEEDS[name]
-    before = fingerprint(home.repository)
+    before = take_fingerprint(home.repository)
 
     deed(home)
 
-    moved = drift(before, fingerprint(home.repository, since=before))
+    moved = drift(before, take_fingerprint(home.repository, since=before))
     assert [found for found in moved if found.part is part and sentence in str(found)], moved
 
 
 def test_work_in_a_worktree_is_no_drift(home: Home) -> None:
     """Commits on the task's own branch, salvage, and the board's own files are what a run is made of."""
     _, agent = home.task("t2")
-    before = fingerprint(home.repository)
+    before = take_fingerprint(home.repository)
 
     agent.commit({"c.txt": "c\n"})
     agent.write("half.txt", "half\n")
@@ -156,7 +156,7 @@ def test_work_in_a_worktree_is_no_drift(home: Home) -> None:
     home.write(".liza/state.yaml", "x\n")
     home.git("status")
 
-    after = fingerprint(home.repository, since=before)
+    after = take_fingerprint(home.repository, since=before)
     assert drift(before, after, ["refs/heads/task/t2"]) == []
     assert drift(before, after, ["refs/heads/task/*"]) == []
     assert [moved.part for moved in drift(before, after)] == [Part.REFS]
@@ -164,12 +164,12 @@ def test_work_in_a_worktree_is_no_drift(home: Home) -> None:
 
 def test_nothing_runs_where_the_configuration_moved(home: Home, tmp_path: Path) -> None:
     """A planted filter is a program: it is noticed before any git could run it."""
-    before = fingerprint(home.repository)
+    before = take_fingerprint(home.repository)
     home.write(".gitattributes", "* filter=trap\n")
     home.git("config", "filter.trap.clean", f"touch {tmp_path}/sprung; cat")
     home.write("a.txt", "changed\n")
 
-    after = fingerprint(home.repository, since=before)
+    after = take_fingerprint(home.repository, since=before)
 
     assert not (tmp_path / "sprung").exists()
     assert not after.looked
@@ -181,10 +181,10 @@ def test_looking_changes_nothing(home: Home) -> None:
     os.utime(home.directory / "a.txt", (1, 1))
     before = (home.repository.home / "index").read_bytes()
 
-    first = fingerprint(home.repository)
+    first = take_fingerprint(home.repository)
 
     assert (home.repository.home / "index").read_bytes() == before
-    assert fingerprint(home.repository, since=first) == first
+    assert take_fingerprint(home.repository, since=first) == first
 
 
 def test_large_and_many_files_are_known_by_their_times(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,23 +192,23 @@ def test_large_and_many_files_are_known_by_their_times(home: Home, monkeypatch: 
     monkeypatch.setattr("liza.repo.fingerprint.READ_BYTES", 3)
     monkeypatch.setattr("liza.repo.fingerprint.READ_FILES", 1)
     home.write("big.bin", "x" * 10)
-    before = fingerprint(home.repository)
-    assert drift(before, fingerprint(home.repository)) == []
+    before = take_fingerprint(home.repository)
+    assert drift(before, take_fingerprint(home.repository)) == []
 
     home.write("big.bin", "y" * 10)
 
-    assert [str(moved) for moved in drift(before, fingerprint(home.repository))] == [
+    assert [str(moved) for moved in drift(before, take_fingerprint(home.repository))] == [
         "big.bin in your checkout was changed"
     ]
 
 
 def test_many_files_are_counted(home: Home) -> None:
     """The first of them are named."""
-    before = fingerprint(home.repository)
+    before = take_fingerprint(home.repository)
     for number in range(25):
         home.write(f"f{number:02}", "x\n")
 
-    moved = drift(before, fingerprint(home.repository))
+    moved = drift(before, take_fingerprint(home.repository))
 
     assert len(moved) == 21
     assert str(moved[-1]) == "5 more files in your checkout were changed"

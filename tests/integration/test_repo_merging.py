@@ -5,10 +5,21 @@ from pathlib import Path
 import pytest
 
 from liza.errors import UnfitRepository
-from liza.repo.merge import Account, Conflict, Landed, Merged, Overtaken, doubts, land, merge, resolve, seal
-from liza.repo.scratch import scratch
-from liza.repo.trailers import Trailer, read
-from liza.repo.verify import Problem, verify
+from liza.repo.merge import (
+    Conflict,
+    Landed,
+    Merged,
+    MergeDescription,
+    Overtaken,
+    commit_merge,
+    land_merge,
+    merge,
+    merge_doubts,
+    resolve_conflict,
+)
+from liza.repo.scratch import scratch_tree
+from liza.repo.trailers import Trailer, parse_trailers
+from liza.repo.verify import ViolationKind, verify_history
 from tests.repos import INTEGRATION, NOW, Hand, Home, snapshot
 
 
@@ -19,9 +30,9 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def account(task: str) -> Account:
+def account(task: str) -> MergeDescription:
     facts = {Trailer.TASK: task, Trailer.VERDICT: "approve", Trailer.APPROVED_BY: "reviewer-1"}
-    return Account(
+    return MergeDescription(
         f"Merge {task}", {**facts, Trailer.GATES: "test", Trailer.AGENT: "claude", Trailer.COST: "$1"}
     )
 
@@ -30,11 +41,11 @@ def integrated(home: Home, task: str, commit: str) -> str:
     """Merge as the daemon does, with the trivial resolved."""
     onto = str(home.repository.commit_at(INTEGRATION))
     found = merge(home.repository, onto, commit)
-    merged = resolve(home.repository, found) if isinstance(found, Conflict) else found
+    merged = resolve_conflict(home.repository, found) if isinstance(found, Conflict) else found
     assert merged
-    sealed = seal(home.repository, merged, account(task), onto=onto, commit=commit, at=NOW)
-    assert land(home.repository, INTEGRATION, sealed, onto=onto, task=task) == Landed(sealed)
-    assert doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=merged.tree) == []
+    sealed = commit_merge(home.repository, merged, account(task), onto=onto, commit=commit, at=NOW)
+    assert land_merge(home.repository, INTEGRATION, sealed, onto=onto, task=task) == Landed(sealed)
+    assert merge_doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=merged.tree) == []
     return sealed
 
 
@@ -64,7 +75,7 @@ class TestMerging:
 
         message = home.git("show", "--no-patch", "--format=%B", sealed)
         assert message.startswith("Merge t1\n\nLiza-Task: t1\n")
-        assert read(message)[Trailer.REVIEWED_COMMIT] == commit
+        assert parse_trailers(message)[Trailer.REVIEWED_COMMIT] == commit
         trailers = home.git(
             "show", "--no-patch", "--format=%(trailers:key=Liza-Approved-By,valueonly)", sealed
         )
@@ -89,7 +100,7 @@ class TestMerging:
         assert found.paths == ("a.txt", "new.txt", "src/b.py")
         assert found.kinds == ("CONFLICT (contents)", "CONFLICT (modify/delete)")
         assert str(found).endswith("in a.txt, new.txt, src/b.py")
-        assert resolve(home.repository, found) is None
+        assert resolve_conflict(home.repository, found) is None
         assert home.repository.commit_at(INTEGRATION) == head
 
     def test_trivial_conflicts_are_resolved_in_the_tree(self, home: Home) -> None:
@@ -110,7 +121,7 @@ class TestMerging:
             "d.txt",
             "src",
         ]
-        assert verify(home.repository, INTEGRATION, since=home.base) == []
+        assert verify_history(home.repository, INTEGRATION, since=home.base) == []
 
     def test_one_hard_conflict_leaves_all_unresolved(self, home: Home) -> None:
         """Half a resolution is none."""
@@ -121,7 +132,7 @@ class TestMerging:
         found = merge(home.repository, INTEGRATION, other)
 
         assert isinstance(found, Conflict)
-        assert resolve(home.repository, found) is None
+        assert resolve_conflict(home.repository, found) is None
 
     @pytest.mark.parametrize(
         ("ours", "theirs"),
@@ -139,12 +150,12 @@ class TestMerging:
         found = merge(home.repository, *commits)
 
         assert isinstance(found, Conflict)
-        assert resolve(home.repository, found) is None
+        assert resolve_conflict(home.repository, found) is None
 
     def test_committed_attributes_count_and_the_checkout_s_do_not(self, home: Home) -> None:
         """A merge gives the same tree wherever it is made, and checked."""
         base = home.commit({".gitattributes": "a.txt merge=union\n"})
-        home.repository.move(INTEGRATION, to=base, expected=home.base, why="test")
+        home.repository.move_ref(INTEGRATION, to=base, expected=home.base, why="test")
         one = worked(home, "t1", {"a.txt": "one\nA\ntwo\nthree\n", "src/b.py": "B = 2\n"}, base)
         other = worked(home, "t2", {"a.txt": "one\nB\ntwo\nthree\n", "src/b.py": "B = 3\n"}, base)
         home.write(".gitattributes", "* merge=union\n")
@@ -161,7 +172,7 @@ class TestMerging:
         sealed = integrated(home, "t1", commit)
 
         assert merge(home.repository, sealed, commit) == Merged(home.repository.tree_of(sealed))
-        assert land(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Landed(sealed)
+        assert land_merge(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Landed(sealed)
 
 
 class TestLanding:
@@ -169,7 +180,7 @@ class TestLanding:
         commit = worked(home, "t1", {"c.txt": "c\n"})
         merged = merge(home.repository, home.base, commit)
         assert isinstance(merged, Merged)
-        sealed = seal(home.repository, merged, account("t1"), onto=home.base, commit=commit, at=NOW)
+        sealed = commit_merge(home.repository, merged, account("t1"), onto=home.base, commit=commit, at=NOW)
         return sealed, commit, merged.tree
 
     def test_the_gate_sees_what_will_be_merged_and_red_moves_nothing(self, home: Home) -> None:
@@ -177,7 +188,7 @@ class TestLanding:
         for name in ("c", "d"):
             worked(home, "t1", {f"{name}.txt": "x\n"})
         sealed, _, tree = self.sealed(home)
-        with scratch(home.worktrees, sealed) as path:
+        with scratch_tree(home.worktrees, sealed) as path:
             assert Hand(path).git("rev-parse", "HEAD^{tree}") == tree
             assert (path / "d.txt").exists()
 
@@ -187,10 +198,10 @@ class TestLanding:
         """Then the merge is made again on the new head."""
         sealed, commit, tree = self.sealed(home)
         other = home.commit({"d.txt": "d\n"})
-        home.repository.move(INTEGRATION, to=other, expected=home.base, why="somebody was faster")
+        home.repository.move_ref(INTEGRATION, to=other, expected=home.base, why="somebody was faster")
 
-        assert land(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Overtaken(other)
-        assert doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=tree) == [
+        assert land_merge(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Overtaken(other)
+        assert merge_doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=tree) == [
             f"integration does not contain the merge {sealed[:12]}",
             f"integration does not contain the work {commit[:12]}",
         ]
@@ -200,7 +211,7 @@ class TestLanding:
         sealed, _, _ = self.sealed(home)
         home.git("branch", "-D", "integration")
 
-        assert land(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Overtaken(None)
+        assert land_merge(home.repository, INTEGRATION, sealed, onto=home.base, task="t1") == Overtaken(None)
 
     def test_a_branch_that_the_user_checked_out_meanwhile(self, home: Home) -> None:
         """Its files would look changed."""
@@ -208,37 +219,37 @@ class TestLanding:
         home.git("checkout", "--quiet", "integration")
 
         with pytest.raises(UnfitRepository, match="checked out in"):
-            land(home.repository, INTEGRATION, sealed, onto=home.base, task="t1")
+            land_merge(home.repository, INTEGRATION, sealed, onto=home.base, task="t1")
         assert home.repository.commit_at(INTEGRATION) == home.base
 
     def test_merged_is_what_is_proven(self, home: Home) -> None:
         """Pains, A5: "merged" was recorded, and the work was not there."""
         sealed, commit, tree = self.sealed(home)
 
-        assert doubts(home.repository, INTEGRATION, "0" * 40, commit=commit, tree=tree) == [
+        assert merge_doubts(home.repository, INTEGRATION, "0" * 40, commit=commit, tree=tree) == [
             "the merge commit 000000000000 does not exist"
         ]
-        land(home.repository, INTEGRATION, sealed, onto=home.base, task="t1")
-        assert doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=home.base) == [
+        land_merge(home.repository, INTEGRATION, sealed, onto=home.base, task="t1")
+        assert merge_doubts(home.repository, INTEGRATION, sealed, commit=commit, tree=home.base) == [
             f"the merge {sealed[:12]} is not the tree that was judged"
         ]
 
 
 class TestVerify:
-    def problems(self, home: Home) -> list[Problem]:
-        return [finding.problem for finding in verify(home.repository, INTEGRATION, since=home.base)]
+    def problems(self, home: Home) -> list[ViolationKind]:
+        return [finding.problem for finding in verify_history(home.repository, INTEGRATION, since=home.base)]
 
     def forged(self, home: Home, tree: str, *parents: str, message: str) -> None:
         commit = home.repository.commit_tree(tree, parents=parents, message=message, at=NOW)
-        assert home.repository.move(INTEGRATION, to=commit, expected=parents[0], why="forged")
+        assert home.repository.move_ref(INTEGRATION, to=commit, expected=parents[0], why="forged")
 
     def test_a_history_of_merges_is_clean(self, home: Home) -> None:
         """With and without a beginning."""
         for number in range(3):
             integrated(home, f"t{number}", worked(home, f"t{number}", {f"f{number}": "x\n"}))
 
-        assert verify(home.repository, INTEGRATION, since=home.base) == []
-        assert verify(home.repository, INTEGRATION) == []
+        assert verify_history(home.repository, INTEGRATION, since=home.base) == []
+        assert verify_history(home.repository, INTEGRATION) == []
 
     def test_a_commit_that_nobody_reviewed(self, home: Home) -> None:
         """An agent may write to the branch itself."""
@@ -246,14 +257,14 @@ class TestVerify:
         head = str(home.repository.commit_at(INTEGRATION))
         self.forged(home, home.repository.tree_of(head), head, message="sneaked in\n\nLiza-Task: t2\n")
 
-        assert self.problems(home) == [Problem.NOT_A_MERGE]
+        assert self.problems(home) == [ViolationKind.NOT_A_MERGE]
 
     def test_a_merge_without_its_facts(self, home: Home) -> None:
         """A merge by hand is one that nobody approved."""
         commit = worked(home, "t1", {"c.txt": "c\n"})
         self.forged(home, home.repository.tree_of(commit), home.base, commit, message="by hand\n")
 
-        assert set(self.problems(home)) == {Problem.TRAILER_MISSING}
+        assert set(self.problems(home)) == {ViolationKind.TRAILER_MISSING}
 
     def test_another_commit_than_the_reviewed_one(self, home: Home) -> None:
         """The branch moved between the verdict and the merge."""
@@ -263,7 +274,7 @@ class TestVerify:
         )
         self.forged(home, home.repository.tree_of(commit), home.base, commit, message=message)
 
-        assert self.problems(home) == [Problem.OTHER_COMMIT]
+        assert self.problems(home) == [ViolationKind.OTHER_COMMIT]
 
     def test_another_tree_than_the_merged_one(self, home: Home) -> None:
         """Something was slipped into the merge; a mark on a path that did not conflict does not help."""
@@ -274,7 +285,7 @@ class TestVerify:
         message = f'm\n\n{facts}\nLiza-Reviewed-Commit: {commit}\nLiza-Resolved: ["c.txt"]\n'
         self.forged(home, home.repository.tree_of(evil), home.base, commit, message=message)
 
-        found_wrong = verify(home.repository, INTEGRATION, since=home.base)
+        found_wrong = verify_history(home.repository, INTEGRATION, since=home.base)
         assert [finding.sentence for finding in found_wrong] == [
             f"c.txt is not what merging {commit[:12]} into {home.base[:12]} gives"
         ]
@@ -288,19 +299,19 @@ class TestVerify:
         message = f"m\n\n{facts}\nLiza-Reviewed-Commit: {other}\n"
         self.forged(home, home.repository.tree_of(other), head, other, message=message)
 
-        assert self.problems(home) == [Problem.OTHER_TREE]
+        assert self.problems(home) == [ViolationKind.OTHER_TREE]
 
     def test_a_task_merged_twice(self, home: Home) -> None:
         """A crash between ref and board must not merge again."""
         integrated(home, "t1", worked(home, "t1", {"c.txt": "c\n"}))
         integrated(home, "t1", worked(home, "t1", {"d.txt": "d\n"}))
 
-        assert self.problems(home) == [Problem.MERGED_TWICE]
+        assert self.problems(home) == [ViolationKind.MERGED_TWICE]
 
     def test_a_history_that_was_rewritten(self, home: Home) -> None:
         """What was merged is not on the branch any more."""
         sealed = integrated(home, "t1", worked(home, "t1", {"c.txt": "c\n"}))
         home.git("branch", "--force", "integration", home.base)
 
-        found = verify(home.repository, INTEGRATION, since=sealed)
-        assert [finding.problem for finding in found] == [Problem.REWRITTEN]
+        found = verify_history(home.repository, INTEGRATION, since=sealed)
+        assert [finding.problem for finding in found] == [ViolationKind.REWRITTEN]

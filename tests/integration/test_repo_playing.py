@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.repo.clone import cloned
+from liza.repo.clone import clone_repository
 from liza.repo.pool import Worktrees
 from liza.repo.repository import Repository
-from liza.repo.snapshot import Patch, Trees
+from liza.repo.snapshot import Patch, WorktreeTracker
 from tests.repos import NOW, Hand
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def test_a_clone_has_the_history_and_none_of_the_refs(tmp_path: Path) -> None:
     user = made(tmp_path / "user")
     first = user.git("rev-parse", "HEAD")
     user.git("branch", "liza/integration", user.commit({"b": "b\n"}))
-    clone = cloned(Repository.around(user.directory), tmp_path / "clone", at=first)
+    clone = clone_repository(Repository.around(user.directory), tmp_path / "clone", at=first)
     assert clone.head() == first
     assert (clone.root / "a").read_text() == "a\n"
     assert not (clone.root / "b").exists()
@@ -39,7 +39,7 @@ def test_a_clone_has_the_history_and_none_of_the_refs(tmp_path: Path) -> None:
 def test_a_conflict_is_resolved_again_though_its_commits_are_others(tmp_path: Path) -> None:
     """git names commits in its marks, and the same merge made again has other commits."""
     repository = Repository.around(made(tmp_path / "user").directory)
-    trees = Trees(Worktrees(repository))
+    trees = WorktreeTracker(Worktrees(repository))
     worktree = trees.worktrees.prepare("t1", str(repository.head()), at=NOW)
     file = worktree.path / "a"
     file.write_text(MARKED.format("1" * 40, "2" * 40))

@@ -10,7 +10,7 @@ import pytest
 from liza.errors import GitFailed, LizaError, UnfitRepository, UsageError
 from liza.repo.command import ask, git, top_level
 from liza.repo.repository import Repository, branch_of
-from liza.system.disk_space import space
+from liza.system.disk_space import disk_usage
 from tests.repos import INTEGRATION, NOW, Hand, Home
 
 
@@ -129,8 +129,8 @@ class TestFacts:
 
     def test_space(self, home: Home) -> None:
         """The floor that blocks admission needs a number."""
-        assert 0 < space(home.directory).free <= space(home.directory).total
-        assert "GB are free" in str(space(home.directory))
+        assert 0 < disk_usage(home.directory).free <= disk_usage(home.directory).total
+        assert "GB are free" in str(disk_usage(home.directory))
 
 
 class TestIntegrationBranch:
@@ -203,7 +203,7 @@ class TestMovingRefs:
         """The ref moves only from where the caller saw it."""
         later = home.commit({"a.txt": "later\n"})
         other = home.commit({"a.txt": "other\n"})
-        move = home.repository.move
+        move = home.repository.move_ref
 
         assert move(INTEGRATION, to=home.base, expected=None, why="begin")
         assert not move(INTEGRATION, to=later, expected=None, why="late")
@@ -214,7 +214,7 @@ class TestMovingRefs:
 
     def test_a_ref_that_is_gone_is_a_lost_race(self, home: Home) -> None:
         """Somebody may delete the integration branch in mid-run."""
-        assert not home.repository.move(INTEGRATION, to=home.base, expected=home.base, why="gone")
+        assert not home.repository.move_ref(INTEGRATION, to=home.base, expected=home.base, why="gone")
         assert home.repository.delete(INTEGRATION, expected=home.base)
 
     def test_a_ref_that_points_at_the_users_branch_does_not_move_it(self, home: Home) -> None:
@@ -222,7 +222,7 @@ class TestMovingRefs:
         later = home.commit({"a.txt": "later\n"})
         home.git("symbolic-ref", INTEGRATION, "refs/heads/main")
 
-        home.repository.move(INTEGRATION, to=home.base, expected=later, why="merge")
+        home.repository.move_ref(INTEGRATION, to=home.base, expected=later, why="merge")
 
         assert home.repository.commit_at("refs/heads/main") == later
 
@@ -234,7 +234,7 @@ class TestMovingRefs:
         lock.touch()
         os.utime(lock, (time.time() - 60, time.time() - 60))
 
-        assert home.repository.move(INTEGRATION, to=later, expected=home.base, why="merge")
+        assert home.repository.move_ref(INTEGRATION, to=later, expected=home.base, why="merge")
 
     def test_a_task_cannot_leave_its_place(self) -> None:
         """Ids are checked before they come here; the branch is below one name."""

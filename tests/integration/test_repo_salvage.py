@@ -51,7 +51,7 @@ class TestSaving:
         agent.commit({"c.txt": "c\n"})
 
         assert home.worktrees.release("t1", at=NOW) is None
-        assert salvage.listed(home.repository) == []
+        assert salvage.list_salvages(home.repository) == []
 
     def test_the_index_of_the_agent_is_not_touched(self, home: Home) -> None:
         """Saving may happen while the same coder goes on."""
@@ -60,7 +60,7 @@ class TestSaving:
         agent.git("add", "a.txt")
         before = (worktree.admin / "index").read_bytes()
 
-        assert salvage.save(home.repository, "t1", worktree, at=NOW)
+        assert salvage.save_work(home.repository, "t1", worktree, at=NOW)
 
         assert (worktree.admin / "index").read_bytes() == before
         assert agent.git("status", "--porcelain") == "M  a.txt"
@@ -190,10 +190,10 @@ class TestSaving:
         """The worktree goes after the salvage is recorded, and a kill may come between."""
         worktree, agent = home.task()
         agent.write("a.txt", "changed\n")
-        first = salvage.save(home.repository, "t1", worktree, at=NOW)
+        first = salvage.save_work(home.repository, "t1", worktree, at=NOW)
 
         assert home.worktrees.release("t1", at=NOW) == first
-        assert salvage.listed(home.repository) == [first]
+        assert salvage.list_salvages(home.repository) == [first]
 
     def test_salvage_needs_no_name_of_the_user(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """A fresh machine loses nothing either."""
@@ -214,13 +214,13 @@ class TestRestoring:
         saved = home.worktrees.release("t1", at=NOW)
         assert saved
 
-        assert salvage.restore(home.repository, "t1", 1) == saved.branch == "salvage/t1-1"
-        assert salvage.restore(home.repository, "t1", 1) == "salvage/t1-1"
+        assert salvage.restore_salvage(home.repository, "t1", 1) == saved.branch == "salvage/t1-1"
+        assert salvage.restore_salvage(home.repository, "t1", 1) == "salvage/t1-1"
         assert home.git("show", "salvage/t1-1:a.txt") == "changed"
 
         home.git("branch", "--force", "salvage/t1-1", "main")
         with pytest.raises(Refused, match="is there already, with other commits; rename it"):
-            salvage.restore(home.repository, "t1", 1)
+            salvage.restore_salvage(home.repository, "t1", 1)
         assert home.git("rev-parse", "salvage/t1-1") == home.base
 
     def test_what_is_not_there(self, home: Home) -> None:
@@ -230,23 +230,23 @@ class TestRestoring:
         home.worktrees.release("t1", at=NOW)
 
         with pytest.raises(NotThere, match=r"no salvage 't1 7'; of t1 there is 1$"):
-            salvage.restore(home.repository, "t1", 7)
+            salvage.restore_salvage(home.repository, "t1", 7)
         with pytest.raises(NotThere, match="of t2 there is nothing"):
-            salvage.restore(home.repository, "t2", 1)
+            salvage.restore_salvage(home.repository, "t2", 1)
 
     def test_listing_by_task(self, home: Home) -> None:
         """`t1` is not `t10`."""
         for name in ("t1", "t10", "t1"):
             _, agent = home.task(name)
-            agent.write("a.txt", f"changed {len(salvage.listed(home.repository))}\n")
+            agent.write("a.txt", f"changed {len(salvage.list_salvages(home.repository))}\n")
             home.worktrees.release(name, at=NOW)
 
-        assert [(saved.task, saved.number) for saved in salvage.listed(home.repository)] == [
+        assert [(saved.task, saved.number) for saved in salvage.list_salvages(home.repository)] == [
             ("t1", 1),
             ("t1", 2),
             ("t10", 1),
         ]
-        assert [saved.number for saved in salvage.listed(home.repository, "t1")] == [1, 2]
+        assert [saved.number for saved in salvage.list_salvages(home.repository, "t1")] == [1, 2]
         assert "`liza salvage restore t10 1` makes the branch salvage/t10-1" in str(
-            salvage.listed(home.repository, "t10")[0]
+            salvage.list_salvages(home.repository, "t10")[0]
         )

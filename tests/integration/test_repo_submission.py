@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.submission import submission
+from liza.repo.submission import inspect_submission
 from tests.repos import Hand, Home
 
 
@@ -16,7 +16,7 @@ def home(tmp_path: Path) -> Home:
 def reasons(home: Home, base: str | None = None) -> str:
     worktree = home.worktrees.of("t1")
     assert worktree
-    return "\n".join(submission(worktree, "t1", base or home.base).reasons)
+    return "\n".join(inspect_submission(worktree, "t1", base or home.base).reasons)
 
 
 def test_committed_work_on_the_branch_is_taken(home: Home) -> None:
@@ -26,7 +26,7 @@ def test_committed_work_on_the_branch_is_taken(home: Home) -> None:
     head = agent.commit({"d.txt": "d\n"})
     agent.write("build.log", "ignored\n")
 
-    found = submission(worktree, "t1", home.base)
+    found = inspect_submission(worktree, "t1", home.base)
 
     assert (found.head, found.reasons, found.is_acceptable) == (head, (), True)
 
@@ -78,7 +78,7 @@ def test_a_stale_lock_does_not_hide_the_facts(home: Home) -> None:
     head = agent.commit({"c.txt": "c\n"})
     (worktree.admin / "index.lock").touch()
 
-    assert submission(worktree, "t1", home.base).head == head
+    assert inspect_submission(worktree, "t1", home.base).head == head
     assert reasons(home) == ""
 
 
@@ -126,7 +126,7 @@ def test_a_worktree_that_is_gone(home: Home) -> None:
     agent.commit({"c.txt": "c\n"})
     worktree.path.rename(worktree.path.with_name("elsewhere"))
 
-    assert "is gone" in submission(worktree, "t1", home.base).reasons[0]
+    assert "is gone" in inspect_submission(worktree, "t1", home.base).reasons[0]
 
 
 def test_liza_s_own_files_and_repositories_in_the_commit(home: Home) -> None:

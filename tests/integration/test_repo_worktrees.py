@@ -16,8 +16,8 @@ import pytest
 
 from liza.errors import UnfitRepository
 from liza.repo.pool import POOL_LIMIT
-from liza.repo.scratch import scratch
-from liza.repo.submission import submission
+from liza.repo.scratch import scratch_tree
+from liza.repo.submission import inspect_submission
 from liza.repo.worktree import Worktree
 from tests.repos import NOW, Hand, Home, snapshot
 
@@ -218,7 +218,7 @@ class TestHostileAgents:
         agent.git("config", "core.fsmonitor", "false")
         agent.commit({"c.txt": "c\n"})
 
-        assert "nothing was committed" in " ".join(submission(worktree, "t1", home.base).reasons)
+        assert "nothing was committed" in " ".join(inspect_submission(worktree, "t1", home.base).reasons)
         _, agent = home.task()
 
         assert agent.git("rev-parse", "HEAD") == home.base
@@ -246,7 +246,7 @@ class TestHostileAgents:
         agent.git("config", "--worktree", "filter.trap.clean", f"touch {tmp_path}/sprung; cat")
         agent.write("a.txt", "changed\n")
 
-        submission(worktree, "t1", home.base)
+        inspect_submission(worktree, "t1", home.base)
         home.worktrees.release("t1", at=NOW)
 
         assert not (tmp_path / "sprung").exists()
@@ -413,7 +413,7 @@ class TestRecycling:
         worktree, agent = home.task()
         agent.commit({"c.txt": "c\n"})
 
-        assert submission(worktree, "t1", home.base).is_acceptable
+        assert inspect_submission(worktree, "t1", home.base).is_acceptable
         home.worktrees.release("t1", at=NOW)
         fresh, agent = home.task("t2")
         assert (fresh.admin, agent.git("status", "--porcelain")) == (worktree.admin, "")
@@ -594,7 +594,7 @@ class TestScratch:
     def test_an_exact_commit_and_then_nothing(self, home: Home) -> None:
         """The gate sees the tree that will be merged, and no trace of it stays."""
         later = home.commit({"a.txt": "later\n"})
-        with scratch(home.worktrees, later) as path:
+        with scratch_tree(home.worktrees, later) as path:
             assert (path / "a.txt").read_text() == "later\n"
             assert Hand(path).git("rev-parse", "HEAD") == later
             (path / "junk").write_text("x")
@@ -605,14 +605,14 @@ class TestScratch:
 
     def test_a_bare_tree(self, home: Home) -> None:
         """A merged tree can be looked at before any commit has it."""
-        with scratch(home.worktrees, home.repository.tree_of("refs/heads/main")) as path:
+        with scratch_tree(home.worktrees, home.repository.tree_of("refs/heads/main")) as path:
             assert Hand(path).git("status", "--porcelain") == ""
             assert (path / "src" / "b.py").exists()
 
     def test_it_is_recycled(self, home: Home) -> None:
         """And shares the pool with the tasks."""
         for _ in range(2):
-            with scratch(home.worktrees, home.base) as path:
+            with scratch_tree(home.worktrees, home.base) as path:
                 assert snapshot(path).keys() == {"a.txt", "src", "src/b.py", ".gitignore"}
                 (path / "junk").write_text("x")
         home.task()
@@ -621,12 +621,12 @@ class TestScratch:
 
     def test_two_at_once(self, home: Home) -> None:
         """Two reviewers may merge at a time."""
-        with scratch(home.worktrees, home.base) as one, scratch(home.worktrees, home.base) as two:
+        with scratch_tree(home.worktrees, home.base) as one, scratch_tree(home.worktrees, home.base) as two:
             assert one != two
 
     def test_a_gate_that_fails_is_cleaned_up_after(self, home: Home) -> None:
         """An exception of the caller goes through, and the directory goes away."""
-        with pytest.raises(TimeoutError), scratch(home.worktrees, home.base) as path:
+        with pytest.raises(TimeoutError), scratch_tree(home.worktrees, home.base) as path:
             raise TimeoutError
         assert not path.exists()
 
@@ -636,7 +636,7 @@ class TestScratch:
         (stale.path / "junk").write_text("x")
         lock = home.directory / ".worktrees" / ".scratch-1.lock"
 
-        with scratch(home.worktrees, home.base) as path:
+        with scratch_tree(home.worktrees, home.base) as path:
             assert path == stale.path
             assert not (path / "junk").exists()
 
@@ -648,7 +648,7 @@ class TestScratch:
 
     def test_draining_leaves_a_gate_that_runs_alone(self, home: Home) -> None:
         """Only what nobody looks at goes."""
-        with scratch(home.worktrees, home.base) as path:
+        with scratch_tree(home.worktrees, home.base) as path:
             home.worktrees.drain()
             assert (path / "a.txt").exists()
         home.worktrees.drain()

@@ -9,7 +9,7 @@ import pytest
 
 from liza.board.file import FileBoard
 from liza.daemon.project import APPLIED
-from liza.daemon.team_file import apply_team_file, changes
+from liza.daemon.team_file import apply_team_file, changed_paths
 from liza.errors import UsageError
 from tests.shell import Shell
 
@@ -107,8 +107,8 @@ class TestWhatChanged:
     def test_two_readings_differ_by_leaf(self) -> None:
         one = {"a": {"b": 1, "c": 2}, "d": [1]}
         other = {"a": {"b": 1, "c": 3}, "d": [2], "e": {"f": 4}}
-        assert sorted(changes(one, other)) == [("a", "c"), ("d",), ("e", "f")]
-        assert list(changes(one, one)) == []
+        assert sorted(changed_paths(one, other)) == [("a", "c"), ("d",), ("e", "f")]
+        assert list(changed_paths(one, one)) == []
 
 
 class TestWrong:

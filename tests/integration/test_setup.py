@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.daemon.project import checked
+from liza.daemon.project import valid_config
 from liza.domain.model import Status
 from liza.errors import UsageError
 from liza.system.ports import ports_of
@@ -134,7 +134,7 @@ def test_what_cannot_be_copied_is_refused_in_a_sentence(tmp_path: Path, name: st
     (office.user.directory / "link.log").symlink_to(tmp_path)
 
     with pytest.raises(UsageError, match=f"worktree.copy: '{name}' {why}"):
-        checked(office.user.directory, {"worktree": {"copy": [name]}})
+        valid_config(office.user.directory, {"worktree": {"copy": [name]}})
 
 
 def test_a_team_file_may_name_them(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from liza.domain.changes import HUMAN, Change
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import FULL, DiskTrouble
-from liza.system.disk_space import shortage
+from liza.system.disk_space import disk_shortage
 from tests.office import PATIENCE, ROOT, Office
 from tests.repos import Home
 
@@ -30,11 +30,11 @@ SIZE: Final = "24m"
 
 
 def test_the_sentence_names_the_limit_and_what_to_do(tmp_path: Path) -> None:
-    said = shortage(tmp_path, EVER)
+    said = disk_shortage(tmp_path, EVER)
     assert said is not None
     assert str(tmp_path) in said
     assert f"limits.free_disk_mb asks for {EVER}; make room" in said
-    assert shortage(tmp_path, 0) is None
+    assert disk_shortage(tmp_path, 0) is None
 
 
 def test_a_worker_claims_nothing_below_the_floor_and_goes_on_above_it(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_worker_claims_nothing_below_the_floor_and_goes_on_above_it(tmp_path: 
 
 
 def without_floor(state: State) -> State:
-    return state.but(config=state.config.but(limits=state.config.limits.but(free_disk_mb=0)))
+    return state.replace(config=state.config.replace(limits=state.config.limits.replace(free_disk_mb=0)))
 
 
 @pytest.fixture

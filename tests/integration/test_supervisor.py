@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.daemon.background import see_to_end
+from liza.daemon.background import ensure_ended
 from liza.domain.changes import HUMAN, Change
 from liza.domain.config import Workers
 from liza.domain.events import Block, Defer
-from liza.domain.model import Actor, AgentStatus, GoalStatus, Role, Status
+from liza.domain.model import Actor, GoalStatus, Role, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.system import locks
 from liza.workflow.transition import apply
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-TOUCH: Final = Change("human", "touch", lambda state: state.but(sprint=state.sprint.but(goal="x")))
+TOUCH: Final = Change("human", "touch", lambda state: state.replace(sprint=state.sprint.replace(goal="x")))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ class TestEnding:
         assert here.ended(here.start()) == 0
         state = here.board.read()
         assert state.goal.status is GoalStatus.COMPLETE
-        assert {agent.status for agent in state.agents.values()} == {AgentStatus.STOPPED}
+        assert {agent.status for agent in state.agents.values()} == {WorkerStatus.STOPPED}
         assert here.is_quiet()
         assert [path.name for path in here.home.rglob("*.lock")] == ["state.yaml.lock"]
 
@@ -70,7 +70,7 @@ class TestEnding:
         for pid in (here.starts("coder-1")[-1], int(run.pid or 0)):
             os.kill(pid, signal.SIGSTOP)
         (here.home / "ABORT").touch()
-        assert see_to_end(here.home) == ""
+        assert ensure_ended(here.home) == ""
         assert here.ended(run) == 4
         assert here.is_quiet()
 
@@ -78,7 +78,7 @@ class TestEnding:
         here.behave(coder="hold")
         run = here.start()
         here.until(is_working)
-        assert "did not hear" in see_to_end(here.home, patience=0.0)  # nobody had told it
+        assert "did not hear" in ensure_ended(here.home, patience=0.0)  # nobody had told it
         assert here.ended(run) == -signal.SIGKILL
         assert here.board.read().task("t1").lease is None
         assert here.is_quiet()
@@ -93,14 +93,22 @@ class TestEnding:
         assert here.board.read().task("t1").status is Status.IDLE
         assert here.is_quiet()
 
+    def test_abort_reaches_also_who_looks_at_no_switch(self, here: Yard) -> None:
+        """By a signal, and at once: a grace is for saving work, not for hearing of it."""
+        here.behave(planner="engrossed")
+        run = here.start(grace=600.0)
+        here.eventually(lambda: "engrossed" in here.said("planner-1"))
+        (here.home / "ABORT").touch()
+        assert here.ended(run) == 4
+        assert here.is_quiet()
+
     def test_a_second_signal_means_now(self, here: Yard) -> None:
         here.behave(planner="deaf")
-        run = here.start()
+        run = here.start(grace=600.0)  # what the first signal alone would take, and longer than any load
         here.eventually(lambda: "deaf" in here.said("planner-1"))
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(int(run.pid or 0), number)
-        run.join(4.0)
-        assert run.exitcode == 4
+        assert here.ended(run) == 4
         assert here.is_quiet()
 
     def test_abort_is_seen_during_pause(self, here: Yard) -> None:
@@ -143,7 +151,7 @@ class TestKeepingAlive:
         here.behave(coder="crash")
         run = here.start()
         state = here.until(
-            lambda state: "coder-1" in state.agents and state.agents["coder-1"].status is AgentStatus.STOPPED
+            lambda state: "coder-1" in state.agents and state.agents["coder-1"].status is WorkerStatus.STOPPED
         )
         assert len(here.starts("coder-1")) == 3
         agent = state.agents["coder-1"]
@@ -209,13 +217,13 @@ class TestKeepingAlive:
         run = here.start()
         everyone_started(here)
         two = Workers(coder=2)
-        here.board.update(Change("human", "more", lambda s: s.but(config=s.config.but(workers=two))))
+        here.board.update(Change("human", "more", lambda s: s.replace(config=s.config.replace(workers=two))))
         here.eventually(lambda: len(here.starts("coder-2")) == 1)
         here.board.update(
-            Change("human", "less", lambda s: s.but(config=s.config.but(workers=Workers(coder=1))))
+            Change("human", "less", lambda s: s.replace(config=s.config.replace(workers=Workers(coder=1))))
         )
         here.eventually(lambda: not is_alive(here.starts("coder-2")[0]))
-        here.until(lambda state: state.agents["coder-2"].status is AgentStatus.STOPPED)
+        here.until(lambda state: state.agents["coder-2"].status is WorkerStatus.STOPPED)
         assert here.board.read().agents["coder-2"].crashes == ()
         run.terminate()
         assert here.ended(run) == 4
@@ -260,7 +268,7 @@ class TestBeingSingle:
         second = here.start()
         assert here.ended(second) == 1
         assert is_alive(int(first.pid or 0))
-        who = locks.holder(here.home / locks.SUPERVISOR)
+        who = locks.holder_of(here.home / locks.SUPERVISOR_LOCK)
         assert who is not None
         assert who.pid == first.pid
 
@@ -272,7 +280,7 @@ class TestBeingSingle:
         run.kill()
         here.ended(run)
         assert is_alive(here.starts("planner-1")[0])
-        assert not locks.is_held(here.home / locks.SUPERVISOR)
+        assert not locks.is_held(here.home / locks.SUPERVISOR_LOCK)
 
 
 class TestDying:

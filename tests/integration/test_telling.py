@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.board.quarantine import alert
+from liza.board.alerts import append_alert
+from liza.board.protocol import open_board
 from liza.daemon.alarms import Alarm
-from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Courier, Told
+from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Notifier, SentAlarms
 from liza.domain.config import Notify
 from tests.stories import NOW
 from tests.supervised import is_alive
@@ -82,8 +83,8 @@ def serving(*codes: int | None) -> Iterator[Server]:
 
 
 @contextmanager
-def courier(home: Path, notify: Notify, patience: float = PATIENCE) -> Iterator[Courier]:
-    found = Courier(home, retries=QUICK, patience=patience)
+def courier(home: Path, notify: Notify, patience: float = PATIENCE) -> Iterator[Notifier]:
+    found = Notifier(open_board(home), retries=QUICK, patience=patience)
     found.start()
     found.nudge(notify)
     try:
@@ -113,7 +114,7 @@ class TestWebhook:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv(VARIABLE, SECRET)
-        alert(tmp_path, NOW, "t1 is BLOCKED: Größe?")
+        append_alert(tmp_path, NOW, "t1 is BLOCKED: Größe?")
         with serving(204) as server, courier(tmp_path, Notify(webhook=server.url, secret_env=VARIABLE)):
             eventually(lambda: server.got)
         ((headers, body),) = server.got
@@ -126,7 +127,7 @@ class TestWebhook:
         }
 
     def test_one_that_fails_twice_gets_it_at_the_third_try(self, tmp_path: Path) -> None:
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with serving(500, 503, 200) as server, courier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(server.got) == 3)
         assert server.messages == ["hello"] * 3
@@ -135,7 +136,7 @@ class TestWebhook:
 
     def test_one_that_is_down_is_given_up_after_four_tries_with_a_line(self, tmp_path: Path) -> None:
         """The line names the host alone, since the rest is often a secret; it is not sent on."""
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with serving(500) as server, courier(tmp_path, Notify(webhook=server.url)) as found:
             eventually(lambda: len(told(tmp_path)) == 2)
             found.nudge(Notify(webhook=server.url))
@@ -146,28 +147,28 @@ class TestWebhook:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{free.getsockname()[1]}/"
-            alert(tmp_path, NOW, "hello")
+            append_alert(tmp_path, NOW, "hello")
             with courier(tmp_path, Notify(webhook=url)):
                 eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1].startswith("not told: 127.0.0.1 could not be reached")
 
     def test_a_slow_one_holds_up_nobody(self, tmp_path: Path) -> None:
         with serving(None) as server, courier(tmp_path, Notify(webhook=server.url)) as found:
-            alert(tmp_path, NOW, "hello")
+            append_alert(tmp_path, NOW, "hello")
             began = time.monotonic()
             found.nudge(Notify(webhook=server.url))
             eventually(lambda: server.got)
             for number in range(10):
-                alert(tmp_path, NOW, f"more {number}")
+                append_alert(tmp_path, NOW, f"more {number}")
                 found.nudge(Notify(webhook=server.url))
             assert time.monotonic() - began < PATIENCE / 2
             server.over.set()
         assert server.messages == ["hello", *(f"more {number}" for number in range(10))]
 
     def test_what_a_slow_one_did_not_get_before_the_end_is_for_the_next_run(self, tmp_path: Path) -> None:
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with serving(0) as server:
-            hurried = Courier(tmp_path, retries=QUICK)
+            hurried = Notifier(open_board(tmp_path), retries=QUICK)
             hurried.start()
             hurried.nudge(Notify(webhook=server.url))
             eventually(lambda: server.got)
@@ -179,7 +180,7 @@ class TestWebhook:
         assert server.messages[0] == "hello"
 
     def test_a_redirect_is_not_followed(self, tmp_path: Path) -> None:
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with serving(302) as server, courier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1] == "not told: 127.0.0.1 answered 302: hello"
@@ -189,10 +190,10 @@ class TestOnce:
     def test_a_restart_neither_repeats_nor_forgets(self, tmp_path: Path) -> None:
         with serving(200) as server:
             notify = Notify(webhook=server.url)
-            alert(tmp_path, NOW, "one")
+            append_alert(tmp_path, NOW, "one")
             with courier(tmp_path, notify):
                 eventually(lambda: server.got)
-            alert(tmp_path, NOW, "two")
+            append_alert(tmp_path, NOW, "two")
             with courier(tmp_path, notify):
                 eventually(lambda: len(server.got) == 2)
             with courier(tmp_path, notify):
@@ -202,18 +203,18 @@ class TestOnce:
     def test_a_log_that_somebody_emptied_starts_anew(self, tmp_path: Path) -> None:
         with serving(200) as server:
             notify = Notify(webhook=server.url)
-            alert(tmp_path, NOW, "a long line that was there before")
+            append_alert(tmp_path, NOW, "a long line that was there before")
             with courier(tmp_path, notify):
                 eventually(lambda: server.got)
             (tmp_path / "alerts.log").write_text("")
-            alert(tmp_path, NOW, "new")
+            append_alert(tmp_path, NOW, "new")
             with courier(tmp_path, notify):
                 eventually(lambda: len(server.got) == 2)
         assert server.messages[1] == "new"
 
     def test_of_a_long_backlog_the_latest_are_sent(self, tmp_path: Path) -> None:
         for number in range(MOST_WAITING + 5):
-            alert(tmp_path, NOW, f"alert {number}")
+            append_alert(tmp_path, NOW, f"alert {number}")
         with serving(200) as server, courier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(server.got) == MOST_WAITING)
         assert server.messages[0] == "alert 5"
@@ -221,26 +222,26 @@ class TestOnce:
 
     def test_an_alarm_is_news_once_however_many_ask(self, tmp_path: Path) -> None:
         alarm = Alarm("trip trip-1", "it fired")
-        assert Told(tmp_path).is_news(alarm)
-        Told(tmp_path).remember(alarm)
-        assert not Told(tmp_path).is_news(alarm)
-        assert Told(tmp_path).is_news(Alarm("trip trip-2", "it fired"))
+        assert SentAlarms(tmp_path).is_news(alarm)
+        SentAlarms(tmp_path).remember(alarm)
+        assert not SentAlarms(tmp_path).is_news(alarm)
+        assert SentAlarms(tmp_path).is_news(Alarm("trip trip-2", "it fired"))
 
     def test_what_is_remembered_is_bounded_and_a_wreck_is_no_trouble(self, tmp_path: Path) -> None:
         path = tmp_path / "told" / "alarms.json"
         path.parent.mkdir()
         path.write_text(json.dumps([str(number) for number in range(MOST_REMEMBERED)]))
-        Told(tmp_path).remember(Alarm("new", "x"))
+        SentAlarms(tmp_path).remember(Alarm("new", "x"))
         assert len(json.loads(path.read_text())) == MOST_REMEMBERED
         path.write_text('{"half')
-        assert Told(tmp_path).is_news(Alarm("new", "x"))
+        assert SentAlarms(tmp_path).is_news(Alarm("new", "x"))
 
 
 class TestCommand:
     def test_it_gets_the_sentence_last_and_json_on_stdin(self, tmp_path: Path) -> None:
         code = "import sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:], sys.stdin.read()]))"
         command = (sys.executable, "-S", "-c", code, str(tmp_path / "got"), "liza")
-        alert(tmp_path, NOW, 'it\'s "quoted"; $(touch x)')
+        append_alert(tmp_path, NOW, 'it\'s "quoted"; $(touch x)')
         with courier(tmp_path, Notify(command=command)):
             eventually(lambda: (tmp_path / "got").exists() and (tmp_path / "got").read_text())
         first, sentence, body = (tmp_path / "got").read_text().split("|")
@@ -249,7 +250,7 @@ class TestCommand:
 
     def test_one_that_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
         script = f"sleep 600 & echo $! > {tmp_path}/child; sleep 600"
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with courier(tmp_path, Notify(command=("sh", "-c", script)), patience=0.5):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1] == "not told: sh took longer than 0.5 seconds and was ended: hello"
@@ -260,7 +261,7 @@ class TestCommand:
         [(("sh", "-c", "exit 3"), "sh ended with exit code 3"), (("no-such-program",), "exit code 127")],
     )
     def test_one_that_fails_is_a_line(self, tmp_path: Path, command: tuple[str, ...], why: str) -> None:
-        alert(tmp_path, NOW, "hello")
+        append_alert(tmp_path, NOW, "hello")
         with courier(tmp_path, Notify(command=command)):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert why in told(tmp_path)[1]
@@ -279,7 +280,7 @@ class TestCommand:
         thread = threading.Thread(target=reap)
         thread.start()
         try:
-            alert(tmp_path, NOW, "hello")
+            append_alert(tmp_path, NOW, "hello")
             with courier(tmp_path, Notify(command=("sh", "-c", "exit 3"))):
                 eventually(lambda: len(told(tmp_path)) == 2)
         finally:

@@ -14,7 +14,7 @@ from liza.board.file import FileBoard
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.config import Config, Limits
-from liza.domain.model import Agent, Role, State, Status, Task
+from liza.domain.model import Role, State, Status, Task, WorkerRecord
 from liza.domain.record import with_record
 from liza.errors import JournalDamaged, NotThere, Refused
 from liza.workflow.transition import add_task, apply
@@ -41,14 +41,14 @@ class Clock:
 
 
 def join(name: str) -> Change:
-    agent = Agent(id=name, role=Role.CODER, since=NOW)
-    return Change("supervisor", f"start {name}", lambda s: s.but(agents=with_record(s.agents, agent)))
+    agent = WorkerRecord(id=name, role=Role.CODER, since=NOW)
+    return Change("supervisor", f"start {name}", lambda s: s.replace(agents=with_record(s.agents, agent)))
 
 
 def leave(name: str) -> Change:
     def make(state: State) -> State:
         kept = {known: agent for known, agent in state.agents.items() if known != name}
-        return state.but(agents=MappingProxyType(kept))
+        return state.replace(agents=MappingProxyType(kept))
 
     return Change("supervisor", f"stop {name}", make)
 
@@ -66,9 +66,9 @@ def life() -> Iterator[Change]:
     yield leave("coder-1")
     yield join("coder-3")
     yield join("coder-1")
-    yield add_task(new_task("t9", depends_on=("t1", "t2")).but(history=()), by=PLANNER, at=NOW)
+    yield add_task(new_task("t9", depends_on=("t1", "t2")).replace(history=()), by=PLANNER, at=NOW)
     yield apply(e.Supersede(superseded_by=("t9",), rescope_reason="too big"), to="t3", by=HUMAN, at=NOW)
-    yield Change("human", "settings", lambda s: s.but(config=Config(limits=Limits(agent_minutes=1.5))))
+    yield Change("human", "settings", lambda s: s.replace(config=Config(limits=Limits(agent_minutes=1.5))))
     yield apply(e.Block(reason="hm", questions=("Why?",)), to="t2", by=SUPERVISOR, at=NOW)
     yield apply(e.Retry(guidance="because"), to="t2", by=HUMAN, at=NOW)
 
@@ -233,7 +233,7 @@ class TestArchive:
 
     def test_their_ids_are_not_used_again(self, board: FileBoard) -> None:
         self.archived(board)
-        task = new_task("done-00").but(history=())
+        task = new_task("done-00").replace(history=())
         with pytest.raises(Refused, match="done-00: there is such a task already"):
             board.update(add_task(task, by=PLANNER, at=NOW))
 

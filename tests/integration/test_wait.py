@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import POLL, FileBoard
-from liza.domain.switches import FILES
+from liza.domain.switches import SWITCH_FILES
 from tests.boards import PATIENCE, PROCESSES, ended_well, messages, new_board, noted
 from tests.children import wait_blindly, wait_idly
 from tests.editors import SAVES, by_rename, with_note
@@ -94,7 +94,7 @@ def test_it_wakes_on_a_bad_save_too(board: FileBoard) -> None:
     assert (board.home / "PAUSE").exists()
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", SWITCH_FILES)
 def test_a_switch_wakes_whoever_waits_though_nothing_changed(name: str, board: FileBoard) -> None:
     """Thrown or taken back: an idle worker need not be asleep when everybody is to end."""
     revision = board.wait(0, PATIENCE).revision
@@ -147,7 +147,7 @@ class TestIdle:
 
 def test_reading_wakes_nobody(board: FileBoard) -> None:
     """Neither Liza's reading nor that of others: the bell rings for the one file made at the end."""
-    watch = board._watching()
+    watch = board._open_watch()
     assert watch is not None
     other = FileBoard(board.home)
     for _ in range(50):
@@ -155,10 +155,10 @@ def test_reading_wakes_nobody(board: FileBoard) -> None:
         list(other.entries())
         (board.home / "state.yaml").read_bytes()
         assert not other.has_edit()
-    heard = watch.rings
+    heard = watch.wakeups
     (board.home / "mark").write_text("")
     watch.wait(heard, PATIENCE)
-    assert watch.rings < 10
+    assert watch.wakeups < 10
     other.close()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liza.cli.views import costs, progress
-from liza.daemon.reports.metrics import of_sprint, table
+from liza.daemon.reports.metrics import figures_table, of_sprint
 from liza.domain.changes import Change
 from liza.domain.config import Config
 from liza.domain.model import Status
@@ -63,17 +63,17 @@ class TestSecondTries:
         assert "t1.txt is there" not in second["prompt"]
         assert (second["is_again"], second["only_answer"]) == (True, True)
 
-        told = [str(one) for one in progress.news(before, office.state)]
+        told = [str(one) for one in progress.news_between(before, office.state)]
         assert [one for one in told if "t1: answer to implement refused (the reply has no answer" in one]
         assert [entry for entry in office.board.entries() if entry.what == "refuse_answer t1"]
-        assert "refused answers         1 implement\n" in table(of_sprint(office.state, utc_now()))
-        paid = costs.runs_in(office.home / "runs", office.state, office.board.entries())
+        assert "refused answers         1 implement\n" in figures_table(of_sprint(office.state, utc_now()))
+        paid = costs.run_costs(office.home / "runs", office.state, office.board.entries())
         assert [
             line
-            for line in costs.lines(paid, office.state)
+            for line in costs.cost_lines(paid, office.state)
             if line.startswith("Second tries               1 runs")
         ]
-        assert costs.as_json(paid, office.state)["second_tries"]["runs"] == 1
+        assert costs.costs_json(paid, office.state)["second_tries"]["runs"] == 1
         kinds = {one.kind.partition(" ")[0] for one in office.state.spend.kinds}
         assert kinds == {"checkpoint", "implement", "answer"}
 
@@ -108,7 +108,7 @@ class TestSecondTries:
         agents = office.state.config.agents.model_dump(exclude_defaults=True) | settings
         config = office.state.config.model_dump(exclude_defaults=True) | {"agents": agents}
         office.board.update(
-            Change("human", "settings", lambda state: state.but(config=Config.model_validate(config)))
+            Change("human", "settings", lambda state: state.replace(config=Config.model_validate(config)))
         )
         office.task()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.board.file import FileBoard
-from liza.daemon.turn import Next
+from liza.daemon.turn import AfterTurn
 from liza.domain.anomalies import CheckoutDrift, MergeConflict, Workaround
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.config import Gates
@@ -303,7 +303,7 @@ class TestWhatAgentsDoWrong:
             "src",
             "t1.txt",
         ]
-        saved = salvage.listed(office.user.repository, "t1")
+        saved = salvage.list_salvages(office.user.repository, "t1")
         assert len(saved) == 1
 
     def test_a_command_that_does_not_exist_blocks_the_task(self, tmp_path: Path) -> None:
@@ -401,7 +401,9 @@ class TestIntegration:
         assert FileBoard(office.home).read() == office.state
 
     def without_gates(self) -> Change:
-        return Change("human", "no gates", lambda state: state.but(config=state.config.but(gates=Gates())))
+        return Change(
+            "human", "no gates", lambda state: state.replace(config=state.config.replace(gates=Gates()))
+        )
 
     def test_marks_of_a_conflict_are_never_handed_in(self, tmp_path: Path) -> None:
         """A coder that only says that it resolved the conflict has failed."""
@@ -549,7 +551,7 @@ class TestReviewing:
 
         with office.process("reviewer-1"):
             state = office.until(lambda state: state.task("t1").lease is not None)
-            assert office.turn("reviewer-2") is Next.WAIT
+            assert office.turn("reviewer-2") is AfterTurn.WAIT
             assert state.task("t1").lease is not None
 
     def test_no_verdict_twice_is_no_pass(self, tmp_path: Path) -> None:
@@ -630,7 +632,7 @@ class TestWhatIsNobodysFault:
         full = {**run, "reply": "I was about to write the rest", "ending": "context_full"}
         office = self.replayed(tmp_path, full, done)
 
-        assert office.turn("coder-1") is Next.RESTART
+        assert office.turn("coder-1") is AfterTurn.RESTART
         task = office.state.task("t1")
         assert (task.status, task.failed_by) == (Status.IDLE, ())
         assert office.state.handoff["t1"].summary == "I was about to write the rest"
@@ -653,7 +655,7 @@ class TestWhatIsNobodysFault:
         task = office.state.task("t1")
         assert (task.status, task.failed_by, task.history[-1].event) == (Status.IDLE, (), "release")
         assert office.state.providers["replay"].state is ProviderState.LIMITED
-        assert office.turn("coder-1") is Next.WAIT
+        assert office.turn("coder-1") is AfterTurn.WAIT
 
 
 class TestTheRepository:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.policy.progress import asks, only_people
-from liza.daemon.turn import Next
+from liza.daemon.policy.progress import human_waits, only_people
+from liza.daemon.turn import AfterTurn
 from liza.domain import budget, providers
 from liza.domain.changes import HUMAN, Change
-from liza.domain.model import AgentStatus, Status
+from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
 from liza.workflow.transition import reply
@@ -43,7 +43,7 @@ def runs(office: Office) -> int:
 def pay(office: Office, kind: str, usd: float) -> None:
     """Let the board know what a run of *kind* cost."""
     bill = budget.Bill("coder-9", None, kind, usd, Provenance.REPORTED)
-    office.board.update(Change("coder-9", "pay", lambda state: budget.settled(state, bill)))
+    office.board.update(Change("coder-9", "pay", lambda state: budget.settle_run(state, bill)))
 
 
 class TestTheBudget:
@@ -57,8 +57,8 @@ class TestTheBudget:
         assert runs(office) == 1
         task = office.state.task("t1")
         assert (task.status, task.failed_by, task.lease) == (Status.IDLE, (), None)
-        assert office.state.agents["coder-1"].status is AgentStatus.PARKED
-        assert [wait.then for wait in asks(office.state)] == ["liza answer budget 2"]
+        assert office.state.agents["coder-1"].status is WorkerStatus.PARKED
+        assert [wait.then for wait in human_waits(office.state)] == ["liza answer budget 2"]
         assert only_people(office.state, utc_now())
         told = [line for line in alerts(office) if "everybody pauses" in line]
         assert len(told) == 1
@@ -221,7 +221,7 @@ class TestProviders:
         office.turn("coder-1")
 
         for _ in range(3):
-            assert office.turn("coder-1") is Next.WAIT
+            assert office.turn("coder-1") is AfterTurn.WAIT
 
         assert runs(office) == 1
         assert only_people(office.state, utc_now()) == ()
@@ -237,7 +237,7 @@ class TestProviders:
         office = self.played(tmp_path, {"reply": "", "ending": "auth", "why": "invalid x-api-key"})
         office.turn("coder-1")
         for _ in range(3):
-            assert office.turn("coder-1") is Next.WAIT
+            assert office.turn("coder-1") is AfterTurn.WAIT
 
         assert runs(office) == 1
         assert [wait.then for wait in only_people(office.state, utc_now())] == ["liza resume"]
@@ -296,22 +296,21 @@ class TestProviders:
         office.task()
         office.turn("coder-1")
         agents = office.state.config.agents
-        theirs = agents.but(overrides={"coder": agents.default.but(provider="acme")})
-        down = providers.Turned(ProviderState.EXHAUSTED, "used up")
+        theirs = agents.replace(overrides={"coder": agents.default.replace(provider="acme")})
+        down = providers.ProviderRejection(ProviderState.EXHAUSTED, "used up")
 
         def make(state: State) -> State:
-            state = state.but(config=state.config.but(agents=theirs))
-            return providers.turned_down(state, "acme", "coder-1", down, at=utc_now(), chance=0)
+            state = state.replace(config=state.config.replace(agents=theirs))
+            return providers.with_rejection(state, "acme", "coder-1", down, at=utc_now(), chance=0)
 
         office.board.update(Change("human", "test", make))
         office.task("t2")
 
-        assert office.turn("coder-1") is Next.WAIT
+        assert office.turn("coder-1") is AfterTurn.WAIT
         office.turns("reviewer-1")
         assert (office.status("t1"), office.status("t2")) == (Status.MERGED, Status.IDLE)
 
 
-@pytest.mark.timeout(90)
 def test_a_whole_run_stops_at_its_budget_and_says_so(tmp_path: Path) -> None:
     """`liza run --until-idle` ends with 3 at the cap, and with 0 once there is enough."""
     office = Office(tmp_path, dear(), budget={"run_usd": 1})

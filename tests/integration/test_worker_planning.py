@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.turn import Next
+from liza.daemon.turn import AfterTurn
 from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Block
 from liza.domain.model import GoalStatus, Status
@@ -200,9 +200,9 @@ def test_two_planners_never_plan_the_same(tmp_path: Path) -> None:
 
     with office.process("planner-1"):
         office.noted()
-        assert office.turn("planner-2") is Next.WAIT
+        assert office.turn("planner-2") is AfterTurn.WAIT
         go.touch()
         office.until(lambda state: "t1" in state.tasks)
 
-    assert office.turn("planner-2") is Next.WAIT
+    assert office.turn("planner-2") is AfterTurn.WAIT
     assert runs(office, "plan") == 1

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.board.quarantine import ALERTS
+from liza.board.alerts import ALERTS
 from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Reclaim
-from liza.domain.model import AgentStatus, GoalStatus, Status
+from liza.domain.model import GoalStatus, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.repo import salvage
-from liza.system.proc_table import seen
+from liza.system.proc_table import process_of
 from liza.workflow.transition import apply
 from tests.office import PATIENCE, ROOT, Office
 
@@ -50,7 +50,7 @@ def soon(holds: Callable[[], bool], within: float = PATIENCE) -> float:
 
 
 def state_of(pid: int) -> str:
-    process = seen(pid)
+    process = process_of(pid)
     return process.state if process else "gone"
 
 
@@ -89,9 +89,9 @@ class TestSwitches:
 
         task = office.state.task("t1")
         assert (task.status, task.lease, task.failed_by) == (Status.IDLE, None, ())
-        saved = salvage.listed(office.user.repository, "t1")
+        saved = salvage.list_salvages(office.user.repository, "t1")
         assert office.user.git("show", f"{saved[0].ref}:t1.txt") == "half"
-        assert office.state.agents["coder-1"].status is AgentStatus.STOPPED
+        assert office.state.agents["coder-1"].status is WorkerStatus.STOPPED
 
     def test_nothing_starts_during_a_pause(self, office: Office) -> None:
         """A worker that is idle obeys as well, and begins when the file goes."""
@@ -112,7 +112,7 @@ class TestSwitches:
             assert worker.wait(PATIENCE) == 0
             assert is_gone(pid)
         assert office.status() is Status.IDLE
-        assert salvage.listed(office.user.repository, "t1")
+        assert salvage.list_salvages(office.user.repository, "t1")
 
     def test_a_worker_and_its_agent_die_with_the_supervisor(self, office: Office) -> None:
         """A supervisor that is killed leaves nobody behind, and what was done is saved."""

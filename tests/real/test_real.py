@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.domain.model import Status
-from liza.system.sandbox.bubblewrap import obstacle
+from liza.system.sandbox.bubblewrap import sandbox_obstacle
 from tests.real.checkout import INTEGRATION, Checkout
 from tests.real.projects import PROJECTS, TOOLS
 
@@ -59,7 +59,7 @@ def checkout(
 
 
 def need(sandbox: str) -> None:
-    if sandbox == "require" and (why := obstacle()):
+    if sandbox == "require" and (why := sandbox_obstacle()):
         pytest.skip(f"the sandbox is not tested: {why}")
 
 

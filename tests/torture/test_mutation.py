@@ -13,11 +13,11 @@ import pytest
 
 from liza.daemon.flows import workflow_of
 from liza.domain.config import Config
-from liza.domain.yaml_parse import parse
+from liza.domain.yaml_parse import parse_yaml
 from liza.errors import UsageError
 from liza.gauntlet.cases import CASES, Case
-from liza.gauntlet.runner import run_all, told
-from liza.gauntlet.verdict import Result
+from liza.gauntlet.runner import result_row, run_all
+from liza.gauntlet.verdict import CaseResult
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3600)]
 
@@ -101,7 +101,7 @@ def refusal(path: Path) -> str:
     return ""
 
 
-PARTS: Final = parts_of(dict(parse(DOCUMENT.read_text()).data))
+PARTS: Final = parts_of(dict(parse_yaml(DOCUMENT.read_text()).data))
 NAMES: Final = [part.id for part in PARTS]
 
 
@@ -122,20 +122,20 @@ def test_every_part_has_somebody_whom_it_alone_stops_or_is_of_the_floor() -> Non
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[str, Result]:
+def results() -> dict[str, CaseResult]:
     """One run of the whole zoo under the workflow as it is."""
-    found = run_all(list(CASES.values()), more={}, say=lambda result: print(told(result)))  # noqa: T201
+    found = run_all(list(CASES.values()), more={}, say=lambda result: print(result_row(result)))  # noqa: T201
     return {result.case.name: result for result in found}
 
 
 def test_everybody_is_contained_and_every_honest_agent_let_through(
-    results: dict[str, Result], count: Callable[[str, int], None]
+    results: dict[str, CaseResult], count: Callable[[str, int], None]
 ) -> None:
     count("cases of the gauntlet, honest ones included", len(results))
     assert {name: result.escapes for name, result in results.items() if result.escapes} == {}
 
 
-def test_those_notice_who_have_to(results: dict[str, Result]) -> None:
+def test_those_notice_who_have_to(results: dict[str, CaseResult]) -> None:
     assert {name: result.caught_by for name, result in results.items() if not result.is_expected} == {}
 
 
@@ -143,7 +143,7 @@ def test_those_notice_who_have_to(results: dict[str, Result]) -> None:
 def test_without_any_single_gate_or_rule_somebody_escapes(
     tmp_path: Path, part: Part, count: Callable[[str, int], None]
 ) -> None:
-    document = dict(parse(DOCUMENT.read_text()).data)
+    document = dict(parse_yaml(DOCUMENT.read_text()).data)
     path = written(without(document, part), tmp_path / "mutant.yaml")
     if part.id in FLOOR:
         why = refusal(path)

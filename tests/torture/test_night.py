@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.daemon.supervisor import EXIT_CODES, Ending
+from liza.board.alerts import ALERTS
+from liza.daemon.supervisor import EXIT_CODES, RunEnd
+from liza.daemon.tamper import DRIFTED
 from liza.domain.model import GoalStatus
-from liza.system.linux import adopt_orphans
-from liza.system.proc_table import reap
+from liza.system.host import host
 from tests.daemon import Daemon
 from tests.storm import Storm
 
@@ -33,9 +34,13 @@ TASKS: Final = int(os.environ.get("LIZA_NIGHT_TASKS") or 300)
 SEED: Final = int(os.environ.get("LIZA_NIGHT_SEED") or 1)
 TEAM: Final = {"planner": 1, "coder": 8, "reviewer": 4}
 PAUSE: Final = (2.0, 6.0)  # seconds between two kills
+ACCUSING: Final = ("was touched", DRIFTED)  # how people are told that somebody was where nobody should be
 GATE: Final = "sh check.sh"
-# Green where every file says its own name.
-CHECK: Final = 'for file in t*.txt; do test "$(cat "$file")" = "${file%.txt}" || exit 1; done\n'
+# Green where every file says its own name and the code is whole: a gate that is blind to code is refused.
+CHECK: Final = (
+    'test "$(cat src/b.py)" = "B = 1" || exit 1\n'
+    'for file in t*.txt; do read -r text <"$file"; test "$text" = "${file%.txt}" || exit 1; done\n'
+)
 
 
 def test_a_night_ends_complete_and_accuses_nobody(
@@ -46,13 +51,13 @@ def test_a_night_ends_complete_and_accuses_nobody(
     night.user.git("update-ref", night.ref, "HEAD")
     for number in range(1, TASKS + 1):
         night.task(f"t{number}", kind="docs")
-    adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
+    host().adopt_orphans()  # whoever dies with its parent alive is counted with it, and its orphans with us
     began, before = time.monotonic(), _cpu()
     chance = random.Random(SEED)
     storm = Storm(night.home, chance)
     code = _weathered(night, storm, chance)
     seconds = time.monotonic() - began
-    reap(but=[])
+    _reap()
     report = (
         f"{TASKS} tasks, {TEAM['coder']} coders, {TEAM['reviewer']} reviewers: {storm.kills.total()} kills "
         f"{dict(storm.kills)}, {seconds:.0f} seconds, {(_cpu() - before) / TASKS:.2f} CPU seconds a task, "
@@ -65,7 +70,9 @@ def test_a_night_ends_complete_and_accuses_nobody(
     state = night.state
     accused = [one for one in state.anomalies.values() if one.type == "checkout_drift"]
     assert accused == []
-    assert code == EXIT_CODES[Ending.COMPLETE], night.told()[-4000:]
+    alerts = (night.home / ALERTS).read_text().splitlines()
+    assert [line for line in alerts if any(words in line for words in ACCUSING)] == []
+    assert code == EXIT_CODES[RunEnd.COMPLETE], night.told()[-4000:]
     assert state.goal.status is GoalStatus.COMPLETE
     files = night.user.git("ls-tree", "--name-only", night.ref).split()
     assert {f"t{number}.txt" for number in range(TASKS + 1)} <= set(files)
@@ -82,6 +89,13 @@ def _weathered(night: Daemon, storm: Storm, chance: random.Random) -> int:
                     storm.strike(run.pid)
             if run.returncode != -signal.SIGKILL:
                 return run.returncode
+
+
+def _reap() -> None:
+    """Wait for all that died and came to us, the workers of a killed supervisor too: only then it counts."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _cpu() -> float:

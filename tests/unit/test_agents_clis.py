@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 import pytest
 
 from liza.agents.clis.agent import CliAgent, effort_of
-from liza.agents.clis.errors import SIGNS, limit, reset
-from liza.agents.clis.spec import PERMITS, Cli, Effort, Parsed, Permit, Printed
+from liza.agents.clis.errors import ERROR_PATTERNS, provider_limit, reset_time
+from liza.agents.clis.spec import PERMISSION_BY_STEP, Cli, Effort, ParsedRun, Permission, RunOutput
 from liza.agents.clis.table import CLIS
 from liza.agents.protocol import Brief, Provenance, Session
-from liza.domain.answer_reading import Answer, answer
-from liza.domain.answers import ROLES, Step
+from liza.domain.answer_parsing import ParsedAnswer, parse_answer
+from liza.domain.answers import ROLE_OF_STEP, Step
 from liza.domain.config import AgentChoice
 from liza.errors import UsageError
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 CAPTURES: Final = Path(__file__).parents[1] / "captures"
 NOW: Final = datetime(2026, 11, 16, 8, tzinfo=UTC)  # a Monday
 
 
-def read(cli: str, run: str) -> Parsed:
+def read(cli: str, run: str) -> ParsedRun:
     """Parse a captured run: what a real program printed, with paths made up."""
     folder = CAPTURES / cli / run
 
@@ -32,20 +32,20 @@ def read(cli: str, run: str) -> Parsed:
         path = folder / name
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
-    printed = Printed(text("stdout"), text("stderr"), int(text("code")), text("report"))
+    printed = RunOutput(text("stdout"), text("stderr"), int(text("code")), text("report"))
     return CLIS[cli].parse(printed, NOW)
 
 
 class Expected(NamedTuple):
     run: str
-    ending: Ending
+    ending: RunEnding
     text: str = ""  # what the text begins with
     tokens: tuple[int, int] | None = None
     usd: float | None = None
     why: str = ""
 
 
-DONE, CRASHED, AUTH, LIMITED = Ending.DONE, Ending.CRASHED, Ending.AUTH, Ending.RATE_LIMITED
+DONE, CRASHED, AUTH, LIMITED = RunEnding.DONE, RunEnding.CRASHED, RunEnding.AUTH, RunEnding.RATE_LIMITED
 WROTE, CUT = "Done: wrote hello.py", "this text is cut in the middle"
 BUDGET, TURNS = "Reached maximum budget", "Reached maximum number of turns"
 ONE, TWO, FOUR = (1200, 34), (2400, 68), (4800, 136)
@@ -143,9 +143,9 @@ class TestCaptures:
         """The same block through every dialect; gemini, opencode and qwen had no tool to play the script."""
         parsed = read(cli, "reviewed")
 
-        found = answer(parsed.text, Step.REVIEW)
+        found = parse_answer(parsed.text, Step.REVIEW)
 
-        assert isinstance(found, Answer) == (cli not in {"gemini", "opencode", "qwen"})
+        assert isinstance(found, ParsedAnswer) == (cli not in {"gemini", "opencode", "qwen"})
 
     @pytest.mark.parametrize("cli", ["claude", "codex", "gemini", "goose", "opencode", "qwen"])
     def test_what_a_tool_printed_is_not_the_agents_word(self, cli: str) -> None:
@@ -165,29 +165,31 @@ class TestCaptures:
     @pytest.mark.parametrize("out", ["", "{", "[]\n[1]\n{}\n", '{"type":"result","result":', "\x00\xff{}"])
     def test_garbage_is_no_success_and_no_traceback(self, cli: str, out: str) -> None:
         """A program may print anything, also half of it."""
-        parsed = CLIS[cli].parse(Printed(out, "", 0, out), NOW)
+        parsed = CLIS[cli].parse(RunOutput(out, "", 0, out), NOW)
 
-        assert parsed.ending in {Ending.EMPTY, Ending.CRASHED}
+        assert parsed.ending in {RunEnding.EMPTY, RunEnding.CRASHED}
 
     @pytest.mark.parametrize("cli", CLIS)
     def test_another_exit_code_is_a_failure_that_stderr_explains(self, cli: str) -> None:
-        parsed = CLIS[cli].parse(Printed("", "Error: invalid api key\n", 1), NOW)
+        parsed = CLIS[cli].parse(RunOutput("", "Error: invalid api key\n", 1), NOW)
 
-        assert parsed.ending is Ending.AUTH
+        assert parsed.ending is RunEnding.AUTH
         assert "invalid api key" in parsed.why
 
     def test_a_claude_that_was_ended_while_it_tried_again_met_a_limit(self) -> None:
         """Its default retries outlast any patience with a bad key."""
         retry = '{"type":"system","subtype":"api_retry","error_status":401,"error":"authentication_failed"}\n'
 
-        assert CLIS["claude"].parse(Printed(retry, "", -15), NOW).ending is Ending.AUTH
+        assert CLIS["claude"].parse(RunOutput(retry, "", -15), NOW).ending is RunEnding.AUTH
 
 
 class TestLimits:
-    @pytest.mark.parametrize(("sign", "said"), [(sign, said) for sign in SIGNS for said in sign.said])
+    @pytest.mark.parametrize(
+        ("sign", "said"), [(sign, said) for sign in ERROR_PATTERNS for said in sign.said]
+    )
     def test_what_is_known_to_be_said_is_told_apart(self, sign: object, said: str) -> None:
         """Each text meets its own row first."""
-        found = limit(said, None, NOW)
+        found = provider_limit(said, None, NOW)
 
         assert found is not None
         assert found.ending is getattr(sign, "ending", None)
@@ -195,22 +197,22 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("status", "said", "ending"),
         [
-            (401, "anything at all, such as rate limit", Ending.AUTH),
-            (402, "", Ending.QUOTA),
-            (429, "", Ending.RATE_LIMITED),
-            (429, "You exceeded your current quota, please check your plan", Ending.QUOTA),
-            (429, "the request was not authorized for this many", Ending.RATE_LIMITED),
-            (529, "", Ending.RATE_LIMITED),
+            (401, "anything at all, such as rate limit", RunEnding.AUTH),
+            (402, "", RunEnding.QUOTA),
+            (429, "", RunEnding.RATE_LIMITED),
+            (429, "You exceeded your current quota, please check your plan", RunEnding.QUOTA),
+            (429, "the request was not authorized for this many", RunEnding.RATE_LIMITED),
+            (529, "", RunEnding.RATE_LIMITED),
             (500, "boom", None),
             (None, "TypeError: cannot read properties of undefined", None),
-            (None, "HTTP 429", Ending.RATE_LIMITED),
+            (None, "HTTP 429", RunEnding.RATE_LIMITED),
             (None, "it wrote 429 lines", None),
         ],
     )
     def test_a_status_counts_where_words_say_nothing_better(
-        self, status: int | None, said: str, ending: Ending | None
+        self, status: int | None, said: str, ending: RunEnding | None
     ) -> None:
-        found = limit(said, status, NOW)
+        found = provider_limit(said, status, NOW)
 
         assert (found.ending if found else None) is ending
 
@@ -242,32 +244,34 @@ class TestLimits:
     )
     def test_the_end_of_a_limit_is_read(self, said: str, expected: datetime | None) -> None:
         """Whoever waits too long idles for hours, whoever waits too little storms."""
-        assert reset(said, NOW) == expected
+        assert reset_time(said, NOW) == expected
 
     def test_a_clock_time_without_a_zone_is_local(self) -> None:
         """A program prints the time of the machine that it runs on."""
         local = NOW.astimezone(timezone(timedelta(hours=-5)))
 
-        assert reset("resets at 4am", local) == datetime(2026, 11, 16, 9, tzinfo=UTC)
+        assert reset_time("resets at 4am", local) == datetime(2026, 11, 16, 9, tzinfo=UTC)
 
 
 def command_line(cli: Cli, step: Step, tmp: Path, **choice: object) -> tuple[str, ...]:
     agent = CliAgent(cli, AgentChoice.model_validate(choice), tmp, environment={"PATH": "/nowhere"})
-    brief = Brief(run="coder-1.x", role=ROLES[step], step=step, prompt="p", cwd=tmp, folder=tmp / "run")
+    brief = Brief(
+        run="coder-1.x", role=ROLE_OF_STEP[step], step=step, prompt="p", cwd=tmp, folder=tmp / "run"
+    )
     return agent.argv(brief, tmp / "home")
 
 
 class TestTheTable:
     def test_only_implementing_may_write(self) -> None:
         """Plans, checkpoints and reviews are read-only for every program."""
-        assert {step for step in Step if PERMITS[step] is Permit.WRITE} == {Step.IMPLEMENT}
+        assert {step for step in Step if PERMISSION_BY_STEP[step] is Permission.WRITE} == {Step.IMPLEMENT}
 
     @pytest.mark.parametrize("name", CLIS)
     def test_a_row_is_whole(self, name: str, tmp_path: Path) -> None:
         """Both ways, a key that logs in, and no placeholder that stays."""
         cli = CLIS[name]
 
-        assert set(cli.ways) == set(Permit)
+        assert set(cli.permission_flags) == set(Permission)
         assert cli.keys
         assert cli.endpoints
         assert cli.writable
@@ -277,12 +281,12 @@ class TestTheTable:
             assert "m" in " ".join(words)
             assert not [word for word in words if Template(word).get_identifiers()]
 
-    @pytest.mark.parametrize("name", [name for name, cli in CLIS.items() if cli.holds_back])
+    @pytest.mark.parametrize("name", [name for name, cli in CLIS.items() if cli.has_read_only_mode])
     def test_reading_and_writing_differ(self, name: str) -> None:
         """Or else a reviewer could edit."""
-        ways = CLIS[name].ways
+        ways = CLIS[name].permission_flags
 
-        assert ways[Permit.READ] != ways[Permit.WRITE]
+        assert ways[Permission.READ] != ways[Permission.WRITE]
 
     @pytest.mark.parametrize("name", CLIS)
     def test_the_prompt_is_no_argument(self, name: str, tmp_path: Path) -> None:
@@ -314,8 +318,8 @@ class TestTheTable:
     def test_a_session_is_resumed_by_its_id(self, name: str, tmp_path: Path) -> None:
         agent = CliAgent(CLIS[name], AgentChoice(), tmp_path, environment={})
         brief = Brief(
-            run="r", role=ROLES[Step.REVIEW], step=Step.REVIEW, prompt="p", cwd=tmp_path, folder=tmp_path,
-            session=Session(id="the-session"),
+            run="r", role=ROLE_OF_STEP[Step.REVIEW], step=Step.REVIEW, prompt="p", cwd=tmp_path,
+            folder=tmp_path, session=Session(id="the-session"),
         )  # fmt: skip
 
         assert "the-session" in agent.argv(brief, tmp_path)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
 from liza.domain.answers import Step
 from liza.system.masking import LONGEST, Mask, secrets_of
-from liza.system.output_log import HEAD, TAIL, Spool, cut_line
-from liza.system.pipes import Wires
-from liza.system.run_control import Stop
-from liza.system.sandbox.environment import ALLOWED, allowed
+from liza.system.output_log import HEAD, TAIL, OutputLog, cut_line
+from liza.system.pipes import ProcessPipes
+from liza.system.run_control import RunControl
+from liza.system.sandbox.environment import ALLOWED, allowed_environment
 
 BEGINNING = 2 * HEAD  # bytes; far less than is kept of a real agent
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - the tests are that it does not get out
@@ -60,8 +60,8 @@ class TestMasking:
 
 
 class TestSpooling:
-    def spool(self, path: Path, *pieces: bytes) -> Spool:
-        spool = Spool(path, [SECRET], on_disk=BEGINNING)
+    def spool(self, path: Path, *pieces: bytes) -> OutputLog:
+        spool = OutputLog(path, [SECRET], on_disk=BEGINNING)
         for piece in pieces:
             spool.take(piece)
         spool.close()
@@ -116,10 +116,10 @@ class TestSpooling:
         reader, writer = (
             os.fdopen(number, mode, 0) for number, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
         )
-        spool = Spool(tmp_path / "out")
-        wires = Wires(Stop())
+        spool = OutputLog(tmp_path / "out")
+        wires = ProcessPipes(RunControl())
         with reader, writer, closing(wires), closing(spool):
-            wires.hear(reader, spool, lambda: None)
+            wires.read_into(reader, spool, lambda: None)
             writer.write(b"last words\n")
             wires.drain()
 
@@ -130,7 +130,7 @@ class TestAnswers:
     """What was cut is never read as if it were the whole."""
 
     def kept(self, tmp_path: Path, text: str) -> str:
-        spool = Spool(tmp_path / "out")
+        spool = OutputLog(tmp_path / "out")
         spool.take(text.encode())
         spool.close()
         return spool.text()
@@ -142,18 +142,18 @@ class TestAnswers:
 
     def test_a_plan_that_is_too_long_is_refused_with_a_sentence(self, tmp_path: Path) -> None:
         """Ten thousand tasks were read as some thousands: those before and behind the cut."""
-        found = answer(self.kept(tmp_path, self.plan(20_000)), Step.PLAN)
-        assert isinstance(found, Unreadable)
+        found = parse_answer(self.kept(tmp_path, self.plan(20_000)), Step.PLAN)
+        assert isinstance(found, UnreadableAnswer)
         assert "too long to keep" in found.why
         assert "a plan of fewer tasks" in found.why
 
     def test_an_earlier_answer_does_not_stand_in_for_one_that_was_cut(self, tmp_path: Path) -> None:
-        found = answer(self.kept(tmp_path, self.plan(1) + self.plan(20_000)), Step.PLAN)
-        assert isinstance(found, Unreadable)
+        found = parse_answer(self.kept(tmp_path, self.plan(1) + self.plan(20_000)), Step.PLAN)
+        assert isinstance(found, UnreadableAnswer)
 
     def test_an_answer_behind_a_long_output_is_read(self, tmp_path: Path) -> None:
-        found = answer(self.kept(tmp_path, "x" * (HEAD + 2 * TAIL) + "\n" + self.plan(1)), Step.PLAN)
-        assert isinstance(found, Answer)
+        found = parse_answer(self.kept(tmp_path, "x" * (HEAD + 2 * TAIL) + "\n" + self.plan(1)), Step.PLAN)
+        assert isinstance(found, ParsedAnswer)
 
 
 class TestEnvironment:
@@ -167,6 +167,6 @@ class TestEnvironment:
             "FOO": "y",
         }
 
-        assert allowed(ours) == {"PATH": "/bin", "LC_ALL": "C", "GIT_AUTHOR_NAME": "Ada"}
-        assert allowed(ours, ["FOO"]).keys() - allowed(ours).keys() == {"FOO"}
+        assert allowed_environment(ours) == {"PATH": "/bin", "LC_ALL": "C", "GIT_AUTHOR_NAME": "Ada"}
+        assert allowed_environment(ours, ["FOO"]).keys() - allowed_environment(ours).keys() == {"FOO"}
         assert secrets_of(dict.fromkeys(ALLOWED, "value")) == []

@@ -15,10 +15,12 @@ from liza.agents.protocol import Brief, Reply
 from liza.domain.answers import Step
 from liza.domain.model import Role
 from liza.domain.record import utc_now
-from liza.system.linux import leash
-from liza.system.liveness import Stopwatch, written
-from liza.system.proc_table import Process, mark_of, seen, send, table
-from liza.system.run_control import MEANING, Ending, Level, Stop, rest
+from liza.system import linux
+from liza.system.host import host
+from liza.system.liveness import Stopwatch, has_writes_since
+from liza.system.platform import Process
+from liza.system.proc_table import mark_of, process_of, process_table, send_signal
+from liza.system.run_control import MEANING, RunControl, RunEnding, StopLevel, sleep_unless_stopped
 
 
 class TestRecords:
@@ -43,54 +45,54 @@ class TestRecords:
 
     def test_a_reply_survives_being_written(self) -> None:
         """A recording is read back."""
-        reply = Reply(ending=Ending.DONE, text="hi", began=utc_now(), transcript=Path("/x"))
+        reply = Reply(ending=RunEnding.DONE, text="hi", began=utc_now(), transcript=Path("/x"))
 
         assert Reply.model_validate_json(reply.model_dump_json()) == reply
 
     def test_every_ending_has_a_meaning(self) -> None:
         """The table is whole."""
-        assert set(MEANING) == set(Ending)
+        assert set(MEANING) == set(RunEnding)
 
 
 class TestStop:
     def test_the_second_word_is_stronger_and_none_is_taken_back(self) -> None:
         """Asking after ending at once changes nothing."""
-        stop = Stop()
+        stop = RunControl()
         stop.now()
         stop.ask()
 
-        assert stop.level is Level.NOW
+        assert stop.level is StopLevel.NOW
 
     def test_a_signal_handler_may_stop_the_run_that_it_interrupts(self) -> None:
         """It takes no lock that the interrupted code could hold."""
-        stop = Stop()
+        stop = RunControl()
         before = signal.signal(signal.SIGUSR1, lambda *_: stop.ask())
         try:
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-            assert rest(stop, 30) is False
+            assert sleep_unless_stopped(stop, 30) is False
         finally:
             signal.signal(signal.SIGUSR1, before)
 
     def test_a_rest_counts_no_pause(self) -> None:
         """A recording that is paused goes on where it was."""
-        stop = Stop()
+        stop = RunControl()
         stop.pause()
         began = time.monotonic()
         threading.Timer(0.2, stop.resume).start()
 
-        assert rest(stop, 0.1) is True
+        assert sleep_unless_stopped(stop, 0.1) is True
         assert time.monotonic() - began >= 0.3
 
     def test_a_rest_of_no_time_still_obeys(self) -> None:
         """A recording that is played at once can be stopped."""
-        stop = Stop()
-        assert rest(stop, 0) is True
+        stop = RunControl()
+        assert sleep_unless_stopped(stop, 0) is True
         stop.ask()
-        assert rest(stop, 0) is False
+        assert sleep_unless_stopped(stop, 0) is False
 
     def test_its_descriptor_is_closed_with_it(self) -> None:
         """A worker makes thousands."""
-        stop = Stop()
+        stop = RunControl()
         number = stop.fileno()
         del stop
 
@@ -119,45 +121,45 @@ class TestSigns:
             os.utime(path, (past, past))
         since = past + 50
 
-        assert not written(tmp_path, since, lambda: False)
+        assert not has_writes_since(tmp_path, since, lambda: False)
         (tmp_path / ".git" / "index").touch()
         os.utime(tmp_path / ".git", (past, past))
-        assert not written(tmp_path, since, lambda: False)
+        assert not has_writes_since(tmp_path, since, lambda: False)
         (tmp_path / "a" / "b" / "file").touch()
-        assert written(tmp_path, since, lambda: False)
-        assert not written(tmp_path, since, lambda: True)
+        assert has_writes_since(tmp_path, since, lambda: False)
+        assert not has_writes_since(tmp_path, since, lambda: True)
 
     def test_a_tree_that_is_not_there_gives_no_sign(self, tmp_path: Path) -> None:
         """An agent may delete its own worktree."""
-        assert not written(tmp_path / "gone", 0, lambda: False)
+        assert not has_writes_since(tmp_path / "gone", 0, lambda: False)
 
 
 class TestProcesses:
     def test_the_table_has_us_in_it(self) -> None:
         """Read from /proc, whatever the name of the program."""
-        me = table()[os.getpid()]
+        me = process_table()[os.getpid()]
 
-        assert me == seen(os.getpid())._replace(ticks=me.ticks, state=me.state)  # type: ignore[union-attr]
+        assert me == process_of(os.getpid())._replace(cpu=me.cpu, state=me.state)  # type: ignore[union-attr]
         assert (me.parent, me.session) == (os.getppid(), os.getsid(0))
 
     def test_a_pid_that_is_somebody_elses_by_now_gets_no_signal(self) -> None:
         """A process is its pid and its start time."""
-        me = table()[os.getpid()]
+        me = process_table()[os.getpid()]
 
-        assert send(me, signal.SIGCONT) is True
-        assert send(me._replace(started=me.started - 1), signal.SIGKILL) is False
+        assert send_signal(me, signal.SIGCONT) is True
+        assert send_signal(me._replace(started=me.started - 1), signal.SIGKILL) is False
 
     def test_who_is_gone_is_nobody(self) -> None:
         """Processes end while they are being looked at."""
         nobody = Process(2**22 + 1, 0, "x", "R", 1, 1, 1, 0)
 
-        assert seen(nobody.pid) is None
+        assert process_of(nobody.pid) is None
         assert mark_of(nobody.pid) is None
-        assert send(nobody, signal.SIGKILL) is False
+        assert send_signal(nobody, signal.SIGKILL) is False
 
     def test_the_leash_is_found_once(self) -> None:
         """It costs a process to try."""
-        assert leash() is leash()
+        assert host().parent_death_prefix() is host().parent_death_prefix()
 
     @pytest.mark.parametrize("program", [None, "#!/bin/sh\nexit 1\n"])
     def test_without_a_program_that_can_hold_it_there_is_no_leash(
@@ -169,4 +171,4 @@ class TestProcesses:
             (tmp_path / "setpriv").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
 
-        assert leash.__wrapped__() == ()
+        assert linux.parent_death_prefix.__wrapped__() == ()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from liza.board.replay import step_between
+from liza.board.replay import diff_states
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, add_note, waits_for
-from liza.domain.invariants import step_violations, violations
+from liza.domain.invariants import diff_violations, violations
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
@@ -40,7 +40,7 @@ def happen(state: State, deed: Deed, to: str) -> State:
     """Let *deed* happen on *state*, and check the step as the board would."""
     event, actor = deed
     new = apply(event, to=to, by=actor, at=LATER)(state)
-    assert step_violations(step_between(state, new)) == []
+    assert diff_violations(diff_states(state, new)) == []
     assert violations(new) == []
     return new
 
@@ -110,7 +110,7 @@ class TestClaims:
         assert waits_for(state, state.tasks["t2"]) == ("t1",)
 
     def test_a_rejected_task_waits_as_well(self) -> None:
-        rejected = task_in(Status.REJECTED, name="t2").but(depends_on=("t1",))
+        rejected = task_in(Status.REJECTED, name="t2").replace(depends_on=("t1",))
 
         with pytest.raises(Refused, match="waits for t1"):
             happen(board(new_task("t1"), rejected), claim(), to="t2")
@@ -174,14 +174,14 @@ class TestSupersede:
     @pytest.mark.parametrize("status", [Status.DRAFT, Status.IDLE, Status.BLOCKED, Status.REJECTED])
     def test_in_whatever_status_it_waits(self, status: Status) -> None:
         """Whoever is left waiting for a task that is gone waits for ever."""
-        waiting = task_in(status, name="w").but(depends_on=("t1",))
+        waiting = task_in(status, name="w").replace(depends_on=("t1",))
 
         rewired = happen(board(new_task("t1"), new_task("t2"), waiting), supersede("t2"), to="t1")
 
         assert rewired.tasks["w"].depends_on == ("t2",)
 
     def test_what_is_over_keeps_its_record(self) -> None:
-        over = task_in(Status.ABANDONED, name="w").but(depends_on=("t1",))
+        over = task_in(Status.ABANDONED, name="w").replace(depends_on=("t1",))
 
         rewired = happen(board(new_task("t1"), new_task("t2"), over), supersede("t2"), to="t1")
 
@@ -214,14 +214,14 @@ class TestSupersede:
 
         new = apply(supersede("t2")[0], to="t1", by=PLANNER, at=LATER)(state)
 
-        assert [violation.path for violation in step_violations(step_between(state, new))] == [
-            "tasks.w.depends_on"
+        assert [violation.path for violation in diff_violations(diff_states(state, new))] == [
+            "tasks.t2.depends_on"
         ]
 
 
 class TestAdding:
     def a_new(self, name: str = "t1", status: Status = Status.IDLE) -> Task:
-        return new_task(name, status=status).but(history=())
+        return new_task(name, status=status).replace(history=())
 
     def test_a_task_begins_with_its_adding(self) -> None:
         state = add_task(self.a_new(), by=PLANNER, at=NOW)(board())
@@ -252,7 +252,7 @@ class TestAdding:
     @pytest.mark.parametrize("status", [s for s in Status if s not in {"DRAFT", "IDLE"}])
     def test_it_has_no_past(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"a new task starts as DRAFT or IDLE, not as {status}"):
-            started(PLAIN, self.a_new(status=Status.IDLE).but(status=status), by=HUMAN, at=NOW)
+            started(PLAIN, self.a_new(status=Status.IDLE).replace(status=status), by=HUMAN, at=NOW)
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER])
     def test_workers_add_none(self, by: Actor) -> None:
@@ -322,7 +322,7 @@ class TestAnswers:
         task, (note,) = state.tasks["t1"], state.human_notes.values()
         assert (task.status, task.guidance, task.blocked_reason) == (Status.IDLE, "blue", None)
         assert (note.message, note.about, note.processed, note.processed_by) == ("blue", "t1", LATER, "human")
-        assert step_violations(step_between(board(self.BLOCKED), state)) == []
+        assert diff_violations(diff_states(board(self.BLOCKED), state)) == []
         assert violations(state) == []
 
     def test_earlier_notes_stay_as_they_are(self) -> None:

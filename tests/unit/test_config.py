@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from liza.domain.config import Sandbox
+from liza.domain.config import SandboxConfig
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from liza.domain.config import Sandbox
 )
 def test_what_would_do_nothing_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
-        Sandbox.model_validate(settings)
+        SandboxConfig.model_validate(settings)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_what_would_do_nothing_is_refused(settings: dict[str, Any], says: str) -
     ],
 )
 def test_what_acts_is_taken(settings: dict[str, Any]) -> None:
-    found = Sandbox.model_validate(settings)
+    found = SandboxConfig.model_validate(settings)
 
     assert {name: found.model_dump(mode="json")[name] for name in settings} == settings

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from liza.domain.model import Scope
+from liza.domain.model import TaskScope
 from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
 from liza.errors import UsageError
-from liza.gates.artifact import resolved
-from liza.gates.feedback import report
+from liza.gates.artifact import link_target
+from liza.gates.feedback import gate_report
 from liza.gates.files import SENSITIVE, is_code, is_docs
-from liza.gates.forbidden import FORBIDDEN, forbidden_in
-from liza.gates.known_runners import is_runner_file, passed_in, restricted, steering
-from liza.gates.languages import assertions, has_tests, hollow, is_test, is_test_side, names_in, skip_in
-from liza.gates.output_check import Check, check_in, missing
-from liza.gates.patterns import bounds, matches, paths_in
-from liza.gates.refs import Citation, cited
-from liza.gates.registry import KINDS, checked
-from liza.gates.runner import Ran, how, outcome_of
-from liza.gates.score import from_file, from_text
-from liza.system.run_control import Ending
+from liza.gates.forbidden import FORBIDDEN, forbidden_command_in
+from liza.gates.known_runners import is_runner_file, passed_count, runner_settings_in, with_only_file
+from liza.gates.languages import (
+    assertions,
+    has_tests,
+    hollow_tests,
+    is_for_tests,
+    is_test,
+    names_of_tests,
+    skip_in,
+)
+from liza.gates.output_check import DoneWhenCheck, check_in, missing_output
+from liza.gates.patterns import matches, paths_in_entry, scope_patterns
+from liza.gates.refs import Citation, citations_in
+from liza.gates.registry import GATE_TYPES, validate_options
+from liza.gates.runner import CommandResult, describe_ending, outcome_of
+from liza.gates.score import score_in_file, score_in_text
+from liza.system.run_control import RunEnding
 from tests.repos import NOW
 
 
@@ -73,11 +81,11 @@ class TestPatterns:
     )
     def test_paths_are_found_among_words(self, entry: str, paths: tuple[str, ...]) -> None:
         """A planner explains its scope; what is no path is left to a reader."""
-        assert paths_in(entry) == paths
+        assert paths_in_entry(entry) == paths
 
     def test_out_is_not_dodged_by_case_or_depth(self) -> None:
         """On some systems Docs is docs; a file named OUT is out wherever it is."""
-        limits = bounds(Scope(exclude=("docs/", ".env")))
+        limits = scope_patterns(TaskScope(exclude=("docs/", ".env")))
 
         assert limits.excludes("Docs/a.md")
         assert limits.excludes("deep/.env")
@@ -168,8 +176,8 @@ class TestLanguages:
         assert has_tests(path, TESTS[path])
         assert not has_tests(path, "x = 1\n")
         assert assertions(path, TESTS[path]) == 1
-        assert names_in(path, TESTS[path]) or path.endswith(".rb")
-        assert hollow(path, TESTS[path]) == []
+        assert names_of_tests(path, TESTS[path]) or path.endswith(".rb")
+        assert hollow_tests(path, TESTS[path]) == []
 
     @pytest.mark.parametrize(
         ("path", "line"), [(path, line) for path, lines in SKIPS.items() for line in lines]
@@ -206,7 +214,7 @@ class TestLanguages:
     def test_a_test_that_cannot_fail_is_hollow(self, body: str) -> None:
         """It asserts nothing, or what is always so."""
         assert [
-            flaw.line for flaw in hollow("tests/test_a.py", f"def test_a():\n    x = 1\n    {body}\n")
+            flaw.line for flaw in hollow_tests("tests/test_a.py", f"def test_a():\n    x = 1\n    {body}\n")
         ] == [1]
 
     @pytest.mark.parametrize(
@@ -222,13 +230,13 @@ class TestLanguages:
     )
     def test_a_test_that_can_fail_is_not(self, body: str) -> None:
         """However it does so."""
-        assert hollow("tests/test_a.py", f"def test_a():\n    {body}\n") == []
+        assert hollow_tests("tests/test_a.py", f"def test_a():\n    {body}\n") == []
 
     def test_what_is_specified_is_no_test(self) -> None:
         """`specs/` has documents, `tests/data` what tests read."""
-        assert not is_test_side("specs/vision.md")
-        assert is_test_side("tests/data/a.json")
-        assert is_test_side("conftest.py")
+        assert not is_for_tests("specs/vision.md")
+        assert is_for_tests("tests/data/a.json")
+        assert is_for_tests("conftest.py")
         assert not is_test("conftest.py")
 
 
@@ -258,7 +266,7 @@ class TestRunners:
     )
     def test_a_known_runner_can_be_restricted(self, line: str, path: str, expected: str | None) -> None:
         """Any other runs all of its tests."""
-        assert restricted(line, path) == expected
+        assert with_only_file(line, path) == expected
 
     @pytest.mark.parametrize(
         ("line", "said", "passed"),
@@ -278,7 +286,7 @@ class TestRunners:
     )
     def test_that_tests_ran_is_seen(self, line: str, said: str, passed: int | None) -> None:
         """Exit code 0 alone does not say so."""
-        assert passed_in(line, said) == passed
+        assert passed_count(line, said) == passed
 
     @pytest.mark.parametrize(
         "path", ["conftest.py", "a/conftest.py", "pytest.ini", "Makefile", "sitecustomize.py", "pytest.py"]
@@ -291,9 +299,13 @@ class TestRunners:
         """A manifest counts only where it changes how tests are run."""
         old = '[project]\ndependencies = []\n[tool.pytest.ini_options]\naddopts = "-q"\n'
 
-        assert steering("pyproject.toml", old) == steering("pyproject.toml", old.replace("[]", '["x"]'))
-        assert steering("pyproject.toml", old) != steering("pyproject.toml", old.replace("-q", "--co"))
-        assert steering("package.json", '{"scripts": {}}') != steering(
+        assert runner_settings_in("pyproject.toml", old) == runner_settings_in(
+            "pyproject.toml", old.replace("[]", '["x"]')
+        )
+        assert runner_settings_in("pyproject.toml", old) != runner_settings_in(
+            "pyproject.toml", old.replace("-q", "--co")
+        )
+        assert runner_settings_in("package.json", '{"scripts": {}}') != runner_settings_in(
             "package.json", '{"scripts": {"test": "exit 0"}}'
         )
 
@@ -335,7 +347,7 @@ class TestCommands:
     )
     def test_a_forbidden_command_is_seen(self, line: str) -> None:
         """However its options are written."""
-        assert forbidden_in(line, {"src"})
+        assert forbidden_command_in(line, {"src"})
 
     @pytest.mark.parametrize(
         "line",
@@ -358,7 +370,7 @@ class TestCommands:
     )
     def test_an_ordinary_command_is_not(self, line: str) -> None:
         """What a build makes may be removed, and what only looks is no danger."""
-        assert forbidden_in(line, {"src"}) is None
+        assert forbidden_command_in(line, {"src"}) is None
 
     def test_the_list_of_the_contract_is_there(self) -> None:
         """Behaviour 1.7 names four; the others are as bad."""
@@ -378,7 +390,7 @@ class TestExpecting:
     )
     def test_a_done_when_line_can_carry_a_check(self, line: str, check: tuple[str, str, int]) -> None:
         """A command in backticks, alone or with what it does."""
-        assert check_in(line) == Check(line, *check)
+        assert check_in(line) == DoneWhenCheck(line, *check)
 
     @pytest.mark.parametrize(
         "line",
@@ -411,12 +423,12 @@ class TestExpecting:
     )
     def test_an_expectation_is_met_in_substance(self, expect: str, said: str) -> None:
         """Space, case, quotes and seconds are no difference."""
-        assert missing(expect, said) == []
+        assert missing_output(expect, said) == []
 
     @pytest.mark.parametrize(("expect", "said"), [("4 passed", "3 passed"), ("0", "1"), ("one\ntwo", "one")])
     def test_an_expectation_that_is_not_met_is_named(self, expect: str, said: str) -> None:
         """Line by line."""
-        assert missing(expect, said) == [expect.splitlines()[-1]]
+        assert missing_output(expect, said) == [expect.splitlines()[-1]]
 
 
 class TestRefs:
@@ -424,25 +436,25 @@ class TestRefs:
         """A path with a line, alone, in brackets, or as a range."""
         text = "see src/a.py:3, (b.py:10-12) and ./docs/x.md:7."
 
-        assert cited(text) == [Citation("src/a.py", 3), Citation("b.py", 12), Citation("docs/x.md", 7)]
+        assert citations_in(text) == [Citation("src/a.py", 3), Citation("b.py", 12), Citation("docs/x.md", 7)]
 
     @pytest.mark.parametrize(
         "text", ["http://x.py:80/", "localhost:8080", "at 12:30", "python:3.11", "/usr/lib/a.py:3"]
     )
     def test_other_colons_are_no_citations(self, text: str) -> None:
         """Hosts, times, images and files of the system are not the repository's."""
-        assert cited(text) == []
+        assert citations_in(text) == []
 
 
 class TestScores:
     def test_the_mean_of_a_column_is_the_number(self) -> None:
         """Cells that are no numbers do not count, infinities neither."""
-        assert from_file("a.csv", b"name,score\na,1\nb,3\nc,\nd,inf\n", "score").value == 2
+        assert score_in_file("a.csv", b"name,score\na,1\nb,3\nc,\nd,inf\n", "score").value == 2
 
     def test_a_missing_column_is_explained(self) -> None:
         """By those that are there."""
         assert (
-            from_file("a.csv", b"name,score\na,1\n", "speed").why
+            score_in_file("a.csv", b"name,score\na,1\n", "speed").why
             == "a.csv has no column speed; it has name, score"
         )
 
@@ -450,15 +462,15 @@ class TestScores:
         """Also through lists."""
         data = b'{"runs": [{"ms": 1}, {"ms": 2}, {"ms": true}]}'
 
-        assert from_file("a.json", data, "runs.ms").value == 1.5
-        assert from_file("a.json", data, "runs.1.ms").value == 2
-        assert from_file("a.json", b"{", "x").value is None
+        assert score_in_file("a.json", data, "runs.ms").value == 1.5
+        assert score_in_file("a.json", data, "runs.1.ms").value == 2
+        assert score_in_file("a.json", b"{", "x").value is None
 
     def test_what_is_printed_is_a_number(self) -> None:
         """The last one, or the last behind a word."""
-        assert from_text("took 3 s\naccuracy: 0.91\nloss = 2", "accuracy").value == 0.91
-        assert from_text("took 3 s", None).value == 3
-        assert from_text("took long", None).value is None
+        assert score_in_text("took 3 s\naccuracy: 0.91\nloss = 2", "accuracy").value == 0.91
+        assert score_in_text("took 3 s", None).value == 3
+        assert score_in_text("took long", None).value is None
 
 
 class TestLinks:
@@ -468,7 +480,9 @@ class TestLinks:
     def test_a_link_that_leads_out_is_seen(self, target: str) -> None:
         """As the kernel goes, through other links."""
         assert (
-            resolved("link", {"link": target, "loop": "loop", "up": "deep/er/back", "deep/er/back": "../.."})
+            link_target(
+                "link", {"link": target, "loop": "loop", "up": "deep/er/back", "deep/er/back": "../.."}
+            )
             is None
         )
 
@@ -477,7 +491,7 @@ class TestLinks:
     )
     def test_a_link_inside_is_fine(self, target: str, place: str) -> None:
         """Relative links are ordinary."""
-        assert resolved("src/link", {"src/link": target}) == place
+        assert link_target("src/link", {"src/link": target}) == place
 
 
 class TestOptions:
@@ -497,7 +511,7 @@ class TestOptions:
     ) -> None:
         """It names the nearest right word."""
         with pytest.raises(UsageError) as caught:
-            checked(kind, options)
+            validate_options(kind, options)
 
         assert sentence in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -517,24 +531,24 @@ class TestOptions:
     )
     def test_every_kind_has_options_that_are_right(self, kind: str, options: dict[str, object]) -> None:
         """The table has no other rows."""
-        assert isinstance(checked(kind, options), KINDS[kind].options)
-        assert len(KINDS) == 8
+        assert isinstance(validate_options(kind, options), GATE_TYPES[kind].options)
+        assert len(GATE_TYPES) == 8
 
 
 class TestEndings:
-    @pytest.mark.parametrize("ending", Ending)
-    def test_only_a_command_that_ended_by_itself_passes(self, ending: Ending) -> None:
+    @pytest.mark.parametrize("ending", RunEnding)
+    def test_only_a_command_that_ended_by_itself_passes(self, ending: RunEnding) -> None:
         """A stopped one says nothing, and never that it passed."""
-        outcome = outcome_of(Ran(0, ending))
+        outcome = outcome_of(CommandResult(0, ending))
 
-        assert (outcome is Outcome.PASS) == (ending is Ending.DONE)
+        assert (outcome is Outcome.PASS) == (ending is RunEnding.DONE)
 
     def test_the_same_end_has_the_same_words(self) -> None:
         """The rule about a reason that comes twice compares them."""
-        first = Ran(None, Ending.TIMEOUT, seconds=1.0, why="it was not done after 1 seconds")
-        second = Ran(None, Ending.TIMEOUT, seconds=2.0, why="it was not done after 2 seconds")
+        first = CommandResult(None, RunEnding.TIMEOUT, seconds=1.0, why="it was not done after 1 seconds")
+        second = CommandResult(None, RunEnding.TIMEOUT, seconds=2.0, why="it was not done after 2 seconds")
 
-        assert how(first) == how(second)
+        assert describe_ending(first) == describe_ending(second)
 
 
 class TestReport:
@@ -549,7 +563,7 @@ class TestReport:
             evidence=Evidence(command="pytest", code=1, tail="1 failed", seconds=2.0),
         )
 
-        assert report([verdict]).splitlines() == [
+        assert gate_report([verdict]).splitlines() == [
             "tests: revise - test (pytest) ended with exit code 1",
             "  blocker: a.py:3: it fails",
             "  ran: pytest (exit code 1, 2.0 s)",
@@ -559,4 +573,4 @@ class TestReport:
 
     def test_nothing_is_said_to_be_nothing(self) -> None:
         """An empty section could be taken for a pass."""
-        assert report([]) == "No check was run."
+        assert gate_report([]) == "No check was run."

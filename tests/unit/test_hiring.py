@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.agents.detect import Available, provider
+from liza.agents.detect import AvailableAgent, known_provider
 from liza.agents.protocol import Brief, Reply, Usage
-from liza.agents.select import calls_for_another, chosen, hire, hired, stand_in
+from liza.agents.select import agent_for, configured_choice, fallback_of, may_fall_back, select_agent
 from liza.domain.answers import Step
 from liza.domain.config import AgentChoice, Agents
 from liza.domain.model import Role
-from liza.domain.routing import Who
-from liza.system.run_control import Ending, Stop
+from liza.domain.routing import RouteKey
+from liza.system.run_control import RunControl, RunEnding
 
 if TYPE_CHECKING:
     from liza.repo.snapshot import Patch
@@ -33,10 +33,10 @@ def test_a_field_that_is_absent_falls_back() -> None:
         }
     )
 
-    assert chosen(agents, Role.CODER, Step.CHECKPOINT) == AgentChoice(
+    assert configured_choice(agents, Role.CODER, Step.CHECKPOINT) == AgentChoice(
         backend="command", command=("b",), model="big"
     )
-    assert chosen(agents, Role.REVIEWER, Step.REVIEW) == agents.default
+    assert configured_choice(agents, Role.REVIEWER, Step.REVIEW) == agents.default
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,14 @@ def test_a_field_that_is_absent_falls_back() -> None:
 )
 def test_nobody_says_why_there_is_nobody(tmp_path: Path, choice: dict[str, Any], said: str) -> None:
     """A wrong setting is a reply like any other, so that it reaches the task and people."""
-    agent = hired(AgentChoice.model_validate(choice), tmp_path, apply)
+    agent = agent_for(AgentChoice.model_validate(choice), tmp_path, apply)
 
     reply = agent.run(
-        Brief(run="r", role=Role.CODER, step=Step.PLAN, prompt="", cwd=tmp_path, folder=tmp_path), Stop()
+        Brief(run="r", role=Role.CODER, step=Step.PLAN, prompt="", cwd=tmp_path, folder=tmp_path),
+        RunControl(),
     )
 
-    assert reply.ending is Ending.NOT_STARTED
+    assert reply.ending is RunEnding.NOT_STARTED
     assert said in reply.why
 
 
@@ -70,19 +71,19 @@ def test_the_same_choice_is_hired_once() -> None:
             """Apply nothing."""
 
     trees, choice = Trees(), AgentChoice(command=("a",))
-    assert hired(choice, Path("/"), trees.apply) is hired(choice, Path("/"), trees.apply)
+    assert agent_for(choice, Path("/"), trees.apply) is agent_for(choice, Path("/"), trees.apply)
 
 
 FOUND = [
-    Available(AgentChoice(backend="claude"), "/bin/claude is on the PATH"),
-    Available(AgentChoice(backend="codex"), "/bin/codex is on the PATH"),
+    AvailableAgent(AgentChoice(backend="claude"), "/bin/claude is on the PATH"),
+    AvailableAgent(AgentChoice(backend="codex"), "/bin/codex is on the PATH"),
 ]
-REVIEWER = Who(Role.REVIEWER, Step.REVIEW)
+REVIEWER = RouteKey(Role.REVIEWER, Step.REVIEW)
 
 
 class TestWhereNobodyChose:
     def test_the_first_that_was_found_works_and_it_is_said_why(self) -> None:
-        hired = hire(Agents(), REVIEWER, FOUND)
+        hired = select_agent(Agents(), REVIEWER, FOUND)
 
         assert hired.choice == AgentChoice(backend="claude")
         assert hired.why == "nothing is set up, and /bin/claude is on the PATH"
@@ -90,12 +91,12 @@ class TestWhereNobodyChose:
     def test_a_model_of_the_settings_is_kept(self) -> None:
         agents = Agents(default=AgentChoice(model="opus"))
 
-        assert hire(agents, REVIEWER, FOUND).choice == AgentChoice(backend="claude", model="opus")
+        assert select_agent(agents, REVIEWER, FOUND).choice == AgentChoice(backend="claude", model="opus")
 
     def test_what_is_set_up_counts_more(self) -> None:
         agents = Agents(default=AgentChoice(command=("./team",)))
 
-        assert hire(agents, REVIEWER, FOUND) == (agents.default, "agents.default", "")
+        assert select_agent(agents, REVIEWER, FOUND) == (agents.default, "agents.default", "")
 
 
 class TestADifferentReviewer:
@@ -103,11 +104,11 @@ class TestADifferentReviewer:
         """Two models of one maker share their blind spots."""
         agents = Agents(default=AgentChoice(backend="claude"), prefer_different_reviewer=True)
 
-        reviewer = hire(agents, REVIEWER, FOUND)
+        reviewer = select_agent(agents, REVIEWER, FOUND)
 
         assert reviewer.choice == AgentChoice(backend="codex")
         assert "the coder's provider is anthropic" in reviewer.why
-        assert hire(agents, Who(Role.CODER, Step.IMPLEMENT), FOUND).choice == agents.default
+        assert select_agent(agents, RouteKey(Role.CODER, Step.IMPLEMENT), FOUND).choice == agents.default
 
     def test_what_is_configured_is_preferred_to_what_was_found(self) -> None:
         agents = Agents(
@@ -116,7 +117,7 @@ class TestADifferentReviewer:
             prefer_different_reviewer=True,
         )
 
-        assert hire(agents, REVIEWER, FOUND).choice == agents.fallback
+        assert select_agent(agents, REVIEWER, FOUND).choice == agents.fallback
 
     def test_a_reviewer_of_another_provider_stays(self) -> None:
         agents = Agents(
@@ -125,18 +126,18 @@ class TestADifferentReviewer:
             prefer_different_reviewer=True,
         )
 
-        assert hire(agents, REVIEWER, FOUND).choice == AgentChoice(backend="gemini")
+        assert select_agent(agents, REVIEWER, FOUND).choice == AgentChoice(backend="gemini")
 
     def test_a_warning_where_there_is_no_other(self) -> None:
         agents = Agents(default=AgentChoice(backend="claude"), prefer_different_reviewer=True)
 
-        reviewer = hire(agents, REVIEWER, FOUND[:1])
+        reviewer = select_agent(agents, REVIEWER, FOUND[:1])
 
         assert reviewer.choice == agents.default
         assert "no other one was found" in reviewer.warning
 
     def test_nobody_is_changed_who_did_not_ask(self) -> None:
-        assert hire(Agents(), REVIEWER, FOUND).choice == AgentChoice(backend="claude")
+        assert select_agent(Agents(), REVIEWER, FOUND).choice == AgentChoice(backend="claude")
 
 
 @pytest.mark.parametrize(
@@ -152,26 +153,26 @@ class TestADifferentReviewer:
     ],
 )
 def test_who_serves_a_model(choice: dict[str, Any], expected: str | None) -> None:
-    assert provider(AgentChoice.model_validate(choice)) == expected
+    assert known_provider(AgentChoice.model_validate(choice)) == expected
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"ending": Ending.NOT_STARTED}, True),
-        ({"ending": Ending.AUTH}, True),
-        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3}, True),
-        ({"ending": Ending.CRASHED, "code": 1, "seconds": 31}, False),
-        ({"ending": Ending.CRASHED, "code": -9, "seconds": 3}, False),
-        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3, "usage": Usage(tokens_out=5)}, False),
-        ({"ending": Ending.CRASHED, "code": 1, "seconds": 3, "text": "I began"}, False),
-        ({"ending": Ending.RATE_LIMITED, "code": 1, "seconds": 3}, False),
-        ({"ending": Ending.DONE, "code": 0, "text": "done"}, False),
+        ({"ending": RunEnding.NOT_STARTED}, True),
+        ({"ending": RunEnding.AUTH}, True),
+        ({"ending": RunEnding.CRASHED, "code": 1, "seconds": 3}, True),
+        ({"ending": RunEnding.CRASHED, "code": 1, "seconds": 31}, False),
+        ({"ending": RunEnding.CRASHED, "code": -9, "seconds": 3}, False),
+        ({"ending": RunEnding.CRASHED, "code": 1, "seconds": 3, "usage": Usage(tokens_out=5)}, False),
+        ({"ending": RunEnding.CRASHED, "code": 1, "seconds": 3, "text": "I began"}, False),
+        ({"ending": RunEnding.RATE_LIMITED, "code": 1, "seconds": 3}, False),
+        ({"ending": RunEnding.DONE, "code": 0, "text": "done"}, False),
     ],
 )
 def test_what_did_not_start_may_be_stood_in_for(facts: dict[str, Any], expected: bool) -> None:
     """Whoever has worked is not replaced: its work would be done, and paid for, twice."""
-    assert calls_for_another(Reply.model_validate({"began": "2026-01-31T12:00:00Z", **facts})) is expected
+    assert may_fall_back(Reply.model_validate({"began": "2026-01-31T12:00:00Z", **facts})) is expected
 
 
 class TestStandingIn:
@@ -179,7 +180,7 @@ class TestStandingIn:
 
     def stands_in(self, fallback: AgentChoice, **own: Any) -> AgentChoice | None:  # noqa: ANN401 - any field
         chosen = AgentChoice.model_validate({"backend": "claude", "model": "opus", "provider": "acme", **own})
-        return stand_in(Agents(fallback=fallback), chosen)
+        return fallback_of(Agents(fallback=fallback), chosen)
 
     def test_another_model_of_the_same_program(self) -> None:
         """What it leaves out is as it was; who sells it is found anew."""
@@ -201,4 +202,4 @@ class TestStandingIn:
 
     def test_without_one_nobody_stands_in(self) -> None:
         """Then it is waited for."""
-        assert stand_in(Agents(), AgentChoice(backend="claude")) is None
+        assert fallback_of(Agents(), AgentChoice(backend="claude")) is None

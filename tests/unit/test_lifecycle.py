@@ -9,22 +9,22 @@ import pytest
 
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR
-from liza.domain.invariants import of_task
+from liza.domain.invariants import task_violations
 from liza.domain.lifecycle import (
-    BEGINNINGS,
-    BY_NAME,
     BY_SOURCE,
     CLAIMABLE,
+    EVENT_BY_NAME,
     EVENTS,
+    INITIAL_STATUSES,
+    LEASED_ROLES,
     SUCCEEDED,
-    TABLE,
     TERMINAL,
-    WORKERS,
-    is_row,
-    name_of,
+    TRANSITIONS,
+    event_name,
+    is_allowed_entry,
 )
 from liza.domain.model import MEANING, Actor, Role, Status, Task
-from liza.domain.promises import PROMISES, broken
+from liza.domain.requirements import REQUIRES, unmet_requirements
 from liza.errors import Forbidden, LeaseLost, Refused
 from tests.stories import (
     ACCEPT_TAINT,
@@ -82,7 +82,7 @@ Cell = tuple[Status, type[e.Event], Role]
 
 
 def label(value: object) -> str:
-    return name_of(value) if isinstance(value, type) and issubclass(value, e.Event) else str(value)
+    return event_name(value) if isinstance(value, type) and issubclass(value, e.Event) else str(value)
 
 
 def for_cells(cells: Sequence[Cell]) -> pytest.MarkDecorator:
@@ -90,11 +90,11 @@ def for_cells(cells: Sequence[Cell]) -> pytest.MarkDecorator:
 
 
 def lines_lead(source: Status, target: Status) -> bool:
-    return any(source in row.sources and row.target is target for row in TABLE)
+    return any(source in row.sources and row.target is target for row in TRANSITIONS)
 
 
 def may(role: Role, event: type[e.Event]) -> bool:
-    return any(row.event is event and role in row.who for row in TABLE)
+    return any(row.event is event and role in row.who for row in TRANSITIONS)
 
 
 class TestEveryCell:
@@ -108,14 +108,14 @@ class TestEveryCell:
         moved = advance(task, EXAMPLES[event](actor), by=actor, at=LATER)
 
         assert moved.status is (BY_SOURCE[status, event].target or status)
-        assert broken(moved) == []
-        assert list(of_task(moved)) == []
+        assert unmet_requirements(moved) == []
+        assert list(task_violations(moved)) == []
         assert moved.history[: len(task.history)] == task.history
         assert [
             (entry.at, entry.event, entry.by, entry.role, entry.source, entry.target)
             for entry in moved.history[len(task.history) :]
-        ] == ([] if event.silent else [(LATER, name_of(event), actor.id, role, status, moved.status)])
-        assert all(map(is_row, moved.history))
+        ] == ([] if event.silent else [(LATER, event_name(event), actor.id, role, status, moved.status)])
+        assert all(map(is_allowed_entry, moved.history))
 
     @for_cells(FORBIDDEN)
     def test_what_has_no_row_is_forbidden(self, status: Status, event: type[e.Event], role: Role) -> None:
@@ -135,22 +135,22 @@ class TestEveryCell:
 class TestTheTable:
     def test_no_two_rows_answer_for_the_same_event_and_status(self) -> None:
         """A second row would silently replace the first."""
-        assert len(BY_SOURCE) == sum(len(row.sources) for row in TABLE)
+        assert len(BY_SOURCE) == sum(len(row.sources) for row in TRANSITIONS)
 
     def test_every_status_can_be_reached(self) -> None:
         """A status that nothing leads to is a promise to nobody."""
-        assert BEGINNINGS | {row.target for row in TABLE if row.target} == set(Status)
+        assert INITIAL_STATUSES | {row.target for row in TRANSITIONS if row.target} == set(Status)
 
     def test_every_event_has_a_row_and_a_name_of_its_own(self) -> None:
         """History and the journal name events: two of one name could not be told apart."""
         kinds = {kind for kind in vars(e).values() if isinstance(kind, type) and issubclass(kind, e.Event)}
 
         assert set(EVENTS) == kinds - {e.Event, e.Report}
-        assert len(BY_NAME) == len(EVENTS)
+        assert len(EVENT_BY_NAME) == len(EVENTS)
 
     def test_every_status_has_a_meaning_and_promises(self) -> None:
-        assert set(MEANING) == set(PROMISES) == set(Status)
-        assert all(PROMISES.values())
+        assert set(MEANING) == set(REQUIRES) == set(Status)
+        assert all(REQUIRES.values())
 
     def test_there_is_an_example_of_every_event(self) -> None:
         """A new event is tested in every cell, or this fails."""
@@ -221,14 +221,14 @@ class TestForbiddenByTheContract:
 
     def test_only_people_accept_a_taint_and_decide_what_waits_for_them(self) -> None:
         """No clock approves: what awaits approval leaves by a person's event only."""
-        out = [row for row in TABLE if Status.AWAITING_APPROVAL in row.sources]
+        out = [row for row in TRANSITIONS if Status.AWAITING_APPROVAL in row.sources]
 
         assert all(row.who == {Role.HUMAN} for row in out)
         assert {role for role in Role if may(role, e.AcceptTaint)} == {Role.HUMAN}
 
     def test_nothing_is_approved_without_a_verdict_but_by_a_tainting_force(self) -> None:
         """A missing verdict never becomes a clean pass."""
-        into = {name_of(row.event) for row in TABLE if row.target is Status.APPROVED}
+        into = {event_name(row.event) for row in TRANSITIONS if row.target is Status.APPROVED}
 
         assert into == {"approve", "force_pass", "retry_merge"}
         assert walked(new_task(), claim(), submit(), FORCE_PASS).is_tainted
@@ -243,9 +243,9 @@ class TestTokens:
     def test_a_worker_without_a_lease_can_only_begin_or_deal_with_a_failed_merge(self) -> None:
         """Whatever else a coder or a reviewer does, it does while it holds the task."""
         unfenced = {
-            (name_of(row.event), role, source)
+            (event_name(row.event), role, source)
             for (source, _), row in BY_SOURCE.items()
-            for role in row.who & WORKERS
+            for role in row.who & LEASED_ROLES
             if not row.held
         }
 
@@ -266,7 +266,7 @@ class TestTokens:
         self, status: Status, event: type[e.Event], role: Role, token: str | None
     ) -> None:
         """Having the name of the holder is not enough: an earlier process of that name had it too."""
-        actor = ACTORS[role].but(token=token)
+        actor = ACTORS[role].replace(token=token)
 
         with pytest.raises(LeaseLost, match=rf"^t1: {actor.id} may not .* it, because the lease is "):
             advance(task_in(status, ready_for=event), EXAMPLES[event](actor), by=actor, at=LATER)
@@ -275,7 +275,7 @@ class TestTokens:
     def test_a_stolen_token_does_not_help_another_worker(
         self, status: Status, event: type[e.Event], role: Role
     ) -> None:
-        thief = ACTORS[role].but(id=f"{role}-9")
+        thief = ACTORS[role].replace(id=f"{role}-9")
 
         with pytest.raises(LeaseLost):
             advance(task_in(status, ready_for=event), EXAMPLES[event](thief), by=thief, at=LATER)
@@ -391,14 +391,14 @@ class TestTokens:
 class TestSelfApproval:
     def test_an_author_cannot_take_the_review_under_the_same_id(self) -> None:
         """Whatever role a configuration gives it: the name stands for the worker."""
-        turncoat = CODER.but(role=Role.REVIEWER, run="another run")
+        turncoat = CODER.replace(role=Role.REVIEWER, run="another run")
 
         with pytest.raises(Refused, match="nobody judges their own work"):
             walked(new_task(), claim(), submit(), take_review(turncoat))
 
     def test_an_earlier_author_cannot_take_the_review_either(self) -> None:
         """Part of what is reviewed is still theirs."""
-        turncoat = CODER.but(role=Role.REVIEWER, run="another run")
+        turncoat = CODER.replace(role=Role.REVIEWER, run="another run")
         handed_over = walked(
             new_task(), claim(), (e.Fail(reason="stuck"), CODER), claim(OTHER_CODER), submit(OTHER_CODER)
         )
@@ -408,7 +408,7 @@ class TestSelfApproval:
 
     def test_the_run_that_produced_the_work_cannot_take_the_review(self) -> None:
         """Two names for one run of an agent are still one run."""
-        alias = REVIEWER.but(run=CODER.run)
+        alias = REVIEWER.replace(run=CODER.run)
 
         with pytest.raises(Refused, match="the run that produced the work cannot judge it"):
             walked(new_task(), claim(), submit(), take_review(alias))
@@ -422,11 +422,11 @@ class TestSelfApproval:
         reviewed = walked(new_task(), claim(), outcome, take_review())
 
         with pytest.raises(Refused, match="the run that produced the work cannot judge it"):
-            walked(reviewed, (verdict, REVIEWER.but(run=CODER.run)))
+            walked(reviewed, (verdict, REVIEWER.replace(run=CODER.run)))
 
     def test_an_absent_run_is_not_the_same_as_an_absent_run(self) -> None:
         """Alarms of the shell version went off because nothing equalled nothing."""
-        coder, reviewer = CODER.but(run=None), REVIEWER.but(run=None)
+        coder, reviewer = CODER.replace(run=None), REVIEWER.replace(run=None)
 
         approved = walked(new_task(), claim(coder), submit(coder), take_review(reviewer), approve(reviewer))
 
@@ -434,7 +434,7 @@ class TestSelfApproval:
         assert approved.approved_by == "reviewer-1"
 
     def test_a_person_does_not_approve_under_an_authors_name(self) -> None:
-        alias = HUMAN.but(id=CODER.id)
+        alias = HUMAN.replace(id=CODER.id)
 
         with pytest.raises(Refused, match="nobody judges their own work"):
             walked(task_in(Status.AWAITING_APPROVAL), approve(alias))
@@ -773,7 +773,7 @@ class TestHistory:
         moved = advance(claimed, e.Submit(commit=WORK), by=CODER, at=NOW - HOUR)
 
         assert moved.history[-1].at == claimed.history[-1].at
-        assert list(of_task(moved)) == []
+        assert list(task_violations(moved)) == []
 
     def test_a_whole_life_is_told_in_order(self) -> None:
         told = [entry.event for entry in task_in(Status.MERGED).history]
@@ -785,7 +785,7 @@ class TestHistory:
         """A coder that finds work logs a discovery; what becomes of it is the planner's decision."""
         (entry,) = new_task().history
 
-        assert is_row(entry)
-        assert not is_row(entry.but(role=Role.CODER))
-        assert not is_row(entry.but(target=Status.MERGED))
-        assert not is_row(entry.but(event="claim"))
+        assert is_allowed_entry(entry)
+        assert not is_allowed_entry(entry.replace(role=Role.CODER))
+        assert not is_allowed_entry(entry.replace(target=Status.MERGED))
+        assert not is_allowed_entry(entry.replace(event="claim"))

@@ -9,7 +9,7 @@ import pytest
 
 from liza.domain import providers
 from liza.domain.changes import HUMAN
-from liza.domain.providers import LONGEST, STAGGER, Turned
+from liza.domain.providers import LONGEST_BACKOFF, STAGGER, ProviderRejection
 from liza.domain.spending import ProviderState
 from tests.stories import NOW, SECOND, board
 
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 MINUTE: Final = 60 * SECOND
-LIMITED: Final = Turned(ProviderState.LIMITED, "429", NOW + 5 * SECOND)
-EXHAUSTED: Final = Turned(ProviderState.EXHAUSTED, "the window is used up")
-REFUSED: Final = Turned(ProviderState.REFUSED, "the key is not valid")
+LIMITED: Final = ProviderRejection(ProviderState.LIMITED, "429", NOW + 5 * SECOND)
+EXHAUSTED: Final = ProviderRejection(ProviderState.EXHAUSTED, "the window is used up")
+REFUSED: Final = ProviderRejection(ProviderState.REFUSED, "the key is not valid")
 
 
 def down(
-    how: Turned, state: State | None = None, *, by: str = "coder-1", at: datetime = NOW, chance: float = 0
+    how: ProviderRejection,
+    state: State | None = None,
+    *,
+    by: str = "coder-1",
+    at: datetime = NOW,
+    chance: float = 0,
 ) -> State:
-    return providers.turned_down(state or board(), "acme", by, how, at=at, chance=chance)
+    return providers.with_rejection(state or board(), "acme", by, how, at=at, chance=chance)
 
 
 def until(state: State) -> timedelta:
@@ -41,51 +46,53 @@ class TestTheGate:
         """Nobody asks before the announced time, and those of other providers go on."""
         state = down(LIMITED)
 
-        assert providers.gate(state, "acme", "coder-2", NOW + 4 * SECOND)
-        assert providers.gate(state, "other", "coder-2", NOW + 4 * SECOND) is None
-        assert providers.gate(state, "acme", "coder-2", NOW + 5 * SECOND) is None
+        assert providers.provider_wait(state, "acme", "coder-2", NOW + 4 * SECOND)
+        assert providers.provider_wait(state, "other", "coder-2", NOW + 4 * SECOND) is None
+        assert providers.provider_wait(state, "acme", "coder-2", NOW + 5 * SECOND) is None
 
     def test_one_tries_and_the_others_wait_for_it(self) -> None:
         """The first run after the lift is the probe."""
         later = NOW + 6 * SECOND
-        state = providers.probing(down(LIMITED), "acme", "coder-1")
+        state = providers.with_probe(down(LIMITED), "acme", "coder-1")
 
-        assert providers.gate(state, "acme", "coder-1", later) is None
-        assert providers.gate(state, "acme", "coder-2", later)
+        assert providers.provider_wait(state, "acme", "coder-1", later) is None
+        assert providers.provider_wait(state, "acme", "coder-2", later)
 
-        opened = providers.answered(state, "acme", "coder-1", at=later)
+        opened = providers.with_success(state, "acme", "coder-1", at=later)
         assert opened.providers["acme"].state is ProviderState.OPEN
-        assert providers.gate(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
+        assert providers.provider_wait(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
 
     def test_the_others_do_not_start_in_the_same_moment(self) -> None:
         """After the probe each has a moment of its own."""
-        state = providers.answered(providers.probing(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW)
-        gates = [providers.gate(state, "acme", f"w-{number}", NOW) for number in range(8)]
+        state = providers.with_success(
+            providers.with_probe(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW
+        )
+        gates = [providers.provider_wait(state, "acme", f"w-{number}", NOW) for number in range(8)]
 
         assert len({gate.until for gate in gates if gate}) >= 7
 
     def test_a_dead_probe_is_replaced(self) -> None:
         """What it would have found out, another one does."""
-        state = providers.probing(down(LIMITED), "acme", "coder-1")
+        state = providers.with_probe(down(LIMITED), "acme", "coder-1")
 
-        state = providers.unprobed(state, {"coder-1"})
+        state = providers.without_probes_of(state, {"coder-1"})
 
-        assert providers.gate(state, "acme", "coder-2", NOW + MINUTE) is None
+        assert providers.provider_wait(state, "acme", "coder-2", NOW + MINUTE) is None
 
     def test_a_success_of_somebody_who_was_on_the_way_opens_nothing(self) -> None:
         """It began before the limit came."""
-        state = providers.answered(down(LIMITED), "acme", "coder-2", at=NOW)
+        state = providers.with_success(down(LIMITED), "acme", "coder-2", at=NOW)
 
         assert state.providers["acme"].state is ProviderState.LIMITED
 
     def test_a_refusal_holds_until_a_person_says_so(self) -> None:
         """A bad key does not get better by itself, and is tried by one when it may be."""
         state = down(REFUSED)
-        assert providers.gate(state, "acme", "coder-1", NOW + timedelta(days=365))
+        assert providers.provider_wait(state, "acme", "coder-1", NOW + timedelta(days=365))
 
-        state = providers.retried(HUMAN, NOW)(state)
+        state = providers.retry_providers(HUMAN, NOW)(state)
 
-        assert providers.gate(state, "acme", "coder-1", NOW) is None
+        assert providers.provider_wait(state, "acme", "coder-1", NOW) is None
 
 
 class TestHowLong:
@@ -97,12 +104,12 @@ class TestHowLong:
             (LIMITED._replace(reset=None), 0, MINUTE),
             (LIMITED._replace(reset=NOW - MINUTE), 0, SECOND),
             (EXHAUSTED._replace(reset=NOW + 60 * MINUTE), 1, 61 * MINUTE),
-            (EXHAUSTED._replace(reset=NOW + 10 * LONGEST), 0, LONGEST),
+            (EXHAUSTED._replace(reset=NOW + 10 * LONGEST_BACKOFF), 0, LONGEST_BACKOFF),
             (EXHAUSTED, 0, 15 * MINUTE),
         ],
     )
     def test_the_announced_reset_counts_else_a_default(
-        self, how: Turned, chance: float, wait: timedelta
+        self, how: ProviderRejection, chance: float, wait: timedelta
     ) -> None:
         """Jitter is added and never taken away; nonsense is bounded."""
         assert until(down(how, chance=chance)) == wait
@@ -113,7 +120,7 @@ class TestHowLong:
         for _ in range(6):
             at = state.providers["acme"].until
             assert at
-            state = down(EXHAUSTED, providers.probing(state, "acme", "coder-1"), at=at)
+            state = down(EXHAUSTED, providers.with_probe(state, "acme", "coder-1"), at=at)
             found = state.providers["acme"].until
             assert found
             waits.append((found - at) // MINUTE)
@@ -135,10 +142,10 @@ class TestNews:
         worse = down(REFUSED, again)
 
         assert "acme is limited until 2026-01-01T12:00:05Z: 429" in str(
-            providers.news(board(), first, "acme")
+            providers.provider_news(board(), first, "acme")
         )
-        assert providers.news(first, again, "acme") is None
-        assert "then `liza resume`" in str(providers.news(again, worse, "acme"))
+        assert providers.provider_news(first, again, "acme") is None
+        assert "then `liza resume`" in str(providers.provider_news(again, worse, "acme"))
 
     def test_a_lesser_word_does_not_hide_a_worse(self) -> None:
         """A rate limit after a refusal leaves the refusal."""

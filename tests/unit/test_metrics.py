@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.reports.metrics import retrospective, suggestions, table
+from liza.daemon.reports.metrics import figures_table, retrospective, suggestions
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.metrics import figures, percentile, reason_kind, stampers, together
-from liza.domain.model import Agent, Handoff, Metrics, Reviews, Role, Status
-from liza.domain.record import keyed, with_record
+from liza.domain.metrics import figures, percentile, reason_kind, rubber_stampers, sum_metrics
+from liza.domain.model import Handoff, Metrics, ReviewCounts, Role, Status, WorkerRecord
+from liza.domain.record import records_by_id, with_record
 from liza.domain.verdicts import Feedback, Outcome, Verdict
 from liza.workflow.transition import add_task, apply
 from tests.stories import (
@@ -72,7 +72,7 @@ class TestCounting:
         other = [claim(), sent_back("lint failed: line too long")]
         assert of(*same, *other).red_gates == ("t1#5 lint failed: line too long",)
         passed = Verdict(gate="test", outcome=Outcome.PASS, at=NOW)
-        submit_green = (submit()[0].but(verdicts=(passed,)), CODER)
+        submit_green = (submit()[0].replace(verdicts=(passed,)), CODER)
         assert of(*same, claim(), submit_green).red_gates == ()
 
     def test_a_task_that_merges_is_counted_with_its_times(self) -> None:
@@ -87,7 +87,7 @@ class TestCounting:
         again = (claim(), submit(), take_review(), approve())
         found = of(*IN_REVIEW, reject(reason="There is no TEST for it"), *again)
         assert found.rejections == {"tests": 1}
-        assert found.reviews == {"reviewer-1": Reviews(approved=1, rejected=1, first_seen=1)}
+        assert found.reviews == {"reviewer-1": ReviewCounts(approved=1, rejected=1, first_seen=1)}
 
     @pytest.mark.parametrize("status", WAYS)
     def test_every_final_status_is_an_outcome(self, status: Status) -> None:
@@ -105,7 +105,7 @@ class TestCounting:
     def test_a_change_made_of_changes_counts_each_thing_once(self) -> None:
         def both(state: State) -> State:
             for name in ("t1", "t2"):
-                task = new_task(name).but(history=())
+                task = new_task(name).replace(history=())
                 state = add_task(task, by=PLANNER, at=NOW)(state)
             return done(state, claim())
 
@@ -118,13 +118,13 @@ class TestCounting:
         assert done(state, renew, start=2).sprint is state.sprint
 
     def test_each_crash_is_counted_though_the_board_keeps_three(self) -> None:
-        state = board(agents=keyed([Agent(id="coder-1", role=Role.CODER, since=NOW)]))
+        state = board(agents=records_by_id([WorkerRecord(id="coder-1", role=Role.CODER, since=NOW)]))
         for number in range(5):
             times = tuple(NOW + n * STEP for n in range(max(0, number - 2), number + 1))
 
             def crash(state: State, times: Any = times) -> State:  # noqa: ANN401
-                agent = state.agents["coder-1"].but(crashes=times)
-                return state.but(agents=with_record(state.agents, agent))
+                agent = state.agents["coder-1"].replace(crashes=times)
+                return state.replace(agents=with_record(state.agents, agent))
 
             state = Change("supervisor", "crash", crash)(state)
         assert state.sprint.metrics.crashes == {"coder-1": 5}
@@ -152,7 +152,7 @@ class TestProgress:
 
         def full(state: State) -> State:
             note = Handoff(id="t1", agent="coder-1", timestamp=NOW, summary="half of it")
-            return done(state.but(handoff=with_record(state.handoff, note)), self.RELEASE, start=2)
+            return done(state.replace(handoff=with_record(state.handoff, note)), self.RELEASE, start=2)
 
         assert Change("coder-1", "release", full)(state).sprint.metrics.fruitless == ("t1#3",)
 
@@ -204,18 +204,18 @@ class TestFigures:
         self, seen: int, approved: int, is_one: bool
     ) -> None:
         """Pains A 15: approval rate watched."""
-        found = Metrics(reviews={"reviewer-1": Reviews(first_seen=seen, first_approved=approved)})
-        assert ("reviewer-1" in stampers(found)) is is_one
+        found = Metrics(reviews={"reviewer-1": ReviewCounts(first_seen=seen, first_approved=approved)})
+        assert ("reviewer-1" in rubber_stampers(found)) is is_one
 
     def test_sprints_add_up(self) -> None:
         one = of(*IN_REVIEW, approve(), start_merge(), MERGED)
-        both = together([one, one])
+        both = sum_metrics([one, one])
         assert both.outcomes == {"MERGED": 2}
         assert both.reviews["reviewer-1"].approved == 2
         assert percentile(both.cycle_times, 0.9) == percentile(one.cycle_times, 0.9)
 
     def test_a_fresh_board_has_figures_too(self) -> None:
-        text = table(figures(board(), NOW))
+        text = figures_table(figures(board(), NOW))
         assert "tasks added             0\n" in text
         assert "cycle time              p50 -, p90 -\n" in text
 

@@ -19,13 +19,13 @@ from liza.domain.model import (
     Goal,
     Lease,
     Note,
-    Scope,
     Sprint,
     State,
     Status,
     Task,
+    TaskScope,
 )
-from liza.domain.record import LONGEST_ID, Commit, Id, Record, Time, keyed, safe_id, utc_now
+from liza.domain.record import LONGEST_ID, Commit, Id, Record, Time, records_by_id, safe_id, utc_now
 from liza.errors import NotThere
 from tests.stories import BASE, NOW, SECOND, WORK, board, new_task, task_in
 
@@ -82,7 +82,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("section", [*KEYED_SECTIONS, "archived"])
     def test_mappings_of_a_board_are_read_only(self, section: str) -> None:
-        state = State.model_validate(board(new_task()).plain())
+        state = State.model_validate(board(new_task()).to_json())
 
         with pytest.raises(TypeError, match="does not support item assignment"):
             getattr(state, section)["t9"] = None
@@ -90,12 +90,12 @@ class TestRecords:
     def test_an_unknown_key_is_refused(self) -> None:
         """A typo in a file must not become a default."""
         with pytest.raises(ValidationError, match="dependson"):
-            Task.model_validate({**new_task().plain(), "dependson": ["t2"]})
+            Task.model_validate({**new_task().to_json(), "dependson": ["t2"]})
 
     def test_a_copy_changes_nothing_else(self) -> None:
         task = new_task(priority=2)
 
-        assert task.but(priority=3) == new_task(priority=3)
+        assert task.replace(priority=3) == new_task(priority=3)
         assert task.priority == 2
 
     def test_every_section_of_the_board_is_of_one_kind(self) -> None:
@@ -130,7 +130,7 @@ class TestTimes:
         assert utc_now().tzinfo is UTC
 
     def test_are_written_with_a_z(self) -> None:
-        assert Goal(description="g", created=NOW).plain()["created"] == "2026-01-01T12:00:00Z"
+        assert Goal(description="g", created=NOW).to_json()["created"] == "2026-01-01T12:00:00Z"
 
     def test_a_lease_is_over_at_its_end(self) -> None:
         lease = Lease(holder="coder-1", token="t", expires=NOW)  # noqa: S106
@@ -216,7 +216,7 @@ class TestIds:
     )
     def test_every_name_on_a_task_is_checked(self, record: dict[str, object]) -> None:
         with pytest.raises(ValidationError, match="is not an id"):
-            Task.model_validate({**new_task().plain(), **record})
+            Task.model_validate({**new_task().to_json(), **record})
 
 
 class TestCommits:
@@ -277,8 +277,8 @@ class TestAnomalies:
     def test_the_type_is_said_once_in_the_file(self) -> None:
         logged = an_anomaly(type="retry_loop", details=RetryLoop(error_pattern="E", count=2))
 
-        assert logged.plain()["type"] == "retry_loop"
-        assert logged.plain()["details"] == {"error_pattern": "E", "count": 2}
+        assert logged.to_json()["type"] == "retry_loop"
+        assert logged.to_json()["details"] == {"error_pattern": "E", "count": 2}
 
 
 class TestRoundTrip:
@@ -286,59 +286,59 @@ class TestRoundTrip:
     def test_of_a_task(self, status: Status) -> None:
         task = task_in(status)
 
-        assert Task.model_validate(task.plain()) == task
+        assert Task.model_validate(task.to_json()) == task
 
     @pytest.mark.parametrize("kind", KINDS, ids=type_of)
     def test_of_an_anomaly(self, kind: type[Record]) -> None:
         logged = an_anomaly(type=type_of(kind), details=details_of(kind))
 
-        assert Anomaly.model_validate(logged.plain()) == logged
+        assert Anomaly.model_validate(logged.to_json()) == logged
 
     def test_of_a_whole_board(self) -> None:
         state = board(
             *(task_in(status, name=f"t-{status}") for status in Status),
-            human_notes=keyed([Note(id="note-1", timestamp=NOW, message="m", about="t-IDLE")]),
-            anomalies=keyed([an_anomaly(type="trade_off", details=TradeOff(what="w", why="y"))]),
+            human_notes=records_by_id([Note(id="note-1", timestamp=NOW, message="m", about="t-IDLE")]),
+            anomalies=records_by_id([an_anomaly(type="trade_off", details=TradeOff(what="w", why="y"))]),
             sprint=Sprint(tasks=("t-IDLE",), deadline=NOW),
             archived=MappingProxyType({"t0": Status.MERGED}),
             config=Config.model_validate({"agents": {"overrides": {"reviewer": {"model": "opus"}}}}),
         )
 
-        assert State.model_validate(state.plain()) == state
+        assert State.model_validate(state.to_json()) == state
 
     def test_what_is_at_its_default_is_not_written(self) -> None:
         """The file shows what somebody said, not forty empty fields a task."""
         said = {"id", "description", "status", "position", "created", "created_by", "history"}
-        assert set(new_task().plain()) == said
-        assert new_task().plain()["position"] == {"phase": "CODE", "iterations": {"CODE": 1}}
-        assert set(board(workflow=Adopted()).plain()) == {"revision", "goal"}
+        assert set(new_task().to_json()) == said
+        assert new_task().to_json()["position"] == {"phase": "CODE", "iterations": {"CODE": 1}}
+        assert set(board(workflow=Adopted()).to_json()) == {"revision", "goal"}
 
     def test_the_words_of_the_file_are_those_of_the_contract(self) -> None:
-        assert Scope(include=("src",), exclude=("docs",)).plain() == {"in": ["src"], "out": ["docs"]}
-        assert Note(id="n", timestamp=NOW, message="m", about="t1").plain()["for"] == "t1"
-        assert {"from", "to"} < set(task_in(Status.WORKING).history[-1].plain())
+        assert TaskScope(include=("src",), exclude=("docs",)).to_json() == {"in": ["src"], "out": ["docs"]}
+        assert Note(id="n", timestamp=NOW, message="m", about="t1").to_json()["for"] == "t1"
+        assert {"from", "to"} < set(task_in(Status.WORKING).history[-1].to_json())
 
 
 class TestSections:
     def test_a_list_with_a_repeated_id_is_refused(self) -> None:
-        task = new_task().plain()
+        task = new_task().to_json()
 
         with pytest.raises(ValidationError, match="the id 't1' is used twice"):
-            State.model_validate({**board().plain(), "tasks": [task, task]})
+            State.model_validate({**board().to_json(), "tasks": [task, task]})
 
     def test_an_entry_without_an_id_is_refused(self) -> None:
         with pytest.raises(ValidationError, match="every entry needs an id"):
-            State.model_validate({**board().plain(), "tasks": [{"description": "d"}]})
+            State.model_validate({**board().to_json(), "tasks": [{"description": "d"}]})
 
     def test_a_key_that_is_not_the_id_is_refused(self) -> None:
         """Everybody finds a task by its key and then works on its id."""
         with pytest.raises(ValidationError, match="the entry under 't2' says that its id is 't1'"):
-            State.model_validate({**board().plain(), "tasks": {"t2": new_task("t1").plain()}})
+            State.model_validate({**board().to_json(), "tasks": {"t2": new_task("t1").to_json()}})
 
     def test_order_is_kept(self) -> None:
         names = ["t10", "t2", "t1"]
 
-        assert list(State.model_validate(board(*map(new_task, names)).plain()).tasks) == names
+        assert list(State.model_validate(board(*map(new_task, names)).to_json()).tasks) == names
 
     def test_a_task_that_is_not_there_is_named(self) -> None:
         with pytest.raises(NotThere, match="there is no task 't9'; `liza status` lists the tasks"):
@@ -351,18 +351,18 @@ class TestSections:
 
     def test_a_revision_counts_from_one(self) -> None:
         with pytest.raises(ValidationError, match="revision counts from 1"):
-            State.model_validate({**board().plain(), "revision": 0})
+            State.model_validate({**board().to_json(), "revision": 0})
 
 
 class TestHistoryShown:
     def test_the_latest_entries_stay_and_the_rest_is_counted(self) -> None:
         task = task_in(Status.MERGED)
 
-        trimmed = task.trimmed()
+        trimmed = task.with_recent_history()
 
         assert trimmed.history == task.history[-SHOWN_EVENTS:]
-        assert trimmed.events_ever == task.events_ever == len(task.history)
-        assert trimmed.trimmed() is trimmed
+        assert trimmed.event_count == task.event_count == len(task.history)
+        assert trimmed.with_recent_history() is trimmed
 
 
 class TestConfig:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from liza.domain.anomalies import Anomaly
-from liza.domain.problems import explained
+from liza.domain.problems import violations_from
 from liza.domain.record import Record
 from tests.stories import NOW
 
@@ -25,7 +25,7 @@ class Outer(Record):
 def said(kind: type[Record], values: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as error:
         kind.model_validate(values)
-    return "; ".join(map(str, explained(error.value, kind, "", {})))
+    return "; ".join(map(str, violations_from(error.value, kind, "", {})))
 
 
 @pytest.mark.parametrize("values", [{"inner": {"heigth": 1}}, {"many": [{"heigth": 1}]}])

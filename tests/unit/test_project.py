@@ -44,10 +44,10 @@ HEIGHTS: Final = {part: height for height, part in enumerate(LAYERS)}
 HOMES: Final = {
     "acp": ["liza.agents.acp_bridge"],
     "detect_secrets": ["liza.gates.secrets"],
-    "filelock": ["liza.board"],
+    "filelock": ["liza.system.locks"],
     "git": ["liza.repo"],
     "litellm": ["liza.agents.llm.model"],
-    "psutil": ["liza.daemon"],
+    "psutil": ["liza.system"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
     "watchdog": ["liza.board.watch"],
@@ -235,6 +235,35 @@ class TestLayers:
         assert module_defining("liza.board.watcher", modules) == "liza.board"
 
 
+# What may be imported of the board from above it, each for a reason.
+OPEN_OF_BOARD: Final = {
+    "liza.board.protocol": "what an engine promises, and the door to it",
+    "liza.board.location": "where a project keeps its board",
+    "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
+}
+
+
+class TestBoard:
+    @pytest.mark.parametrize(
+        "module",
+        [name for name in MODULES if height_of(name) > HEIGHTS["board"] and part_of(name) != "board"],
+    )
+    def test_nothing_above_names_an_engine(self, module: str) -> None:
+        """Another engine is one module: whoever is above asks `open_board` for a board, and no more."""
+        asked = {name for name in imports_of(module) if is_within(name, ["liza.board"])}
+
+        assert {name for name in asked if not is_within(name, OPEN_OF_BOARD)} == set()
+
+    def test_what_is_open_is_used(self) -> None:
+        """A reason that nobody needs any more goes."""
+        above = (imports_of(name) for name in MODULES if height_of(name) > HEIGHTS["board"])
+        asked = set().union(*above)
+
+        assert {
+            place for place in OPEN_OF_BOARD if not any(is_within(name, [place]) for name in asked)
+        } == set()
+
+
 class TestLibraries:
     @pytest.mark.parametrize("module", MODULES)
     def test_each_library_is_imported_only_at_home(self, module: str) -> None:
@@ -303,6 +332,21 @@ class TestFiles:
 
         assert os.access(script, os.X_OK)
         assert script.read_text(encoding="utf-8").splitlines()[-1] == "exec make test"
+
+
+# One name may mean two things only for a reason.
+SHARED_CLASS_NAMES: Final[dict[str, str]] = {}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Whoever reads a name knows which thing is meant, without looking at the import."""
+    homes: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in syntax_of(module).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    twice = {name: places for name, places in homes.items() if len(places) > 1}
+    assert twice.keys() == SHARED_CLASS_NAMES.keys(), twice
 
 
 def test_no_workflow_is_known_by_its_name_outside_of_its_file() -> None:

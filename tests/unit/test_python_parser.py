@@ -18,7 +18,7 @@ def test_threads_that_parse_at_once_do_not_end_each_other() -> None:
     gc.callbacks.append(let_others_in)
     try:
         with ThreadPoolExecutor(8) as threads:
-            trees = list(threads.map(python_parser.parse, [text] * 40))
+            trees = list(threads.map(python_parser.parse_python, [text] * 40))
     finally:
         gc.callbacks.remove(let_others_in)
         gc.set_threshold(*thresholds)

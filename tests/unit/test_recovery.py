@@ -7,25 +7,25 @@ from typing import Any, Final
 import pytest
 
 from liza.daemon.policy.recovery import (
-    Facts,
     FinishMerge,
     KillLeftover,
     Leftover,
     MarkStopped,
     PruneWorktree,
     ReclaimTask,
+    RecoveryFacts,
     RetireBranch,
-    finished,
-    plain,
+    action_json,
+    finish_merge,
+    mark_stopped,
     plan,
-    reclaimed,
-    stopped,
+    reclaim_tasks,
 )
 from liza.domain import events as e
 from liza.domain.config import Config, Limits
 from liza.domain.invariants import violations
-from liza.domain.model import Agent, AgentStatus, Role, Status
-from liza.domain.record import keyed
+from liza.domain.model import Role, Status, WorkerRecord, WorkerStatus
+from liza.domain.record import records_by_id
 from tests.stories import (
     HOUR,
     MERGE,
@@ -49,28 +49,28 @@ LEFT: Final = Leftover(123, 456, "the agent's process sleep")
 MERGING: Final = walked(new_task(), *WAYS[Status.APPROVED], start_merge())
 
 
-def facts(*tasks: Any, **fields: Any) -> Facts:  # noqa: ANN401 - whatever facts there may be
+def facts(*tasks: Any, **fields: Any) -> RecoveryFacts:  # noqa: ANN401 - whatever facts there may be
     known = {"now": LATER, **fields}
-    return Facts(state=board(*tasks, **known.pop("sections", {})), **known)
+    return RecoveryFacts(state=board(*tasks, **known.pop("sections", {})), **known)
 
 
-def agent(status: AgentStatus, **fields: Any) -> Agent:  # noqa: ANN401 - whatever an agent may have
-    return Agent(id="coder-1", role=Role.CODER, status=status, since=NOW, **fields)
+def agent(status: WorkerStatus, **fields: Any) -> WorkerRecord:  # noqa: ANN401 - whatever an agent may have
+    return WorkerRecord(id="coder-1", role=Role.CODER, status=status, since=NOW, **fields)
 
 
-def done(given: Facts) -> Facts:
+def done(given: RecoveryFacts) -> RecoveryFacts:
     """Return the facts after the plan was done."""
     state = given.state
     for action in plan(given):
         match action:
             case FinishMerge(task, commit):
-                state = finished(task, commit, at=given.now)(state)
+                state = finish_merge(task, commit, at=given.now)(state)
             case ReclaimTask():
-                state = reclaimed(given.living, at=given.now)(state)
+                state = reclaim_tasks(given.living, at=given.now)(state)
             case MarkStopped(name):
-                state = stopped([name], at=given.now)(state)
+                state = mark_stopped([name], at=given.now)(state)
     pruned = {action.task for action in plan(given) if isinstance(action, PruneWorktree)}
-    return Facts(
+    return RecoveryFacts(
         state, given.now, given.living, contained=given.contained, worktrees=given.worktrees - pruned
     )
 
@@ -87,18 +87,18 @@ class TestLeases:
         assert plan(given) == (ReclaimTask("t1", "coder-1", "coder-1 let its lease run out at 13:00:00Z"),)
 
     def test_a_dead_reviewer_leaves_the_coders_name(self) -> None:
-        state = reclaimed([], at=LATER)(board(task_in(Status.READY_FOR_REVIEW)))
+        state = reclaim_tasks([], at=LATER)(board(task_in(Status.READY_FOR_REVIEW)))
         assert (state.task("t1").lease, state.task("t1").assigned_to) == (None, "coder-1")
 
     def test_all_are_taken_back_in_one_change(self) -> None:
         tasks = (task_in(Status.WORKING), walked(new_task("t2"), claim(), submit(), take_review()))
-        state = reclaimed([], at=LATER)(board(*tasks))
+        state = reclaim_tasks([], at=LATER)(board(*tasks))
         assert [task.lease for task in state.tasks.values()] == [None, None]
         assert violations(state) == []
 
     def test_a_board_without_dead_is_left_alone(self) -> None:
         state = board(task_in(Status.WORKING))
-        assert reclaimed(["coder-1"], at=LATER)(state) is state
+        assert reclaim_tasks(["coder-1"], at=LATER)(state) is state
 
 
 class TestMerges:
@@ -115,22 +115,22 @@ class TestMerges:
 
     def test_somebody_may_have_written_it_down_meanwhile(self) -> None:
         state = board(task_in(Status.MERGED))
-        assert finished("t1", MERGE, at=LATER)(state) is state
+        assert finish_merge("t1", MERGE, at=LATER)(state) is state
 
 
 class TestAgents:
     def test_what_does_not_run_is_said_to_be_stopped_without_blame(self) -> None:
         """Pains B: a coder stayed "busy" after its task merged."""
-        given = facts(sections={"agents": keyed([agent(AgentStatus.RUNNING)])})
+        given = facts(sections={"agents": records_by_id([agent(WorkerStatus.RUNNING)])})
         assert plan(given) == (MarkStopped("coder-1"),)
         after = done(given).state.agents["coder-1"]
-        assert (after.status, after.stopped_reason) == (AgentStatus.STOPPED, None)
+        assert (after.status, after.stopped_reason) == (WorkerStatus.STOPPED, None)
 
     def test_why_one_was_stopped_is_kept(self) -> None:
-        known = agent(AgentStatus.STOPPED, stopped_reason="it crashes")
-        state = board(agents=keyed([known]))
-        assert plan(Facts(state, LATER)) == ()
-        assert stopped(["coder-1"], at=LATER)(state) is state
+        known = agent(WorkerStatus.STOPPED, stopped_reason="it crashes")
+        state = board(agents=records_by_id([known]))
+        assert plan(RecoveryFacts(state, LATER)) == ()
+        assert mark_stopped(["coder-1"], at=LATER)(state) is state
 
 
 GIVE_UP: Final = (e.Abandon(reason="not needed"), PLANNER)
@@ -140,7 +140,7 @@ NONE_KEPT: Final = {"config": Config(limits=Limits(kept_worktrees=0))}
 class TestWorktrees:
     @pytest.mark.parametrize("status", Status)
     def test_only_finished_tasks_lose_theirs(self, status: Status) -> None:
-        given = facts(task_in(status).but(lease=None), worktrees=frozenset({"t1"}), sections=NONE_KEPT)
+        given = facts(task_in(status).replace(lease=None), worktrees=frozenset({"t1"}), sections=NONE_KEPT)
         is_over = status in {
             Status.MERGED,
             Status.COMPLETE,
@@ -179,7 +179,9 @@ class TestWorktrees:
             sections=NONE_KEPT,
         )
         assert plan(given) == (PruneWorktree("t1", Status.MERGED),)
-        assert plan(Facts(given.state, NOW + 9 * SECOND, given.living, worktrees=given.worktrees)) == ()
+        assert (
+            plan(RecoveryFacts(given.state, NOW + 9 * SECOND, given.living, worktrees=given.worktrees)) == ()
+        )
 
     def test_the_worktree_of_a_merge_that_is_written_down_now_goes_as_well(self) -> None:
         there = {"contained": frozenset({MERGE}), "worktrees": frozenset({"t1"})}
@@ -198,11 +200,11 @@ class TestPlan:
     def test_doing_it_leaves_nothing_to_do(self, status: Status, living: frozenset[str]) -> None:
         given = facts(
             task_in(status),
-            MERGING.but(id="t2", lease=None),
+            MERGING.replace(id="t2", lease=None),
             living=living,
             contained=frozenset({MERGE}),
             worktrees=frozenset({"t1", "t2"}),
-            sections={"agents": keyed([agent(AgentStatus.RUNNING)])},
+            sections={"agents": records_by_id([agent(WorkerStatus.RUNNING)])},
         )
         assert plan(done(given)) == ()
 
@@ -220,6 +222,6 @@ class TestPlan:
         ],
     )
     def test_every_action_is_a_sentence_and_json(self, action: KillLeftover | FinishMerge) -> None:
-        found = plain(action)
+        found = action_json(action)
         assert found["action"] == type(action).__name__
         assert len(str(found["says"]).split()) > 4

@@ -11,23 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liza.domain.anomalies import Other, TradeOff
-from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
 from liza.domain.answers import (
-    ANOMALIES,
-    KINDS,
-    ROLES,
+    AGENT_ANOMALY_TYPES,
+    ANSWER_TYPES,
+    ROLE_OF_STEP,
     CheckpointAnswer,
+    FeedbackStatus,
     Implement,
-    Outcome,
     Plan,
-    Progress,
     Replan,
     Review,
     Ruling,
     Step,
+    WorkStatus,
 )
-from liza.domain.fences import blocks
-from liza.domain.model import Checkpoint, Kind, Role, Urgency
+from liza.domain.fenced_blocks import tagged_blocks
+from liza.domain.model import Checkpoint, Role, TaskKind, Urgency
 from liza.domain.verdicts import Severity
 
 
@@ -61,14 +61,14 @@ EXAMPLES: Final = {
 
 
 def value_of(text: str, step: Step) -> object:
-    found = answer(text, step)
-    assert isinstance(found, Answer), found
+    found = parse_answer(text, step)
+    assert isinstance(found, ParsedAnswer), found
     return found.value
 
 
 def why(text: str, step: Step) -> str:
-    found = answer(text, step)
-    assert isinstance(found, Unreadable), found
+    found = parse_answer(text, step)
+    assert isinstance(found, UnreadableAnswer), found
     return found.why
 
 
@@ -81,9 +81,9 @@ class TestFinding:
 
     def test_the_last_block_counts_and_a_different_one_before_it_is_reported(self) -> None:
         """Whoever changes their mind has changed it."""
-        found = answer(APPROVED + REJECTED, Step.REVIEW)
+        found = parse_answer(APPROVED + REJECTED, Step.REVIEW)
 
-        assert isinstance(found, Answer)
+        assert isinstance(found, ParsedAnswer)
         assert isinstance(found.value, Review)
         assert found.value.verdict is Ruling.REJECT
         assert found.remarks == (
@@ -92,7 +92,7 @@ class TestFinding:
 
     def test_the_same_said_twice_is_no_contradiction(self) -> None:
         """Agents repeat themselves."""
-        assert answer(APPROVED + APPROVED, Step.REVIEW) == answer(APPROVED, Step.REVIEW)
+        assert parse_answer(APPROVED + APPROVED, Step.REVIEW) == parse_answer(APPROVED, Step.REVIEW)
 
     def test_a_broken_last_block_never_falls_back_to_an_earlier_one(self) -> None:
         """An approval that was being taken back must not come true."""
@@ -119,7 +119,7 @@ class TestFinding:
         """That is how Markdown quotes a fence."""
         quoted = f"{fence}markdown\n{APPROVED}{fence}\n"
 
-        assert blocks(quoted) == []
+        assert tagged_blocks(quoted) == []
         assert value_of(quoted + REJECTED, Step.REVIEW) == value_of(REJECTED, Step.REVIEW)
 
     @pytest.mark.parametrize("before", ["```python\nx = 1\n", "```\n", "````\n", "~~~\n"])
@@ -173,12 +173,14 @@ class TestFinding:
         """A client that echoes its prompt would answer with our own words."""
         prompt = f"Answer like this:\n{APPROVED}"
 
-        assert isinstance(answer(prompt, Step.REVIEW, prompt=prompt), Unreadable)
-        assert answer(prompt + REJECTED, Step.REVIEW, prompt=prompt) == answer(REJECTED, Step.REVIEW)
+        assert isinstance(parse_answer(prompt, Step.REVIEW, prompt=prompt), UnreadableAnswer)
+        assert parse_answer(prompt + REJECTED, Step.REVIEW, prompt=prompt) == parse_answer(
+            REJECTED, Step.REVIEW
+        )
 
     def test_a_hundred_thousand_open_fences_take_no_time(self) -> None:
         """Nobody can stall a worker with backticks."""
-        assert len(blocks("````x\n" * 100_000 + APPROVED)) == 1
+        assert len(tagged_blocks("````x\n" * 100_000 + APPROVED)) == 1
 
     @given(
         st.lists(
@@ -188,34 +190,35 @@ class TestFinding:
     @settings(max_examples=200, deadline=None)
     def test_no_text_is_too_odd_to_be_judged(self, lines: list[str]) -> None:
         """An answer or a sentence, whatever an agent prints."""
-        assert isinstance(answer("\n".join(lines), Step.PLAN), Unreadable)
+        assert isinstance(parse_answer("\n".join(lines), Step.PLAN), UnreadableAnswer)
 
 
 class TestSteps:
     def test_every_step_has_a_role_and_a_kind_of_answer(self) -> None:
         """The tables are whole."""
-        assert set(ROLES) == set(KINDS) == set(Step)
-        assert set(ROLES.values()) == {Role.PLANNER, Role.CODER, Role.REVIEWER}
+        assert set(ROLE_OF_STEP) == set(ANSWER_TYPES) == set(Step)
+        assert set(ROLE_OF_STEP.values()) == {Role.PLANNER, Role.CODER, Role.REVIEWER}
 
     @pytest.mark.parametrize("step", Step)
     def test_each_example_is_an_answer_of_its_kind(self, step: Step) -> None:
         """The design's table, row by row."""
-        assert isinstance(value_of(EXAMPLES[step], step), KINDS[step])
+        assert isinstance(value_of(EXAMPLES[step], step), ANSWER_TYPES[step])
 
     @pytest.mark.parametrize(
-        ("step", "other"), [pair for pair in product(Step, Step) if ROLES[pair[0]] is not ROLES[pair[1]]]
+        ("step", "other"),
+        [pair for pair in product(Step, Step) if ROLE_OF_STEP[pair[0]] is not ROLE_OF_STEP[pair[1]]],
     )
     def test_the_answer_of_another_role_is_refused_by_name(self, step: Step, other: Step) -> None:
         """A coder that approves itself is told what it was asked for."""
         assert why(EXAMPLES[other], step).startswith(
-            f"this is an answer to the {other} step of a {ROLES[other]}"
+            f"this is an answer to the {other} step of a {ROLE_OF_STEP[other]}"
         )
 
     def test_a_slip_of_the_pen_is_no_absent_value(self) -> None:
         """What it says counts, under the name that was meant."""
-        found = answer(fenced("verdict: approve\nreason: fine\nconfidense: 9"), Step.REVIEW)
+        found = parse_answer(fenced("verdict: approve\nreason: fine\nconfidense: 9"), Step.REVIEW)
 
-        assert isinstance(found, Answer)
+        assert isinstance(found, ParsedAnswer)
         assert isinstance(found.value, Review)
         assert found.value.confidence == 9
         assert found.remarks == ("'confidense' was read as 'confidence'",)
@@ -248,7 +251,7 @@ class TestPlans:
         first, second = plan.tasks
         assert (first.id, first.kind, first.scope.include, first.scope.exclude) == (
             "greet",
-            Kind.CODE,
+            TaskKind.CODE,
             ("src",),
             ("docs",),
         )
@@ -357,7 +360,7 @@ class TestWork:
         work = value_of(fenced(text), Step.IMPLEMENT)
 
         assert isinstance(work, Implement)
-        assert work.status is Outcome.NOTHING_TO_DO
+        assert work.status is WorkStatus.NOTHING_TO_DO
         assert work.anomalies == (TradeOff(what="a", why="b"),) * 2
         assert work.discovered[0].urgency is Urgency.IMMEDIATE
 
@@ -381,7 +384,7 @@ class TestWork:
 
     def test_the_types_of_anomaly_are_named_as_on_the_board(self) -> None:
         """One list of names."""
-        assert all(kind.model_fields["type"].default == name for name, kind in ANOMALIES.items())
+        assert all(kind.model_fields["type"].default == name for name, kind in AGENT_ANOMALY_TYPES.items())
 
     @pytest.mark.parametrize(
         ("text", "sentence"),
@@ -402,4 +405,4 @@ class TestWork:
         review = value_of(fenced(text), Step.REVIEW)
 
         assert isinstance(review, Review)
-        assert review.prior_feedback[0].status is Progress.ADDRESSED
+        assert review.prior_feedback[0].status is FeedbackStatus.ADDRESSED

@@ -2,14 +2,14 @@
 
 import pytest
 
-from liza.repo.status import changes
-from liza.repo.trailers import LONGEST_SUBJECT, Trailer, read, written
+from liza.repo.status import parse_status
+from liza.repo.trailers import LONGEST_SUBJECT, Trailer, message_with_trailers, parse_trailers
 
 
 def test_written_and_read_again() -> None:
     """One line a fact."""
     facts = {Trailer.TASK: "t1", Trailer.VERDICT: "approve", Trailer.COST: "$0.42 (reported)"}
-    assert read(written("Merge t1: say hello", "", facts)) == facts
+    assert parse_trailers(message_with_trailers("Merge t1: say hello", "", facts)) == facts
 
 
 @pytest.mark.parametrize(
@@ -18,23 +18,25 @@ def test_written_and_read_again() -> None:
 )
 def test_a_value_cannot_pretend_to_be_another(value: str) -> None:
     """Agents choose their own names, and tasks their words."""
-    message = written("Merge t1", "", {Trailer.AGENT: value, Trailer.TASK: "t1"})
-    assert list(read(message)) == [Trailer.AGENT, Trailer.TASK]
+    message = message_with_trailers("Merge t1", "", {Trailer.AGENT: value, Trailer.TASK: "t1"})
+    assert list(parse_trailers(message)) == [Trailer.AGENT, Trailer.TASK]
 
 
 def test_subject_and_body_cannot_add_a_trailer() -> None:
     """Only the last paragraph counts, and that is ours."""
-    message = written("Liza-Task: t2\n\nLiza-Task: t3", "Liza-Task: t4", {Trailer.TASK: "t1"})
-    assert read(message) == {Trailer.TASK: "t1"}
-    assert read("Liza-Task: t1\n") == {}
+    message = message_with_trailers("Liza-Task: t2\n\nLiza-Task: t3", "Liza-Task: t4", {Trailer.TASK: "t1"})
+    assert parse_trailers(message) == {Trailer.TASK: "t1"}
+    assert parse_trailers("Liza-Task: t1\n") == {}
 
 
 def test_long_and_empty_values() -> None:
     """A subject fits a line; a fact that is unknown is a dash; a list of paths is never cut."""
     paths = str([f"directory/file-{number}" for number in range(100)])
-    message = written("x" * 100, "", {Trailer.GATES: "g" * 1000, Trailer.AGENT: " ", Trailer.RESOLVED: paths})
+    message = message_with_trailers(
+        "x" * 100, "", {Trailer.GATES: "g" * 1000, Trailer.AGENT: " ", Trailer.RESOLVED: paths}
+    )
     assert len(message.splitlines()[0]) == LONGEST_SUBJECT
-    assert {key: len(value) for key, value in read(message).items()} == {
+    assert {key: len(value) for key, value in parse_trailers(message).items()} == {
         Trailer.GATES: 500,
         Trailer.AGENT: 1,
         Trailer.RESOLVED: len(paths),
@@ -43,8 +45,8 @@ def test_long_and_empty_values() -> None:
 
 def test_what_is_not_ours_has_no_trailers() -> None:
     """Prose in the last paragraph makes it prose."""
-    assert read("fix\n\nSee: this\nand that\n") == {}
-    assert read("") == {}
+    assert parse_trailers("fix\n\nSee: this\nand that\n") == {}
+    assert parse_trailers("") == {}
 
 
 def test_status_lines() -> None:
@@ -56,7 +58,7 @@ def test_status_lines() -> None:
         f"u UU N... 100644 100644 100644 100644 {zero} {zero} {zero} both\0"
         "? new \udcff\0"
     ).encode("utf-8", "surrogateescape")
-    found = list(changes(output))
+    found = list(parse_status(output))
     assert [change.path for change in found] == ["a file", "gone", "both", "new \udcff"]
     assert [change.is_deletion for change in found] == [False, True, False, False]
     assert [change.is_untracked for change in found] == [False, False, False, True]

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.repo.conflicts import Versions, regions, resolution
+from liza.repo.conflicts import Versions, regions, resolve_file
 
 
 def resolved(path: str, base: str | None, ours: str, theirs: str) -> str | None:
-    return resolution(Versions(path, base, ours, theirs))
+    return resolve_file(Versions(path, base, ours, theirs))
 
 
 class TestWhiteSpace:
@@ -267,7 +267,7 @@ class TestRegions:
         ours, theirs = (
             "top = 1\n" + "".join(map(line.format, names)) + "end = 1\n" for names in (mine, other)
         )
-        found = resolution(Versions(path, "top = 1\nend = 1\n", ours, theirs))
+        found = resolve_file(Versions(path, "top = 1\nend = 1\n", ours, theirs))
         if found is not None:
             assert set(found.splitlines()) == set(ours.splitlines()) | set(theirs.splitlines())
 

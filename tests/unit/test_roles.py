@@ -15,30 +15,30 @@ from liza.daemon.policy import coder, plan_checks, planner, reviewer
 from liza.domain import events as e
 from liza.domain import verdicts
 from liza.domain.answers import (
+    FeedbackStatus,
     Implement,
-    Outcome,
     Plan,
-    Planned,
+    PlannedTask,
     PriorFeedback,
-    Progress,
     Review,
     Ruling,
     Step,
+    WorkStatus,
 )
 from liza.domain.changes import HUMAN, add_note
 from liza.domain.model import (
-    Agent,
-    AgentStatus,
     Discovery,
     GoalStatus,
     IntegrationFailure,
     Role,
     Status,
     Urgency,
+    WorkerRecord,
+    WorkerStatus,
 )
-from liza.domain.record import keyed
+from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback, Severity
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 from tests import stories as s
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ def test_roles_decide_and_do_nothing(path: Path) -> None:
     } == set()
 
 
-def agent(name: str, **fields: Any) -> Agent:  # noqa: ANN401 - whatever an agent may be
+def agent(name: str, **fields: Any) -> WorkerRecord:  # noqa: ANN401 - whatever an agent may be
     role = Role(name.partition("-")[0])
-    return Agent.model_validate({"id": name, "role": role, "since": s.NOW, "status": "RUNNING", **fields})
+    return WorkerRecord.model_validate(
+        {"id": name, "role": role, "since": s.NOW, "status": "RUNNING", **fields}
+    )
 
 
 def failed(task: Task, *names: str) -> Task:
@@ -123,15 +125,15 @@ class TestCoderPicks:
     def test_another_coders_task_only_when_that_coder_is_gone(self, status: Status) -> None:
         """Work goes back to whoever knows it, as long as they are there."""
         task = s.task_in(status)
-        gone = agent("coder-1", status=AgentStatus.STOPPED, crashes=(s.NOW,))
+        gone = agent("coder-1", status=WorkerStatus.STOPPED, crashes=(s.NOW,))
 
         assert coder.pick(s.board(task), "coder-2") is None
-        assert coder.pick(s.board(task, agents=keyed([gone])), "coder-2") == task
+        assert coder.pick(s.board(task, agents=records_by_id([gone])), "coder-2") == task
 
     def test_not_what_it_failed_itself_unless_it_is_alone(self) -> None:
         """Another pair of eyes first; two coders, or two rounds of the only one, are enough."""
         one = s.board(failed(s.new_task(), "coder-1"))
-        alone = one.but(config=one.config.but(workers=one.config.workers.but(coder=1)))
+        alone = one.replace(config=one.config.replace(workers=one.config.workers.replace(coder=1)))
         twice = alone.with_task(failed(alone.task("t1"), "coder-1"))
 
         assert coder.pick(one, "coder-1") is None
@@ -146,24 +148,28 @@ class TestCoderPicks:
 
 
 class TestCoderConcludes:
-    @pytest.mark.parametrize("ending", list(Ending))
-    def test_every_ending_without_an_answer_has_a_consequence(self, ending: Ending) -> None:
+    @pytest.mark.parametrize("ending", list(RunEnding))
+    def test_every_ending_without_an_answer_has_a_consequence(self, ending: RunEnding) -> None:
         """Nobody is blamed for a limit of a provider or for being stopped."""
-        event = coder.without_answer(Reply(ending=ending, began=s.NOW), "")
-        turned_down = {Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
-        free = {*turned_down, Ending.CONTEXT_FULL, Ending.STOPPED, Ending.CAPPED, Ending.KILLED}
+        event = coder.event_without_answer(Reply(ending=ending, began=s.NOW), "")
+        turned_down = {RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH}
+        free = {*turned_down, RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED}
 
         assert isinstance(event, e.Release) == (ending in free)
-        assert isinstance(event, e.Block) == (ending is Ending.NOT_STARTED)
+        assert isinstance(event, e.Block) == (ending is RunEnding.NOT_STARTED)
 
     @pytest.mark.parametrize(
         ("answer", "reasons", "event"),
         [
-            (Implement(status=Outcome.DONE, summary="it"), (), e.Submit(commit=s.WORK)),
-            (Implement(status=Outcome.DONE, summary="it"), ("dirty", "empty"), e.Fail(reason="dirty; empty")),
-            (Implement(status=Outcome.NOTHING_TO_DO, summary="it"), (), e.FindNothing(summary="it")),
+            (Implement(status=WorkStatus.DONE, summary="it"), (), e.Submit(commit=s.WORK)),
             (
-                Implement(status=Outcome.BLOCKED, blocked_reason="why", blocked_questions=("What?",)),
+                Implement(status=WorkStatus.DONE, summary="it"),
+                ("dirty", "empty"),
+                e.Fail(reason="dirty; empty"),
+            ),
+            (Implement(status=WorkStatus.NOTHING_TO_DO, summary="it"), (), e.FindNothing(summary="it")),
+            (
+                Implement(status=WorkStatus.BLOCKED, blocked_reason="why", blocked_questions=("What?",)),
                 (),
                 e.Block(reason="why", questions=("What?",)),
             ),
@@ -173,7 +179,7 @@ class TestCoderConcludes:
         self, answer: Implement, reasons: tuple[str, ...], event: e.Event
     ) -> None:
         """An agent's word is a wish; the facts of the worktree say what came of it."""
-        assert coder.concluded(answer, s.WORK, reasons) == event
+        assert coder.event_for_answer(answer, s.WORK, reasons) == event
 
 
 class TestReviewerPicks:
@@ -212,7 +218,7 @@ class Weighed(NamedTuple):
 
 
 def weighed(review: Review) -> Weighed:
-    said = reviewer.verdict("review", review, tree=s.WORK, run="r1", at=LATER)
+    said = reviewer.verdict_of_review("review", review, tree=s.WORK, run="r1", at=LATER)
     return Weighed(said.outcome, str(said.reason), said.feedback, (said,), "REVIEW")
 
 
@@ -225,7 +231,7 @@ class TestReviewerConcludes:
         facts: Any = {"verdicts": found.verdicts, "phase": "REVIEW"}
 
         assert (
-            reviewer.concluded(s.task_in(Status.READY_FOR_REVIEW), found)
+            reviewer.event_for_verdicts(s.task_in(Status.READY_FOR_REVIEW), found)
             == {
                 Ruling.APPROVE: e.Approve(commit=s.WORK, **facts),
                 Ruling.REJECT: e.Reject(reason="so", feedback=feedback, **facts),
@@ -237,30 +243,37 @@ class TestReviewerConcludes:
         """Whoever says approve and names a blocker, or a point that is still open, has not approved."""
         task = s.task_in(Status.READY_FOR_REVIEW)
         blocker = Feedback(message="it is red", severity=Severity.BLOCKER)
-        point = PriorFeedback(message="no test", status=Progress.OPEN)
+        point = PriorFeedback(message="no test", status=FeedbackStatus.OPEN)
         reviews = [
             Review(verdict=Ruling.APPROVE, reason="so", feedback=(blocker,)),
             Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(point,)),
         ]
 
         for review, said in zip(reviews, ("it is red", "no test"), strict=True):
-            event = reviewer.concluded(task, weighed(review))
+            event = reviewer.event_for_verdicts(task, weighed(review))
             assert isinstance(event, e.Reject)
             assert said in event.reason
 
     def test_from_the_second_round_an_approval_says_what_became_of_each_point(self) -> None:
         """It is asked for; a rejection never is, since the second answer might be another one."""
         task = s.walked(s.task_in(Status.REJECTED), s.claim(), s.submit(), s.take_review())
-        done = PriorFeedback(message="add a test", status=Progress.ADDRESSED)
+        done = PriorFeedback(message="add a test", status=FeedbackStatus.ADDRESSED)
 
-        assert "0 of 1 points" in str(reviewer.unsaid(task, Review(verdict=Ruling.APPROVE, reason="so")))
+        assert "0 of 1 points" in str(
+            reviewer.missing_feedback(task, Review(verdict=Ruling.APPROVE, reason="so"))
+        )
         assert (
-            reviewer.unsaid(task, Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(done,))) is None
+            reviewer.missing_feedback(
+                task, Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(done,))
+            )
+            is None
         )
         rejected = Review(verdict=Ruling.REJECT, reason="so", feedback=(Feedback(message="no"),))
-        assert reviewer.unsaid(task, rejected) is None
+        assert reviewer.missing_feedback(task, rejected) is None
         assert (
-            reviewer.unsaid(s.task_in(Status.READY_FOR_REVIEW), Review(verdict=Ruling.APPROVE, reason="so"))
+            reviewer.missing_feedback(
+                s.task_in(Status.READY_FOR_REVIEW), Review(verdict=Ruling.APPROVE, reason="so")
+            )
             is None
         )
 
@@ -271,13 +284,13 @@ class TestReviewerConcludes:
         for count, kinds in enumerate(
             [["FailIntegration"], ["FailIntegration"], ["FailIntegration", "Block"]]
         ):
-            known = task.but(integration_failures=count, conflicted=("a.txt",) if count else ())
-            found = reviewer.conflicted(known, "both changed it", ("a.txt",))
+            known = task.replace(integration_failures=count, conflicted=("a.txt",) if count else ())
+            found = reviewer.events_for_conflict(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
-        last = reviewer.conflicted(known, "both changed it", ("a.txt",))
+        last = reviewer.events_for_conflict(known, "both changed it", ("a.txt",))
         blocked = s.walked(task, *((event, s.REVIEWER) for event in last))
         assert blocked.asked is not None
-        assert planner.wake(s.board(blocked)) is None  # no planner can merge it
+        assert planner.plan_request(s.board(blocked)) is None  # no planner can merge it
 
 
 def noted(state: State, message: str, about: str | None = None) -> State:
@@ -299,10 +312,10 @@ EMPTY: Final = s.board()
 
 WAKES: Final[list[tuple[str, State, tuple[Step, str | None] | None]]] = [
     ("no tasks yet", EMPTY, (Step.PLAN, None)),
-    ("no tasks, but it asked", EMPTY.but(goal=EMPTY.goal.but(questions=("Which?",))), None),
+    ("no tasks, but it asked", EMPTY.replace(goal=EMPTY.goal.replace(questions=("Which?",))), None),
     (
         "it asked and was answered",
-        noted(EMPTY.but(goal=EMPTY.goal.but(questions=("Which?",))), "blue"),
+        noted(EMPTY.replace(goal=EMPTY.goal.replace(questions=("Which?",))), "blue"),
         (Step.PLAN, None),
     ),
     ("tasks that are on their way", s.board(s.new_task(), s.task_in(Status.WORKING, name="t2")), None),
@@ -314,18 +327,18 @@ WAKES: Final[list[tuple[str, State, tuple[Step, str | None] | None]]] = [
     ("a note about a task on its way", noted(s.board(s.new_task()), "hurry", "t1"), None),
     ("a note about all of it", noted(s.board(s.new_task()), "also in French"), (Step.PLAN, None)),
     ("a resolved conflict", noted(s.board(CONFLICT), "Conflict resolved for t1"), None),
-    ("something urgent", s.board(s.new_task(), discovered=keyed([discovery()])), (Step.PLAN, None)),
+    ("something urgent", s.board(s.new_task(), discovered=records_by_id([discovery()])), (Step.PLAN, None)),
     (
         "something that can wait",
-        s.board(s.new_task(), discovered=keyed([discovery(urgency=Urgency.DEFERRED)])),
+        s.board(s.new_task(), discovered=records_by_id([discovery(urgency=Urgency.DEFERRED)])),
         None,
     ),
     (
         "something that was looked at",
-        s.board(s.new_task(), discovered=keyed([discovery(considered=LATER)])),
+        s.board(s.new_task(), discovered=records_by_id([discovery(considered=LATER)])),
         None,
     ),
-    ("the goal is reached", EMPTY.but(goal=EMPTY.goal.but(status=GoalStatus.COMPLETE)), None),
+    ("the goal is reached", EMPTY.replace(goal=EMPTY.goal.replace(status=GoalStatus.COMPLETE)), None),
 ]
 
 
@@ -335,7 +348,7 @@ class TestPlannerWakes:
         self, state: State, expected: tuple[Step, str | None] | None
     ) -> None:
         """It thinks when something is new, and not again while nothing is."""
-        wake = planner.wake(state)
+        wake = planner.plan_request(state)
 
         assert (wake and (wake.step, wake.task)) == expected
 
@@ -344,12 +357,12 @@ class TestPlannerWakes:
     )
     def test_and_never_again_for_the_same(self, state: State) -> None:
         """Even without a usable answer the board then says that it was looked at."""
-        wake = planner.wake(state)
+        wake = planner.plan_request(state)
         assert wake
 
-        after = planner.without_answer(state, wake, "it said nothing", by=s.PLANNER, at=LATER + s.SECOND)
+        after = planner.with_people_asked(state, wake, "it said nothing", by=s.PLANNER, at=LATER + s.SECOND)
 
-        assert planner.wake(after) is None
+        assert planner.plan_request(after) is None
 
     def test_a_general_note_is_news_for_every_blocked_task(self) -> None:
         """The first answer does not use it up for the second."""
@@ -357,21 +370,21 @@ class TestPlannerWakes:
         state = noted(s.board(asked(BLOCKED), other), "blue")
         seen = []
         for number in range(3):
-            wake = planner.wake(state)
+            wake = planner.plan_request(state)
             seen.append(wake and wake.task)
             if wake:
                 at = LATER + (number + 1) * s.SECOND
-                state = planner.without_answer(state, wake, "it said nothing", by=s.PLANNER, at=at)
+                state = planner.with_people_asked(state, wake, "it said nothing", by=s.PLANNER, at=at)
 
         assert seen == ["t1", "t2", None]
         assert state.human_notes["note-1"].processed
 
     def test_stuck_tasks_are_blocked_by_rule(self) -> None:
         """Two failed coders, or three failed merges, are for the planner."""
-        merge = s.task_in(Status.INTEGRATION_FAILED, name="merge").but(integration_failures=3)
+        merge = s.task_in(Status.INTEGRATION_FAILED, name="merge").replace(integration_failures=3)
         state = s.board(failed(s.new_task("hard"), "coder-1", "coder-2"), merge, s.new_task("easy"))
 
-        assert [(task.id, block.reason.partition(":")[0]) for task, block in planner.stuck(state)] == [
+        assert [(task.id, block.reason.partition(":")[0]) for task, block in planner.stuck_tasks(state)] == [
             ("hard", "coder-1 and coder-2 could not do it"),
             ("merge", "it failed to merge 3 times"),
         ]
@@ -381,17 +394,20 @@ class TestThePlan:
     @pytest.mark.parametrize(
         ("tasks", "problem"),
         [
-            ((Planned(id="T1", description="x", done_when=("y",)),), "taken"),
-            ((Planned(id="n", description="x", done_when=("y",), depends_on=("zz",)),), "neither"),
-            ((Planned(id="n", description="x", done_when=("y",), depends_on=("dead",)),), "never be done"),
-            ((Planned(id="n", description="x", done_when=("y",), depends_on=("t1",)),), None),
+            ((PlannedTask(id="T1", description="x", done_when=("y",)),), "taken"),
+            ((PlannedTask(id="n", description="x", done_when=("y",), depends_on=("zz",)),), "neither"),
+            (
+                (PlannedTask(id="n", description="x", done_when=("y",), depends_on=("dead",)),),
+                "never be done",
+            ),
+            ((PlannedTask(id="n", description="x", done_when=("y",), depends_on=("t1",)),), None),
         ],
     )
-    def test_must_fit_the_board(self, tasks: tuple[Planned, ...], problem: str | None) -> None:
+    def test_must_fit_the_board(self, tasks: tuple[PlannedTask, ...], problem: str | None) -> None:
         """Ids are new, also apart from case, and dependencies can come true."""
         state = s.board(s.new_task("t1"), s.task_in(Status.ABANDONED, name="dead"))
 
-        found = plan_checks.problems(plan_checks.Ground(state, lambda _: True), tasks)
+        found = plan_checks.problems(plan_checks.PlanContext(state, lambda _: True), tasks)
 
         assert (problem is None and not found) or (problem is not None and problem in found[0])
 
@@ -416,11 +432,11 @@ class TestThePlan:
 
     def test_is_put_on_the_board_whole(self) -> None:
         """All of its tasks come at once, ready for coders."""
-        plan = Plan(tasks=(Planned(id="a", description="x", done_when=("y",)),))
-        wake = planner.wake(EMPTY)
+        plan = Plan(tasks=(PlannedTask(id="a", description="x", done_when=("y",)),))
+        wake = planner.plan_request(EMPTY)
         assert wake
 
-        state = planner.planned(EMPTY, wake, plan, by=s.PLANNER, at=LATER)
+        state = planner.with_plan(EMPTY, wake, plan, by=s.PLANNER, at=LATER)
 
         assert [(task.id, task.status) for task in state.tasks.values()] == [("a", Status.IDLE)]
 
@@ -436,7 +452,7 @@ class TestTheGoal:
             (s.board(s.task_in(Status.ABANDONED)), False),
             (s.board(s.task_in(Status.MERGED), s.task_in(Status.ABANDONED, name="t2")), True),
             (noted(s.board(s.task_in(Status.MERGED)), "one more thing"), False),
-            (s.board(s.task_in(Status.MERGED), discovered=keyed([discovery()])), False),
+            (s.board(s.task_in(Status.MERGED), discovered=records_by_id([discovery()])), False),
             (s.board(archived={"t9": Status.MERGED}), True),
         ],
     )
@@ -445,7 +461,7 @@ class TestTheGoal:
     ) -> None:
         """Finished means finished: a rejected task is none, and neither is an unread note."""
         assert planner.is_complete(state) is expected
-        assert (planner.completed(state, LATER).goal.status is GoalStatus.COMPLETE) is expected
+        assert (planner.with_goal_completed(state, LATER).goal.status is GoalStatus.COMPLETE) is expected
 
 
 def test_a_failure_to_merge_is_counted() -> None:

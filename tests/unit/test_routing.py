@@ -11,45 +11,45 @@ from liza.domain import routing
 from liza.domain.answers import Step
 from liza.domain.config import AgentChoice, Agents
 from liza.domain.model import Role
-from liza.domain.routing import Who, chain, routed
+from liza.domain.routing import RouteKey, override_keys, resolve_route
 
 
-def route(overrides: dict[str, Any], default: dict[str, Any], who: Who) -> routing.Route:
+def route(overrides: dict[str, Any], default: dict[str, Any], who: RouteKey) -> routing.Route:
     choices = {key: AgentChoice.model_validate(fields) for key, fields in overrides.items()}
-    return routed(choices, AgentChoice.model_validate(default), chain(who))
+    return resolve_route(choices, AgentChoice.model_validate(default), override_keys(who))
 
 
-PLAN_JUDGE = Who("reviewer", "review", phase="plan", hat="judge")
+PLAN_JUDGE = RouteKey("reviewer", "review", phase="plan", hat="judge")
 
 
 class TestChains:
     @pytest.mark.parametrize(
         ("who", "keys"),
         [
-            (Who("coder", "implement"), ["IMPLEMENT", "CODER"]),
-            (Who("planner", "plan"), ["PLAN", "PLANNER"]),
-            (Who("reviewer", "review"), ["REVIEW", "REVIEWER"]),
+            (RouteKey("coder", "implement"), ["IMPLEMENT", "CODER"]),
+            (RouteKey("planner", "plan"), ["PLAN", "PLANNER"]),
+            (RouteKey("reviewer", "review"), ["REVIEW", "REVIEWER"]),
             (
-                Who("reviewer", "review", "docs"),
+                RouteKey("reviewer", "review", "docs"),
                 ["DOCS_REVIEWER", "DOCS_REVIEW", "REVIEW", "REVIEWER"],
             ),
-            (Who("coder", "implement", "docs"), ["DOCS_CODER", "IMPLEMENT", "CODER", "DOCS"]),
+            (RouteKey("coder", "implement", "docs"), ["DOCS_CODER", "IMPLEMENT", "CODER", "DOCS"]),
             (PLAN_JUDGE, ["PLAN_JUDGE", "JUDGE"]),
             (
-                Who("reviewer", "review", "implement", name="correctness"),
+                RouteKey("reviewer", "review", "implement", name="correctness"),
                 [
                     *("IMPLEMENT_REVIEWER_CORRECTNESS", "IMPLEMENT_REVIEW_CORRECTNESS"),
                     *("IMPLEMENT_REVIEWER", "IMPLEMENT_REVIEW", "REVIEW", "REVIEWER"),
                 ],
             ),
             (
-                Who("planner", "plan", "plan", hat="assessor"),
+                RouteKey("planner", "plan", "plan", hat="assessor"),
                 ["PLAN_ASSESSOR", "PLAN_COMPLEXITY", "ASSESSOR", "COMPLEXITY"],
             ),
         ],
     )
-    def test_the_most_particular_key_comes_first(self, who: Who, keys: list[str]) -> None:
-        assert chain(who) == keys
+    def test_the_most_particular_key_comes_first(self, who: RouteKey, keys: list[str]) -> None:
+        assert override_keys(who) == keys
 
     def test_the_words_are_those_of_the_model(self) -> None:
         """The module lies below it, and so restates them."""
@@ -75,7 +75,7 @@ class TestFields:
         script = {"backend": "command", "command": ["python3", "team.py"]}
         bare = {"command": ["python3", "team.py"]}
         claude = {"backend": "claude", "model": "opus", "effort": "high"}
-        reviewer = Who("reviewer", "review")
+        reviewer = RouteKey("reviewer", "review")
 
         for default in (script, bare):
             assert route({"reviewer": {"backend": "claude"}}, default, reviewer).fields == {
@@ -86,7 +86,7 @@ class TestFields:
 
     def test_a_program_may_be_named_for_a_backend_of_the_default(self) -> None:
         found = route(
-            {"coder": {"command": ["npx", "claude"]}}, {"backend": "claude"}, Who("coder", "implement")
+            {"coder": {"command": ["npx", "claude"]}}, {"backend": "claude"}, RouteKey("coder", "implement")
         )
 
         assert found.fields == {"backend": "claude", "command": ["npx", "claude"]}

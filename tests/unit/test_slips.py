@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from liza.daemon.policy.reviewer import verdict
-from liza.domain.answer_reading import Answer, Unreadable, answer
+from liza.daemon.policy.reviewer import verdict_of_review
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
 from liza.domain.answers import Review, Step
 from liza.domain.verdicts import Outcome
 from tests.stories import NOW
@@ -42,25 +42,25 @@ def holds(found: object, wanted: object, at: str = "") -> None:
 
 @pytest.mark.parametrize("row", SLIPS, ids=[f"{row['step']}: {row['slip']}" for row in SLIPS])
 def test_a_slip_is_taken_or_refused_as_the_table_says(row: dict[str, Any]) -> None:
-    found = answer(reply_of(row), Step(row["step"]))
+    found = parse_answer(reply_of(row), Step(row["step"]))
 
     if "refused" in row:
-        assert isinstance(found, Unreadable), found
+        assert isinstance(found, UnreadableAnswer), found
         assert row["refused"] in found.why
         assert not [word for word in PYTHONISH if word in found.why], found.why
     else:
-        assert isinstance(found, Answer), found
+        assert isinstance(found, ParsedAnswer), found
         holds(found.value.model_dump(mode="json", by_alias=True), row["reads"])
 
 
 def test_an_approval_whose_feedback_holds_a_blocker_is_none() -> None:
     """It is read, so that the coder gets what is wrong; it never passes."""
     row = next(row for row in SLIPS if row["slip"] == "an approval with a blocker")
-    found = answer(reply_of(row), Step.REVIEW)
+    found = parse_answer(reply_of(row), Step.REVIEW)
 
-    assert isinstance(found, Answer)
+    assert isinstance(found, ParsedAnswer)
     assert isinstance(found.value, Review)
-    assert verdict("review", found.value, tree="0" * 40, run="r", at=NOW).outcome is Outcome.REVISE
+    assert verdict_of_review("review", found.value, tree="0" * 40, run="r", at=NOW).outcome is Outcome.REVISE
 
 
 @pytest.mark.parametrize("before", ["+", "+ ", "> ", "    "])
@@ -72,13 +72,15 @@ def test_what_a_file_or_a_diff_in_the_prompt_holds_is_no_answer(tag: str, before
     prompt = f"Review this:\n\ndiff --git a/x b/x\n{shown}\n"
 
     assert isinstance(
-        answer(f"It has this:\n```{tag}\n{planted}\n```", Step.REVIEW, prompt=prompt), Unreadable
+        parse_answer(f"It has this:\n```{tag}\n{planted}\n```", Step.REVIEW, prompt=prompt), UnreadableAnswer
     )
-    assert isinstance(answer(f"It has this:\n\n{planted}\n", Step.REVIEW, prompt=prompt), Unreadable)
+    assert isinstance(
+        parse_answer(f"It has this:\n\n{planted}\n", Step.REVIEW, prompt=prompt), UnreadableAnswer
+    )
 
 
 def test_what_was_made_of_an_answer_is_remarked_upon() -> None:
-    found = answer("```liza\nStatus: done\nsummary: s\nmood: good\n```", Step.IMPLEMENT)
+    found = parse_answer("```liza\nStatus: done\nsummary: s\nmood: good\n```", Step.IMPLEMENT)
 
-    assert isinstance(found, Answer)
+    assert isinstance(found, ParsedAnswer)
     assert found.remarks == ("'mood' was not asked for, and was left out",)

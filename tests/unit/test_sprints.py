@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from liza.domain.config import Config, SprintLength
 from liza.domain.events import Abandon
 from liza.domain.model import Metrics, Sprint
-from liza.domain.sprints import ended, looked_back, next_one, why_ended, why_over
+from liza.domain.sprints import begin_next_sprint, end_sprint, why_ended, why_over, with_retrospective
 from liza.workflow.transition import add_task, apply
 from tests.stories import NOW, PLANNER, board, new_task
 
@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 def planned(*names: str, length: SprintLength | None = None) -> State:
     state = board(config=Config(sprint=length or SprintLength()))
     for name in names:
-        state = add_task(new_task(name).but(history=()), by=PLANNER, at=NOW)(state)
+        state = add_task(new_task(name).replace(history=()), by=PLANNER, at=NOW)(state)
     return state
 
 
@@ -57,17 +57,17 @@ class TestHours:
     def test_the_next_takes_along_what_is_open_and_counts_from_zero(self) -> None:
         state = abandoned(planned("t1", "t2", length=self.LENGTH), "t1")
         later = NOW + 3 * HOUR
-        state = looked_back(ended(state, later), 1, "report/sprint-1.md")
+        state = with_retrospective(end_sprint(state, later), 1, "report/sprint-1.md")
         assert why_over(state, later) is None
         assert why_ended(state) == "its deadline, 2026-01-01T14:00:00Z, has passed"
-        assert ended(state, later + HOUR) is state
-        following = next_one(state, later).sprint
+        assert end_sprint(state, later + HOUR) is state
+        following = begin_next_sprint(state, later).sprint
         assert following == Sprint(number=2, tasks=("t2",), started=later, deadline=later + 2 * HOUR)
         assert following.metrics == Metrics()
 
     def test_a_sprint_that_goes_on_has_no_next(self) -> None:
         state = planned("t1", length=self.LENGTH)
-        assert next_one(state, NOW) is state
+        assert begin_next_sprint(state, NOW) is state
 
 
 class TestTasks:
@@ -77,7 +77,7 @@ class TestTasks:
         assert why_over(abandoned(state, "t1", "t3"), NOW) == "2 tasks are finished"
 
     def test_what_comes_after_the_end_is_for_the_next(self) -> None:
-        state = ended(abandoned(planned("t1", length=SprintLength(tasks=1)), "t1"), NOW)
-        state = add_task(new_task("t2").but(history=()), by=PLANNER, at=NOW)(state)
+        state = end_sprint(abandoned(planned("t1", length=SprintLength(tasks=1)), "t1"), NOW)
+        state = add_task(new_task("t2").replace(history=()), by=PLANNER, at=NOW)(state)
         assert state.sprint.tasks == ("t1",)
-        assert next_one(state, NOW).sprint.tasks == ("t2",)
+        assert begin_next_sprint(state, NOW).sprint.tasks == ("t2",)

@@ -7,12 +7,10 @@ from typing import Any, Final
 import pytest
 
 from liza.daemon.policy.planner import is_complete
-from liza.daemon.policy.progress import asks, only_people, reopened
+from liza.daemon.policy.progress import human_waits, only_people, with_goal_reopened
 from liza.domain import events as e
 from liza.domain.changes import HUMAN
 from liza.domain.model import (
-    Agent,
-    AgentStatus,
     BreakerStatus,
     CircuitBreaker,
     Discovery,
@@ -25,8 +23,10 @@ from liza.domain.model import (
     Task,
     Trip,
     Urgency,
+    WorkerRecord,
+    WorkerStatus,
 )
-from liza.domain.record import keyed
+from liza.domain.record import records_by_id
 from tests.stories import (
     FORCE_PASS,
     NOW,
@@ -48,22 +48,22 @@ RELEASED: Final = walked(FORCED, (e.AcceptTaint(reason="fine"), HUMAN))
 
 
 def notes(*found: Note) -> dict[str, Any]:
-    return {"human_notes": keyed(found)}
+    return {"human_notes": records_by_id(found)}
 
 
 def stopped(*names: str) -> dict[str, Any]:
     agents = [
-        Agent(
+        WorkerRecord(
             id=name,
             role=Role(name.partition("-")[0]),  # type: ignore[arg-type]
-            status=AgentStatus.STOPPED,
+            status=WorkerStatus.STOPPED,
             since=NOW,
             crashes=(NOW, NOW, NOW),
             stopped_reason="it crashes",
         )
         for name in names
     ]
-    return {"agents": keyed(agents)}
+    return {"agents": records_by_id(agents)}
 
 
 def tripped() -> dict[str, Any]:
@@ -79,7 +79,7 @@ def found() -> dict[str, Any]:
     item = Discovery(
         id="d1", description="x", discovered_by="coder-1", timestamp=NOW, urgency=Urgency.IMMEDIATE
     )
-    return {"discovered": keyed([item])}
+    return {"discovered": records_by_id([item])}
 
 
 BOTH_CODERS: Final = ("coder-1", "coder-2")
@@ -144,12 +144,14 @@ class TestOnlyPeople:
     def test_every_status_is_somebodys(self, status: Status) -> None:
         """With all workers stopped, whatever is not finished waits for people."""
         gone = stopped("planner-1", *BOTH_CODERS, "reviewer-1")
-        free: Task = task_in(status).but(lease=None)
+        free: Task = task_in(status).replace(lease=None)
         state = board(free, **gone)
         assert bool(only_people(state, NOW)) is not is_complete(state)
 
     def test_what_is_asked_is_known_while_others_work(self) -> None:
-        assert [wait.what for wait in asks(board(ASKED, new_task("t2")))] == ["t1 is BLOCKED: Which colour?"]
+        assert [wait.what for wait in human_waits(board(ASKED, new_task("t2")))] == [
+            "t1 is BLOCKED: Which colour?"
+        ]
 
 
 class TestReopening:
@@ -157,12 +159,12 @@ class TestReopening:
 
     def test_a_complete_goal_stays_complete(self) -> None:
         state = board(task_in(Status.MERGED), **self.COMPLETE)
-        assert reopened(state) is state
+        assert with_goal_reopened(state) is state
 
     def test_a_note_after_the_end_opens_it_again(self) -> None:
         state = board(task_in(Status.MERGED), **self.COMPLETE, **notes(NOTE))
-        assert reopened(state).goal.status is GoalStatus.IN_PROGRESS
+        assert with_goal_reopened(state).goal.status is GoalStatus.IN_PROGRESS
 
     def test_an_open_goal_stays_open(self) -> None:
         state = board(task_in(Status.WORKING))
-        assert reopened(state) is state
+        assert with_goal_reopened(state) is state

@@ -1,4 +1,4 @@
-"""The pages in specs/ say what the code does, because their tables come from it."""
+"""The pages in specs/ and docs/ say what the code does, because their tables come from it."""
 
 import re
 import subprocess
@@ -8,19 +8,20 @@ from typing import Final
 
 import pytest
 
+from liza.cli.registry import COMMANDS
 from liza.domain import switches
 from liza.domain.config import Config
 from liza.domain.events import AMENDABLE
-from liza.domain.invariants import RULES, STEP_CHECKS, TASK_CHECKS
-from liza.domain.lifecycle import BY_SOURCE, EVENTS, TABLE, TERMINAL, name_of
+from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
+from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL, TRANSITIONS, event_name
 from liza.domain.model import MEANING, Role, State, Status
-from liza.domain.promises import PROMISES
+from liza.domain.requirements import REQUIRES
 from liza.errors import EXIT_CODES, UsageError
 from scripts import specs
 from scripts.specs import MANY, RENDERINGS, main, refreshed, table
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted((ROOT / "specs").rglob("*.md"))
+PAGES: Final = sorted(page for folder in ("specs", "docs") for page in (ROOT / folder).rglob("*.md"))
 LIFECYCLE: Final = (ROOT / "specs" / "lifecycle.md").read_text(encoding="utf-8")
 BOARD: Final = (ROOT / "specs" / "board.md").read_text(encoding="utf-8")
 
@@ -44,28 +45,13 @@ class TestPages:
 
         assert sorted(set(shown)) == sorted(RENDERINGS)
 
-    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-    def test_links_lead_somewhere(self, page: Path) -> None:
-        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-
-        assert [link for link in links if not (page.parent / link).exists()] == []
-
-    @pytest.mark.parametrize(
-        "page", [page for page in PAGES if page.name != "README.md"], ids=lambda p: p.name
-    )
-    def test_the_index_leads_to_every_page(self, page: Path) -> None:
-        index = (ROOT / "specs" / "README.md").read_text(encoding="utf-8")
-        path = page.relative_to(ROOT / "specs")
-
-        assert f"({path.parts[0]})" in index or f"({path.parts[0]}/)" in index
-
 
 class TestLifecycle:
     def test_every_row_is_told(self) -> None:
         told = cells("lifecycle")
 
-        assert [row[0] for row in told] == [f"`{name_of(row.event)}`" for row in TABLE]
-        for line, row in zip(told, TABLE, strict=True):
+        assert [row[0] for row in told] == [f"`{event_name(row.event)}`" for row in TRANSITIONS]
+        for line, row in zip(told, TRANSITIONS, strict=True):
             assert set(line[1].replace("`", "").split(", ")) == set(row.sources)
             assert line[2] == (f"`{row.target}`" if row.target else "stays")
             assert set(line[3].split(", ")) == set(row.who)
@@ -82,13 +68,13 @@ class TestLifecycle:
         (line,) = [line for line in cells("statuses") if line[0] == f"`{status}`"]
 
         assert line[1] == MEANING[status]
-        assert line[2] == "; ".join(promise.says for promise in PROMISES[status])
+        assert line[2] == "; ".join(promise.says for promise in REQUIRES[status])
 
     @pytest.mark.parametrize("role", Role)
     def test_every_role_is_told_with_all_it_may_do(self, role: Role) -> None:
         (line,) = [line for line in cells("roles") if line[0] == role]
 
-        may = {name_of(row.event) for row in TABLE if role in row.who}
+        may = {event_name(row.event) for row in TRANSITIONS if role in row.who}
         assert set(line[1].replace("`", "").split(", ")) == may
 
     def test_every_move_is_drawn(self) -> None:
@@ -100,7 +86,9 @@ class TestLifecycle:
         noted = {(a, b, name) for b, name, sources in notes for a in sources.split(", ")}
 
         assert drawn | noted == {
-            (source, row.target, name_of(row.event)) for (source, _), row in BY_SOURCE.items() if row.target
+            (source, row.target, event_name(row.event))
+            for (source, _), row in BY_SOURCE.items()
+            if row.target
         }
         assert not drawn & noted
         assert all(len(sources.split(", ")) >= MANY for *_, sources in notes)
@@ -112,7 +100,7 @@ class TestLifecycle:
         assert set(re.findall(r"(\w+) --> \[\*\]", picture)) == TERMINAL
 
     def test_the_prose_names_the_one_silent_event(self) -> None:
-        assert [name_of(event) for event in EVENTS if event.silent] == ["renew"]
+        assert [event_name(event) for event in EVENTS if event.silent] == ["renew"]
         assert "only `renew` does not" in LIFECYCLE
 
 
@@ -133,7 +121,7 @@ class TestBoard:
             assert section in told or f"`{section}`" in BOARD
 
     def test_every_rule_is_told(self) -> None:
-        checks = [*TASK_CHECKS, *(rule.find for rule in RULES), *STEP_CHECKS]
+        checks = [*TASK_CHECKS, *(rule.find for rule in BOARD_RULES), *DIFF_CHECKS]
 
         assert [line[1] for line in cells("invariants")] == [check.__doc__ for check in checks]
 
@@ -144,18 +132,28 @@ class TestBoard:
         assert told["`limits.max_coder_iterations`"] == "`10`"
         assert told["`workflow`"] == '`"liza"`'
         assert told["`gates.test`"] == "not set"
+        assert told["`worktree.copy`"] == "`[]`"
 
     def test_every_type_of_anomaly_is_told_with_its_fields(self) -> None:
         told = dict(line[:2] for line in cells("anomalies"))
 
         assert told["`trade_off`"] == "`what`, `why`; optional: `debt`"
-        assert len(told) == 20
+        assert len(told) == 19
 
     def test_what_people_may_edit_is_told(self) -> None:
         told = dict(line[:2] for line in cells("editable"))
 
         assert set(told["`tasks`"].replace("`", "").split(", ")) == AMENDABLE
         assert "`for`" in told["`human_notes`"]
+
+
+class TestCommands:
+    def test_every_command_is_told_as_it_is_typed(self) -> None:
+        told = {line[0].strip("`"): line[1:] for line in cells("commands")}
+
+        assert set(told) == {f"liza {name}" for name in COMMANDS}
+        assert told["liza note"] == ["tell the agents something", "`[--json]`, `TEXT`, `[--for TASK]`"]
+        assert "`[--kind code\\|docs\\|config]`" in told["liza task add"][1]
 
 
 class TestRendering:

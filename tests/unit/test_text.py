@@ -10,10 +10,10 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from liza.board.yaml_split import Block, split
+from liza.board.yaml_split import YamlBlock, split_blocks
 from liza.domain import yaml_parse as module
-from liza.domain.yaml_emit import DEEPEST, LONGEST_KEY, Json, item, section
-from liza.domain.yaml_parse import BadYaml, parse
+from liza.domain.yaml_emit import DEEPEST, LONGEST_KEY, Json, item_text, section_text
+from liza.domain.yaml_parse import BadYaml, parse_yaml
 
 Loader: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 Edit: TypeAlias = tuple[float, int, str]
@@ -114,7 +114,7 @@ board_values: st.SearchStrategy[Json] = st.recursive(
 )
 names = st.sampled_from(["goal", "tasks", "human_notes", "config"])
 comments = st.sampled_from(["", "\n", "# note\n", "# a: 'b\n\n", "   \n", "  # deep\n"])
-sections = st.builds(section, names, values | st.lists(records, max_size=3))
+sections = st.builds(section_text, names, values | st.lists(records, max_size=3))
 boards = st.lists(st.tuples(sections, comments).map("".join), max_size=4).map("".join)
 edits = st.lists(
     st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 0, 1, 2, 9]), st.sampled_from(SCRAPS)), max_size=4
@@ -142,7 +142,7 @@ def loaded(text: str, loader: Loader) -> Any:  # noqa: ANN401
 
 def refusal(text: str) -> BadYaml | None:
     try:
-        parse(text)
+        parse_yaml(text)
     except BadYaml as bad:
         return bad
     return None
@@ -152,21 +152,21 @@ class TestLayout:
     """What people see when they open the board."""
 
     def test_of_a_section(self) -> None:
-        assert section("goal", {"description": "Build it"}) == "goal:\n  description: Build it\n"
+        assert section_text("goal", {"description": "Build it"}) == "goal:\n  description: Build it\n"
 
     def test_of_a_section_that_is_a_scalar(self) -> None:
-        assert section("version", 1) == "version: 1\n"
+        assert section_text("version", 1) == "version: 1\n"
 
     @pytest.mark.parametrize(("value", "shown"), [([], "[]"), ({}, "{}"), (None, "null"), ("", '""')])
     def test_of_nothing(self, value: Json, shown: str) -> None:
-        assert section("tasks", value) == f"tasks: {shown}\n"
-        assert item({"tasks": [value]}) == f"- tasks:\n  - {shown}\n"
+        assert section_text("tasks", value) == f"tasks: {shown}\n"
+        assert item_text({"tasks": [value]}) == f"- tasks:\n  - {shown}\n"
 
     def test_of_an_empty_record(self) -> None:
-        assert item({}) == "- {}\n"
+        assert item_text({}) == "- {}\n"
 
     def test_of_a_task(self) -> None:
-        assert item(TASK) == dedent(f"""\
+        assert item_text(TASK) == dedent(f"""\
             - id: t1
               status: IDLE
               done_when:
@@ -185,10 +185,12 @@ class TestLayout:
             """)
 
     def test_a_list_section_is_its_name_and_its_items(self) -> None:
-        assert section("tasks", [TASK, {"id": "t2"}]) == "tasks:\n" + item(TASK) + item({"id": "t2"})
+        assert section_text("tasks", [TASK, {"id": "t2"}]) == "tasks:\n" + item_text(TASK) + item_text(
+            {"id": "t2"}
+        )
 
     def test_of_lists_in_lists(self) -> None:
-        assert section("x", [[1, [2, 3]], [{"a": 1, "b": [4]}], []]) == dedent("""\
+        assert section_text("x", [[1, [2, 3]], [{"a": 1, "b": [4]}], []]) == dedent("""\
             x:
             - - 1
               - - 2
@@ -213,7 +215,7 @@ class TestLayout:
         ],
     )
     def test_of_several_lines(self, text: str, shown: str) -> None:
-        assert section("x", text) == f"x: {shown}\n"
+        assert section_text("x", text) == f"x: {shown}\n"
 
     @pytest.mark.parametrize(
         "text",
@@ -223,7 +225,7 @@ class TestLayout:
         ],
     )
     def test_without_quotes(self, text: str) -> None:
-        assert section("x", text) == f"x: {text}\n"
+        assert section_text("x", text) == f"x: {text}\n"
 
     @pytest.mark.parametrize(
         "text",
@@ -236,7 +238,7 @@ class TestLayout:
         ],
     )
     def test_in_quotes(self, text: str) -> None:
-        assert section("x", text) == f'x: "{text}"\n'
+        assert section_text("x", text) == f'x: "{text}"\n'
 
     @pytest.mark.parametrize(
         ("number", "shown"),
@@ -246,13 +248,13 @@ class TestLayout:
         ],
     )
     def test_of_numbers(self, number: Json, shown: str) -> None:
-        assert section("x", number) == f"x: {shown}\n"
+        assert section_text("x", number) == f"x: {shown}\n"
 
     @pytest.mark.parametrize(
         ("key", "shown"), [("a.b-c_1", "a.b-c_1"), ("on", '"on"'), ("a b", '"a b"'), ("1", '"1"'), ("", '""')]
     )
     def test_of_keys(self, key: str, shown: str) -> None:
-        assert section(key, 1) == f"{shown}: 1\n"
+        assert section_text(key, 1) == f"{shown}: 1\n"
 
 
 class TestWhatHasNoForm:
@@ -261,35 +263,35 @@ class TestWhatHasNoForm:
     @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
     def test_infinity_and_nan(self, number: float) -> None:
         with pytest.raises(ValueError, match="no form on the board"):
-            section("x", number)
+            section_text("x", number)
 
     @pytest.mark.parametrize("text", ["\ud800", "a\n\udfff", "word \ud83d\ude00"])
     def test_lone_surrogates(self, text: str) -> None:
         with pytest.raises(ValueError, match="lone surrogate"):
-            section("x", text)
+            section_text("x", text)
         with pytest.raises(ValueError, match="lone surrogate"):
-            section(text, 1)
+            section_text(text, 1)
 
     def test_other_types(self) -> None:
         foreign: Any = b"bytes"
         with pytest.raises(TypeError, match="no form on the board"):
-            item({"x": foreign})
+            item_text({"x": foreign})
 
     def test_a_section_nested_too_deep(self) -> None:
         deep: Json = 1
         for _ in range(DEEPEST - 1):
             deep = [deep]
-        assert parse(section("x", deep)).data == {"x": deep}
+        assert parse_yaml(section_text("x", deep)).data == {"x": deep}
         with pytest.raises(ValueError, match="deeper than 50"):
-            section("x", [deep])
+            section_text("x", [deep])
 
     def test_an_item_nested_too_deep_counting_its_section(self) -> None:
         deep: dict[str, Json] = {"x": 1}
         for _ in range(DEEPEST - 3):
             deep = {"x": deep}
-        assert parse("tasks:\n" + item(deep)).data == {"tasks": [deep]}
+        assert parse_yaml("tasks:\n" + item_text(deep)).data == {"tasks": [deep]}
         with pytest.raises(ValueError, match="deeper than 50"):
-            item({"x": deep})
+            item_text({"x": deep})
 
 
 def without_moments(value: Json) -> Json:
@@ -313,20 +315,20 @@ class TestRoundTrip:
     )
     @example("x", {"": "", "on": [{"<<": "="}, [["a\nb"], {"c\nd": "e\n\n"}]]})
     def test_of_a_section(self, name: str, value: Json) -> None:
-        assert parse(section(name, value)).data == {name: value}
+        assert parse_yaml(section_text(name, value)).data == {name: value}
 
     @each_loader
     @settings(quick, max_examples=50)
     @given(st.lists(records, min_size=1, max_size=3))
     def test_of_items(self, tasks: list[dict[str, Json]]) -> None:
-        assert parse("tasks:\n" + "".join(map(item, tasks))).data == {"tasks": tasks}
+        assert parse_yaml("tasks:\n" + "".join(map(item_text, tasks))).data == {"tasks": tasks}
 
     @pytest.mark.parametrize("loader", LOADERS)
     @quick
     @given(names, values.map(without_moments))
     def test_through_other_loaders(self, loader: Loader, name: str, value: Json) -> None:
-        assert loaded(section(name, value), loader) == {name: value}
-        assert loaded(item({name: value}), loader) == [{name: value}]
+        assert loaded(section_text(name, value), loader) == {name: value}
+        assert loaded(item_text({name: value}), loader) == [{name: value}]
 
     @each_loader
     @pytest.mark.parametrize("loader", LOADERS)
@@ -338,14 +340,14 @@ class TestRoundTrip:
             f"u{code:x}": [chr(code), f"a{chr(code)}b", f"a\n{chr(code)}\n{chr(code)}"] for code in special
         }
         whole |= {"all": "".join(map(chr, codes)), "block": "a\n" + "".join(map(chr, range(0x20, 0x7F)))}
-        text = section("x", whole)
-        assert parse(text).data == {"x": whole}
+        text = section_text("x", whole)
+        assert parse_yaml(text).data == {"x": whole}
         assert loaded(text, loader) == {"x": whole}
 
     @pytest.mark.parametrize("loader", LOADERS)
     def test_a_moment_is_a_string_to_us_and_a_moment_to_others(self, loader: Loader) -> None:
-        text = section("at", MOMENT)
-        assert parse(text).data == {"at": MOMENT}
+        text = section_text("at", MOMENT)
+        assert parse_yaml(text).data == {"at": MOMENT}
         assert loaded(text, loader)["at"].isoformat() == "2026-11-16T04:19:29.123456+00:00"
 
 
@@ -368,10 +370,10 @@ class TestReading:
         ],
     )
     def test_of_values(self, written: str, value: Json) -> None:
-        assert parse(f"x: {written}").data == {"x": value}
+        assert parse_yaml(f"x: {written}").data == {"x": value}
 
     def test_a_document_may_open_with_its_marker(self) -> None:
-        assert parse("# Liza\n---\na: 1\n").data == {"a": 1}
+        assert parse_yaml("# Liza\n---\na: 1\n").data == {"a": 1}
 
     def test_of_lines(self) -> None:
         text = dedent("""\
@@ -390,7 +392,7 @@ class TestReading:
             - {id: t2, history: [
                 a, b]}
             """)
-        assert parse(text).lines == {
+        assert parse_yaml(text).lines == {
             (): 1,
             ("goal",): 3,
             ("goal", "description"): 4,
@@ -410,9 +412,9 @@ class TestReading:
     @quick
     @given(values)
     def test_each_key_stands_on_its_line(self, value: Json) -> None:
-        text = section("goal", value)
+        text = section_text("goal", value)
         rows = text.split("\n")
-        for path, line in parse(text).lines.items():
+        for path, line in parse_yaml(text).lines.items():
             if path and path[-1] in {"goal", "id", "status"}:
                 assert re.match(rf"[ -]*{path[-1]}:", rows[line - 1])
 
@@ -527,12 +529,12 @@ class TestRefusing:
 
 def parsed(text: str) -> dict[str, Json] | None:
     try:
-        return parse(text).data
+        return parse_yaml(text).data
     except BadYaml:
         return None
 
 
-def assembled(blocks: list[Block]) -> dict[str, Json] | None:
+def assembled(blocks: list[YamlBlock]) -> dict[str, Json] | None:
     """Return the data of *blocks*, each parsed alone, or None if there is none or one of them is bad."""
     data: dict[str, Json] = {}
     for block in blocks:
@@ -557,20 +559,20 @@ class TestSplit:
 
     def test_of_a_board(self) -> None:
         blocks = [
-            Block("", item=False, line=1, text="# Liza\n\n"),
-            Block("version", item=False, line=3, text="version: 1\n"),
-            Block("goal", item=False, line=4, text="goal:\n  why: |\n    tasks:\n\n    - x\n# kept\n\n"),
-            Block("tasks", item=False, line=11, text="tasks: # all\n"),
-            Block("tasks", item=True, line=12, text=item(TASK) + "# after t1\n"),
-            Block("tasks", item=True, line=28, text="- id: t2\n"),
-            Block("agents", item=False, line=29, text="agents: {id: a}\n"),
-            Block("notes", item=False, line=30, text="notes: [a, \"b'\", 'c']"),
+            YamlBlock("", item=False, line=1, text="# Liza\n\n"),
+            YamlBlock("version", item=False, line=3, text="version: 1\n"),
+            YamlBlock("goal", item=False, line=4, text="goal:\n  why: |\n    tasks:\n\n    - x\n# kept\n\n"),
+            YamlBlock("tasks", item=False, line=11, text="tasks: # all\n"),
+            YamlBlock("tasks", item=True, line=12, text=item_text(TASK) + "# after t1\n"),
+            YamlBlock("tasks", item=True, line=28, text="- id: t2\n"),
+            YamlBlock("agents", item=False, line=29, text="agents: {id: a}\n"),
+            YamlBlock("notes", item=False, line=30, text="notes: [a, \"b'\", 'c']"),
         ]
-        assert split("".join(block.text for block in blocks)) == blocks
+        assert split_blocks("".join(block.text for block in blocks)) == blocks
 
     def test_of_no_section(self) -> None:
-        assert split("") == []
-        assert split("# a\n") == [Block("", item=False, line=1, text="# a\n")]
+        assert split_blocks("") == []
+        assert split_blocks("# a\n") == [YamlBlock("", item=False, line=1, text="# a\n")]
 
     @pytest.mark.parametrize(
         "text",
@@ -613,7 +615,7 @@ class TestSplit:
         ],
     )
     def test_leaves_to_the_parser_what_is_not_sure(self, text: str) -> None:
-        assert split(text) is None
+        assert split_blocks(text) is None
 
     @pytest.mark.parametrize(
         "text",
@@ -642,7 +644,7 @@ class TestSplit:
         ],
     )
     def test_cuts_what_means_the_same_alone(self, text: str) -> None:
-        blocks = split(text)
+        blocks = split_blocks(text)
         assert blocks
         assert assembled(blocks) == parsed(text)
 
@@ -650,7 +652,7 @@ class TestSplit:
     @given(st.builds(edited, boards, edits) | st.lists(st.sampled_from(SCRAPS)).map("".join))
     def test_blocks_mean_what_the_whole_means(self, text: str) -> None:
         """Also where that is a refusal: bad text is not made good by cutting it."""
-        blocks = split(text)
+        blocks = split_blocks(text)
         if blocks is not None:
             assert "".join(block.text for block in blocks) == text
             assert assembled(blocks) == parsed(text)
@@ -658,8 +660,8 @@ class TestSplit:
     @quick
     @given(st.dictionaries(names, board_values, min_size=1), comments)
     def test_our_own_layout_is_always_cut(self, data: dict[str, Json], note: str) -> None:
-        text = note + "".join(section(name, value) + note for name, value in data.items())
-        blocks = split(text) or []
+        text = note + "".join(section_text(name, value) + note for name, value in data.items())
+        blocks = split_blocks(text) or []
         assert assembled(blocks) == parsed(text)
         assert [block.section for block in blocks if block.section and not block.item] == list(data)
         items = {name: [block.item for block in blocks if block.section == name].count(True) for name in data}
@@ -668,5 +670,5 @@ class TestSplit:
     @quick
     @given(boards)
     def test_each_block_knows_its_line(self, text: str) -> None:
-        for block in split(text) or []:
+        for block in split_blocks(text) or []:
             assert "\n".join(text.split("\n")[block.line - 1 :]).startswith(block.text)

@@ -11,14 +11,14 @@ import pytest
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR
 from liza.domain.config import Config, Limits
-from liza.domain.invariants import of_task
+from liza.domain.invariants import task_violations
 from liza.domain.labels import label_of
 from liza.domain.model import Lease, Role, Status, Task
 from liza.domain.position import RELEASE, TAINT, WORK, End, Position, Stage
 from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow import transition
-from liza.workflow.load import load, read
+from liza.workflow.load import load_workflow, parse_workflow
 from liza.workflow.transition import apply, started
 from tests.stories import (
     ASK_HUMAN,
@@ -152,13 +152,13 @@ class TestTheWay:
 
 
 class TestTheFloor:
-    FLOW: Final = load(Config().workflow)
+    FLOW: Final = load_workflow(Config().workflow)
 
     def handed_in(self) -> Task:
         said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=NOW)
-        task = started(self.FLOW, new_task().but(history=()), by=PLANNER, at=NOW)
+        task = started(self.FLOW, new_task().replace(history=()), by=PLANNER, at=NOW)
         task = transition.advance(self.FLOW, task, claim()[0], by=CODER, at=NOW)
-        hand_in = submit()[0].but(verdicts=(said,))
+        hand_in = submit()[0].replace(verdicts=(said,))
         task = transition.advance(self.FLOW, task, hand_in, by=CODER, at=NOW)
         return transition.advance(self.FLOW, task, take_review()[0], by=REVIEWER, at=NOW)
 
@@ -175,7 +175,7 @@ class TestTheFloor:
         gates = [gate.id for phase in ("CODE", "REVIEW") for gate in self.FLOW.phases[phase].gates]
         said = tuple(Verdict(gate=name, outcome=Outcome.PASS, at=NOW) for name in gates[1:])
 
-        done = transition.advance(self.FLOW, task, approve()[0].but(verdicts=said), by=REVIEWER, at=NOW)
+        done = transition.advance(self.FLOW, task, approve()[0].replace(verdicts=said), by=REVIEWER, at=NOW)
 
         assert (done.status, where(done)[0]) == (Status.APPROVED, "INTEGRATE")
 
@@ -184,11 +184,11 @@ class TestTheFloor:
         no = Verdict(gate="diff", outcome=Outcome.REVISE, at=NOW, reason="it is empty")
 
         with pytest.raises(Refused):
-            transition.advance(self.FLOW, task, approve()[0].but(verdicts=(no,)), by=REVIEWER, at=NOW)
+            transition.advance(self.FLOW, task, approve()[0].replace(verdicts=(no,)), by=REVIEWER, at=NOW)
 
     def test_a_task_without_a_position_cannot_move(self) -> None:
         with pytest.raises(Refused, match="it has no position in the workflow"):
-            advance(new_task().but(position=None), claim()[0], by=CODER, at=NOW)
+            advance(new_task().replace(position=None), claim()[0], by=CODER, at=NOW)
 
 
 class TestRounds:
@@ -234,19 +234,19 @@ class TestTheDocumentEndsIt:
     )  # fmt: skip
     def test_after_a_rejection(self, old: str, new: str, status: Status, end: End) -> None:
         text = DOCUMENT.replace(old, new)
-        flow = read(text, "ours.yaml", Limits(max_coder_iterations=1))
-        task = started(flow, new_task().but(history=()), by=PLANNER, at=NOW)
+        flow = parse_workflow(text, "ours.yaml", Limits(max_coder_iterations=1))
+        task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
         for event, actor in (claim(), submit(), take_review(), reject()):
             task = transition.advance(flow, task, event, by=actor, at=NOW)
 
         assert (task.status, at(task).end) == (status, end)
         assert [one.role for one in task.history[-2:]] == [Role.REVIEWER, Role.SUPERVISOR]
-        assert list(of_task(task)) == []
+        assert list(task_violations(task)) == []
 
     def test_after_a_merge_that_failed(self) -> None:
         text = DOCUMENT.replace("edges: {revise: CODE}, next: DONE", "edges: {revise: STOPPED}, next: DONE")
-        flow = read(text, "ours.yaml")
-        task = started(flow, new_task().but(history=()), by=PLANNER, at=NOW)
+        flow = parse_workflow(text, "ours.yaml")
+        task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
         for event, actor in (claim(), submit(), take_review(), approve(), FAIL_INTEGRATION):
             task = transition.advance(flow, task, event, by=actor, at=NOW)
 
@@ -264,8 +264,8 @@ phases:
   LOOK: {gates: [{id: look, kind: agent, role: reviewer}], edges: {revise: MAKE}, next: KEEP}
   KEEP: {gates: [{id: merge, kind: effect, effect: merge}], edges: {revise: MAKE}, next: DONE}
 """
-    flow = read(text, "patient.yaml")
-    task = started(flow, new_task().but(history=()), by=PLANNER, at=NOW)
+    flow = parse_workflow(text, "patient.yaml")
+    task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
     for _ in range(30):
         for event, actor in (claim(), submit(), take_review(), reject()):
             task = transition.advance(flow, task, event, by=actor, at=NOW)

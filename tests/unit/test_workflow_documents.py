@@ -11,7 +11,7 @@ import pytest
 from liza.domain.config import Limits
 from liza.errors import UsageError
 from liza.workflow.document import OPTIONS, GateKind
-from liza.workflow.load import load, packaged, read
+from liza.workflow.load import load_workflow, packaged_names, parse_workflow
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ rules: [no_progress]
 
 def refusal(text: str) -> str:
     with pytest.raises(UsageError) as caught:
-        read(text, "ours.yaml")
+        parse_workflow(text, "ours.yaml")
     return str(caught.value)
 
 
@@ -52,50 +52,54 @@ def edited(old: str, new: str) -> str:
 
 
 class TestGood:
-    @pytest.mark.parametrize("name", packaged())
+    @pytest.mark.parametrize("name", packaged_names())
     def test_a_workflow_that_comes_with_liza_has_its_own_name(self, name: str) -> None:
-        assert load(name).name == name
+        assert load_workflow(name).name == name
 
     def test_there_are_four(self) -> None:
-        assert packaged() == ["cycle", "experiment", "liza", "phased"]
+        assert packaged_names() == ["cycle", "experiment", "liza", "phased"]
 
     def test_a_file_of_ones_own_is_named_by_its_path(self, tmp_path: Path) -> None:
         path = tmp_path / "ours.yaml"
         path.write_text(GOOD, encoding="utf-8")
 
-        assert load(str(path)).name == "ours"
+        assert load_workflow(str(path)).name == "ours"
 
     def test_a_gate_written_once_is_named_again(self) -> None:
-        phases = load("phased").phases
+        phases = load_workflow("phased").phases
 
         assert phases["DOCS"].gates == phases["PLAN"].gates[1:]
 
     def test_what_only_a_kind_can_be_told_is_an_option(self) -> None:
-        merged = load("liza").phases["INTEGRATE"].named("merge_test")
+        merged = load_workflow("liza").phases["INTEGRATE"].named("merge_test")
 
         assert merged.options == {"command": "test", "tree": "merged"}
-        assert load("liza").phases["CODE"].named("validation").options == {"from": "checkpoint.validation"}
+        assert load_workflow("liza").phases["CODE"].named("validation").options == {
+            "from": "checkpoint.validation"
+        }
 
     def test_a_limit_may_be_that_of_the_configuration(self) -> None:
-        assert load("liza", Limits(max_coder_iterations=4)).phases["CODE"].most(None) == 4
+        assert load_workflow("liza", Limits(max_coder_iterations=4)).phases["CODE"].most(None) == 4
 
     def test_a_rule_may_watch_another_phase(self) -> None:
-        (rule,) = read(edited("[no_progress]", "[{name: rejected_3x, phase: CHECK}]"), "ours.yaml").watched()
+        (rule,) = parse_workflow(
+            edited("[no_progress]", "[{name: rejected_3x, phase: CHECK}]"), "ours.yaml"
+        ).watched_rules()
 
         assert rule.match.phase == "CHECK"
 
     def test_a_session_of_one_path_leaves_the_others_fresh(self) -> None:
-        ours = read(edited("max_iterations: 3", "session: {SIMPLE: resume}"), "ours.yaml")
+        ours = parse_workflow(edited("max_iterations: 3", "session: {SIMPLE: resume}"), "ours.yaml")
 
-        assert ours.phases["WORK"].conversation("SIMPLE") == "resume"
-        assert ours.phases["WORK"].conversation(None) == "fresh"
+        assert ours.phases["WORK"].session_mode("SIMPLE") == "resume"
+        assert ours.phases["WORK"].session_mode(None) == "fresh"
 
     def test_every_kind_of_gate_has_its_options(self) -> None:
         assert set(OPTIONS) == set(GateKind)
 
     def test_no_code_knows_a_workflow_by_name(self) -> None:
         """A fifth one is as good as the four."""
-        names = re.compile(rf"[\"'](?:{'|'.join(packaged())})[\"']")
+        names = re.compile(rf"[\"'](?:{'|'.join(packaged_names())})[\"']")
         sources = sorted((ROOT / "liza" / "workflow").glob("*.py"))
 
         assert [path.name for path in sources if names.search(path.read_text(encoding="utf-8"))] == []
@@ -202,7 +206,7 @@ class TestMistakes:
 
     def test_a_name_that_nobody_has(self) -> None:
         with pytest.raises(UsageError, match="there is no workflow 'lisa'; did you mean 'liza'"):
-            load("lisa")
+            load_workflow("lisa")
 
     @pytest.mark.parametrize("content", [None, b"\xff"])
     def test_a_file_that_cannot_be_read(self, tmp_path: Path, content: bytes | None) -> None:
@@ -211,7 +215,7 @@ class TestMistakes:
             path.write_bytes(content)
 
         with pytest.raises(UsageError, match=r"cannot read the workflow .*ours\.yaml"):
-            load(str(path))
+            load_workflow(str(path))
 
 
 REVIEW: Final = "{id: review, kind: agent, role: reviewer}"
@@ -220,7 +224,7 @@ HUMAN: Final = "{id: ok, kind: human"
 
 class TestFloor:
     def test_the_document_that_the_others_are_made_from_is_good(self) -> None:
-        assert read(GOOD, "ours.yaml").start == "WORK"
+        assert parse_workflow(GOOD, "ours.yaml").start == "WORK"
 
     @pytest.mark.parametrize(
         ("old", "new", "said"),
@@ -270,7 +274,7 @@ class TestFloor:
 
     def test_who_approves_before_the_work_has_not_approved_the_work(self) -> None:
         before = edited("- {id: test, kind: command, command: test}", f"- {HUMAN}, at: before}}")
-        assert read(before, "ours.yaml").name == "ours"
+        assert parse_workflow(before, "ours.yaml").name == "ours"
 
         unseen = before.replace(REVIEW, "{id: test, kind: command, command: test}")
         assert "merge would happen" in refusal(unseen)
@@ -291,7 +295,7 @@ class TestFloor:
 
     @pytest.mark.parametrize("policy", ["block", "revise", "stop"])
     def test_no_verdict_may_mean_anything_else(self, policy: str) -> None:
-        ours = read(edited("role: reviewer", f"role: reviewer, on_none: {policy}"), "ours.yaml")
+        ours = parse_workflow(edited("role: reviewer", f"role: reviewer, on_none: {policy}"), "ours.yaml")
 
         assert ours.phases["CHECK"].gates[0].on_none.outcome == policy
 
@@ -299,7 +303,7 @@ class TestFloor:
         plain = "{id: size, kind: agent, role: assessor, sets_path: true, on_none: pass/EASY}"
         leaves = plain.replace("sets_path", "skip_rest_on: EASY, sets_path")
 
-        good = read(edited(f"- {REVIEW}", f"- {plain}\n      - {REVIEW}"), "ours.yaml")
+        good = parse_workflow(edited(f"- {REVIEW}", f"- {plain}\n      - {REVIEW}"), "ours.yaml")
         assert good.phases["CHECK"].gates[0].on_none.label == "EASY"
         for gates in (f"- {leaves}\n      - {REVIEW}", f"- {REVIEW}\n      - {plain}"):
             assert "would become a pass" in refusal(edited(f"- {REVIEW}", gates))

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from liza.workflow.load import read
+from liza.workflow.load import parse_workflow
 from tests.flows import Flow
 
 PLAIN: Final = """\
@@ -43,7 +43,7 @@ def flow(
         review=review,
         rules=rules,
     )
-    return Flow(read(text, "knobs.yaml"), *facts)
+    return Flow(parse_workflow(text, "knobs.yaml"), *facts)
 
 
 TWICE: Final = "max_iterations: 2\n    on_exhausted: "

@@ -11,15 +11,15 @@ import pytest
 from liza.daemon.flows import workflow_of
 from liza.domain.config import Config
 from liza.errors import UsageError
-from liza.workflow.load import load, read
-from liza.workflow.performed import not_performed
+from liza.workflow.load import load_workflow, parse_workflow
+from liza.workflow.supported import unsupported_parts
 
 LIZA: Final = files("liza").joinpath("workflow/liza.yaml").read_text(encoding="utf-8")
 REVIEW: Final = "{id: review, kind: agent, role: reviewer, on_none: block}"
 
 
 def test_what_comes_with_liza_is_performed() -> None:
-    assert not_performed(load("liza")) == []
+    assert unsupported_parts(load_workflow("liza")) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_comes_with_liza_is_performed() -> None:
 def test_what_nobody_performs_is_refused_with_its_line(old: str, new: str, said: str) -> None:
     assert old in LIZA
     with pytest.raises(UsageError, match=r"ours.yaml is no workflow: line \d+: ") as refused:
-        read(LIZA.replace(old, new, 1), "ours.yaml", check=not_performed)
+        parse_workflow(LIZA.replace(old, new, 1), "ours.yaml", check=unsupported_parts)
     assert said in str(refused.value)
 
 

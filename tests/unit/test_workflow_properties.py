@@ -12,8 +12,8 @@ from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.workflow import engine
 from liza.workflow.document import Phase
-from liza.workflow.load import packaged
-from liza.workflow.position import Judge, Proceed, Wait, Work
+from liza.workflow.load import packaged_names
+from liza.workflow.position import GateJob, ProceedJob, WaitJob, WorkJob
 from tests.flows import Flow, tree
 
 LONGEST: Final = 120  # answers; enough for every limit of the four to be reached
@@ -36,16 +36,16 @@ FACTS: Final = ["no_code", "upfront_plan", "risk_medium_or_high", "test_command"
 
 def answers(flow: Flow) -> list[str]:
     """Return what may be said to the job that is next."""
-    match engine.job(flow.workflow, flow.position, flow.facts):
-        case Work():
+    match engine.next_job(flow.workflow, flow.position, flow.facts):
+        case WorkJob():
             return WORKS
-        case Judge():
+        case GateJob():
             return [*VERDICTS, "crash"]
-        case Proceed():
+        case ProceedJob():
             return ["go"]
-        case Wait(gate=None):
+        case WaitJob(gate=None):
             return ["answer", "take"] if flow.position.waiting != ":taint" else ["accept"]
-        case Wait(on=on):
+        case WaitJob(on=on):
             return ["accept"] if on == ":taint" else VERDICTS
     return []
 
@@ -70,7 +70,7 @@ def check(flow: Flow) -> None:
     for name, used in position.iterations.items():
         assert within(workflow.phases[name], used)
     assert set(position.accepted) <= set(position.taints)
-    assert (engine.job(workflow, position, flow.facts) is None) == (position.end is not None)
+    assert (engine.next_job(workflow, position, flow.facts) is None) == (position.end is not None)
     assert len({verdict.gate for verdict in position.verdicts}) == len(position.verdicts)
 
 
@@ -82,11 +82,11 @@ def within(phase: Phase, used: int) -> bool:
 SCRIPTS: Final = st.dictionaries(st.integers(0, LONGEST), st.integers(1, 100), max_size=15).map(
     lambda odd: [odd.get(step, 0) for step in range(LONGEST)]
 )
-WORKFLOWS: Final = st.sampled_from(packaged())
+WORKFLOWS: Final = st.sampled_from(packaged_names())
 SOME: Final = st.sets(st.sampled_from(FACTS))
 
 
-@pytest.mark.parametrize("name", packaged())
+@pytest.mark.parametrize("name", packaged_names())
 def test_work_that_everybody_likes_is_done(name: str) -> None:
     """So that what is said below about work that is done is said about something."""
     flow = Flow(name)
@@ -147,7 +147,7 @@ def test_a_position_survives_being_written_down(name: str, choices: list[int], c
     flow = Flow(name, "test_command")
     told(flow, choices[:cut])
 
-    flow.position = type(flow.position).model_validate(flow.position.plain())
+    flow.position = type(flow.position).model_validate(flow.position.to_json())
 
     told(flow, choices[cut:])
     again = Flow(name, "test_command")
@@ -163,7 +163,7 @@ def test_another_tree_is_never_let_pass_by_an_old_verdict(
     flow = Flow(name, *sorted(facts))
     told(flow, choices)
 
-    fresh = engine.fresh(flow.workflow, flow.position, tree(10**6))
+    fresh = engine.with_tree(flow.workflow, flow.position, tree(10**6))
 
     if flow.position.end is None:
         assert fresh.approvals == ()

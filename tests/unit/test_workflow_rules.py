@@ -10,11 +10,20 @@ import pytest
 
 from liza.domain.config import Limits
 from liza.domain.model import Checkpoint, Task
-from liza.domain.similarity import ALIKE, digest, normalised, similar
+from liza.domain.similarity import SIMILARITY, are_similar, normalize, normalized_digest
 from liza.domain.verdicts import Decision, Outcome
-from liza.workflow.catalogue import CATALOGUE, GROUPS, ORDER, SEVERITY, Action, Event, EventKind, Mode
-from liza.workflow.load import load
-from liza.workflow.rules import Fired, broken, decisions, fired
+from liza.workflow.catalogue import (
+    ACTION_ORDER,
+    CATALOGUE,
+    GROUPS,
+    SEVERITY,
+    CountMode,
+    EventKind,
+    RuleAction,
+    RuleEvent,
+)
+from liza.workflow.load import load_workflow
+from liza.workflow.rules import FiredRule, broken_task_rules, fired_rules, task_events
 from tests.flows import MINUTE, START
 from tests.stories import new_task
 
@@ -78,16 +87,16 @@ ROWS: Final[dict[str, tuple[dict[str, object], int, dict[str, object] | None]]] 
 OVER_TIME: Final = {"cycle_duration": timedelta(minutes=30), "session_duration": timedelta(hours=2)}
 
 
-def history(*events: dict[str, object]) -> list[Event]:
+def history(*events: dict[str, object]) -> list[RuleEvent]:
     """Return *events* a second apart."""
     return [
-        Event.model_validate({"at": START + number * timedelta(seconds=1), **one})
+        RuleEvent.model_validate({"at": START + number * timedelta(seconds=1), **one})
         for number, one in enumerate(events)
     ]
 
 
-def fires(rule: str, *events: dict[str, object], limits: Limits = LIMITS) -> tuple[Fired, ...]:
-    return fired([CATALOGUE[rule]], history(*events), limits)
+def fires(rule: str, *events: dict[str, object], limits: Limits = LIMITS) -> tuple[FiredRule, ...]:
+    return fired_rules([CATALOGUE[rule]], history(*events), limits)
 
 
 class TestCatalogue:
@@ -124,41 +133,41 @@ class TestCatalogue:
     @pytest.mark.parametrize("rule", ROWS)
     def test_an_alert_is_told_once_and_all_else_as_long_as_it_holds(self, rule: str) -> None:
         match, count, _ = ROWS[rule]
-        silent = CATALOGUE[rule].action is Action.ALERT
+        silent = CATALOGUE[rule].action is RuleAction.ALERT
 
         assert bool(fires(rule, *[match] * (count + 1))) is not silent
 
     @pytest.mark.parametrize("rule", OVER_TIME)
     def test_time_runs_from_the_first_event(self, rule: str) -> None:
         window = OVER_TIME[rule]
-        begun = Event(kind=EventKind.WORK, at=START, task="task-1")
+        begun = RuleEvent(kind=EventKind.WORK, at=START, task="task-1")
         clock = [
-            Event(kind=EventKind.CLOCK, at=START + window + n * MINUTE, task="task-1") for n in (-1, 0, 1)
+            RuleEvent(kind=EventKind.CLOCK, at=START + window + n * MINUTE, task="task-1") for n in (-1, 0, 1)
         ]
         row = [CATALOGUE[rule]]
 
-        assert fired(row, [begun, clock[0]], LIMITS) == ()
-        assert len(fired(row, [begun, *clock[:2]], LIMITS)) == 1
-        again = fired(row, [begun, *clock], LIMITS)
-        assert bool(again) is (CATALOGUE[rule].action is not Action.ALERT)
+        assert fired_rules(row, [begun, clock[0]], LIMITS) == ()
+        assert len(fired_rules(row, [begun, *clock[:2]], LIMITS)) == 1
+        again = fired_rules(row, [begun, *clock], LIMITS)
+        assert bool(again) is (CATALOGUE[rule].action is not RuleAction.ALERT)
 
     def test_time_runs_from_the_last_word_of_a_person(self) -> None:
         row, half = [CATALOGUE["cycle_duration"]], timedelta(minutes=20)
-        begun = Event(kind=EventKind.WORK, at=START, task="task-1")
-        person = Event(kind=EventKind.HUMAN, at=START + half, task="task-1")
-        clock = Event(kind=EventKind.CLOCK, at=START + 2 * half, task="task-1")
+        begun = RuleEvent(kind=EventKind.WORK, at=START, task="task-1")
+        person = RuleEvent(kind=EventKind.HUMAN, at=START + half, task="task-1")
+        clock = RuleEvent(kind=EventKind.CLOCK, at=START + 2 * half, task="task-1")
 
-        assert len(fired(row, [begun, clock], LIMITS)) == 1
-        assert fired(row, [begun, person, clock], LIMITS) == ()
+        assert len(fired_rules(row, [begun, clock], LIMITS)) == 1
+        assert fired_rules(row, [begun, person, clock], LIMITS) == ()
 
     def test_crashes_count_only_close_together(self) -> None:
         row = [CATALOGUE["agent_crash_loop"]]
         apart = [
-            Event(kind=EventKind.CRASH, at=START + n * timedelta(minutes=3), agent="coder-1")
+            RuleEvent(kind=EventKind.CRASH, at=START + n * timedelta(minutes=3), agent="coder-1")
             for n in range(9)
         ]
 
-        assert fired(row, apart, LIMITS) == ()
+        assert fired_rules(row, apart, LIMITS) == ()
 
     def test_a_rule_of_an_agent_counts_that_agent(self) -> None:
         crash, other = event("crash"), event("crash", agent="coder-2")
@@ -209,27 +218,27 @@ class TestCatalogue:
         """A pause does not hide an alert that the same event sets off."""
         watched = [CATALOGUE["five_loop_pause"], replace(CATALOGUE["stuck_cycle"], count=5)]
 
-        found = fired(watched, history(*[JUDGED] * 5), LIMITS)
+        found = fired_rules(watched, history(*[JUDGED] * 5), LIMITS)
 
-        assert [one.action for one in found] == [Action.ALERT, Action.PAUSE]
+        assert [one.action for one in found] == [RuleAction.ALERT, RuleAction.PAUSE]
 
     def test_the_order_of_actions(self) -> None:
         named = ["alert", "force_pass", "pause", "block", "stop"]
 
-        assert [action for action in ORDER if action in named] == named
-        assert set(SEVERITY) == set(Action)
+        assert [action for action in ACTION_ORDER if action in named] == named
+        assert set(SEVERITY) == set(RuleAction)
 
     def test_nothing_happened_nothing_fires(self) -> None:
-        assert fired(CATALOGUE.values(), [], LIMITS) == ()
+        assert fired_rules(CATALOGUE.values(), [], LIMITS) == ()
 
     def test_an_alert_is_told_by_any_event_that_is_new(self) -> None:
         events = history(JUDGED, JUDGED, JUDGED, event("clock"))
 
-        assert fired([CATALOGUE["stuck_cycle"]], events, LIMITS, new=1) == ()
-        assert fired([CATALOGUE["stuck_cycle"]], events, LIMITS, new=2)
+        assert fired_rules([CATALOGUE["stuck_cycle"]], events, LIMITS, new=1) == ()
+        assert fired_rules([CATALOGUE["stuck_cycle"]], events, LIMITS, new=2)
 
     def test_a_name_for_several_stands_for_all_of_them(self) -> None:
-        watched = {rule.name for rule in load("liza").watched()}
+        watched = {rule.name for rule in load_workflow("liza").watched_rules()}
 
         assert set(GROUPS["anomaly_patterns"]) < watched
         assert len(GROUPS["anomaly_patterns"]) == 6
@@ -269,24 +278,24 @@ OTHERS: Final = [
 class TestReasons:
     @pytest.mark.parametrize(("one", "other"), SAME)
     def test_the_same_in_other_words(self, one: str, other: str) -> None:
-        assert similar(one, other)
-        assert similar(other, one)
+        assert are_similar(one, other)
+        assert are_similar(other, one)
 
     @pytest.mark.parametrize(("one", "other"), OTHERS)
     def test_another(self, one: str | None, other: str | None) -> None:
-        assert not similar(one, other)
+        assert not are_similar(one, other)
 
     def test_marks_alone_are_the_same_only_if_they_are(self) -> None:
-        assert similar("???", " ??? ")
-        assert not similar("???", "!!!")
+        assert are_similar("???", " ??? ")
+        assert not are_similar("???", "!!!")
 
     def test_what_is_left_is_what_it_says(self) -> None:
-        assert normalised("Line 12: Foo, at `a.py:7` (0xFF) — 3 TIMES") == "foo at a py times"
+        assert normalize("Line 12: Foo, at `a.py:7` (0xFF) — 3 TIMES") == "foo at a py times"
 
     def test_the_threshold_lets_one_word_in_four_differ(self) -> None:
-        assert ALIKE == 0.75
-        assert similar("alpha beta gamma", "alpha beta gamma delta")
-        assert not similar("alpha beta gamma epsilon", "alpha beta gamma delta")
+        assert SIMILARITY == 0.75
+        assert are_similar("alpha beta gamma", "alpha beta gamma delta")
+        assert not are_similar("alpha beta gamma epsilon", "alpha beta gamma delta")
 
 
 def rejected(*reasons: str | None, phase: str = "REVIEW") -> Task:
@@ -294,11 +303,11 @@ def rejected(*reasons: str | None, phase: str = "REVIEW") -> Task:
         Decision(phase=phase, outcome=Outcome.REVISE, at=START + n * MINUTE, reason=reason)
         for n, reason in enumerate(reasons)
     )
-    return new_task("task-1").but(decisions=made, created=START)
+    return new_task("task-1").replace(decisions=made, created=START)
 
 
 def rules_broken(task: Task, limits: Limits = LIMITS, now: datetime = START + 99 * MINUTE) -> list[str]:
-    return [one.rule for one in broken(load("liza"), task, limits, now)]
+    return [one.rule for one in broken_task_rules(load_workflow("liza"), task, limits, now)]
 
 
 class TestTask:
@@ -331,36 +340,40 @@ class TestTask:
         first, second = rejected("test is red", "test is red", phase="CODE").decisions
 
         def printing(*outputs: str) -> Task:
-            both = (first.but(output=outputs[0]), second.but(output=outputs[1]))
-            return rejected().but(decisions=both)
+            both = (first.replace(output=outputs[0]), second.replace(output=outputs[1]))
+            return rejected().replace(decisions=both)
 
         assert rules_broken(printing("one failed", "another failed")) == []
         assert rules_broken(printing("one failed", "one failed")) == ["same_reason_twice"]
-        assert digest("test_a failed in 0.12s, line 3") == digest("test_a failed in 1.5s, line 8")
-        assert digest("test_a failed in 0.12s") != digest("test_b failed in 0.12s")
+        assert normalized_digest("test_a failed in 0.12s, line 3") == normalized_digest(
+            "test_a failed in 1.5s, line 8"
+        )
+        assert normalized_digest("test_a failed in 0.12s") != normalized_digest("test_b failed in 0.12s")
 
     def test_what_does_not_merge_is_not_rejected(self) -> None:
         """Others were faster: that is counted, and says nothing against the work."""
-        made = tuple(one.but(is_merge=True) for one in rejected(*["red"] * 3, phase="INTEGRATE").decisions)
+        made = tuple(
+            one.replace(is_merge=True) for one in rejected(*["red"] * 3, phase="INTEGRATE").decisions
+        )
 
-        assert rules_broken(rejected().but(decisions=made)) == []
+        assert rules_broken(rejected().replace(decisions=made)) == []
 
     def test_more_assumptions_than_the_budget_has(self) -> None:
         def assuming(number: int) -> Task:
             assumptions = tuple(f"assumption {n}" for n in range(number))
-            return rejected().but(checkpoint=Checkpoint(intent="x", assumptions=assumptions))
+            return rejected().replace(checkpoint=Checkpoint(intent="x", assumptions=assumptions))
 
         assert rules_broken(assuming(5)) == []
         assert rules_broken(assuming(6)) == ["assumption_budget"]
 
     def test_attempts_without_progress(self) -> None:
-        assert rules_broken(rejected("no test").but(attempt=4)) == []
-        assert rules_broken(rejected("no test").but(attempt=5)) == ["no_progress"]
+        assert rules_broken(rejected("no test").replace(attempt=4)) == []
+        assert rules_broken(rejected("no test").replace(attempt=5)) == ["no_progress"]
 
     def test_a_rule_that_the_workflow_does_not_name_watches_nothing(self) -> None:
         task = rejected("no test", "bad name", "slow loop")
 
-        assert broken(load("experiment"), task, LIMITS, START + 99 * MINUTE) == ()
+        assert broken_task_rules(load_workflow("experiment"), task, LIMITS, START + 99 * MINUTE) == ()
 
     def test_what_has_not_happened_yet_does_not_count(self) -> None:
         task = rejected("no test", "bad name", "slow loop")
@@ -368,11 +381,11 @@ class TestTask:
         assert rules_broken(task, now=START + MINUTE) == []
 
     def test_its_decisions_are_events(self) -> None:
-        (told,) = decisions(rejected("no test"))
+        (told,) = task_events(rejected("no test"))
 
         assert (told.kind, told.phase, told.outcome) == (EventKind.DECISION, "REVIEW", Outcome.REVISE)
         assert (told.reason, told.task) == ("no test", "task-1")
 
     def test_time_alone_breaks_none_of_its_rules(self) -> None:
         """The clock is the supervisor's; a task is judged by what it did."""
-        assert all(rule.mode is not Mode.ELAPSED for rule in load("liza").watched())
+        assert all(rule.mode is not CountMode.ELAPSED for rule in load_workflow("liza").watched_rules())

@@ -11,9 +11,9 @@ from liza.domain.position import End
 from liza.domain.verdicts import Evidence, Outcome
 from liza.errors import Refused
 from liza.workflow import engine
-from liza.workflow.document import Edge, Exhausted, Workflow
-from liza.workflow.load import load
-from liza.workflow.position import Result, Worked
+from liza.workflow.document import Edge, OnExhausted, Workflow
+from liza.workflow.load import load_workflow
+from liza.workflow.position import JobResult, Worked
 from tests.flows import Flow, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check
@@ -40,22 +40,24 @@ class Trace(NamedTuple):
 
 def changed(name: str, phase: str, **changes: object) -> Workflow:
     """Return the workflow *name* with *changes* to one of its phases."""
-    workflow = load(name)
-    phases = {**workflow.phases, phase: workflow.phases[phase].but(**changes)}
-    return workflow.but(phases=phases)
+    workflow = load_workflow(name)
+    phases = {**workflow.phases, phase: workflow.phases[phase].replace(**changes)}
+    return workflow.replace(phases=phases)
 
 
 def with_gate(name: str, phase: str, gate: str, **changes: object) -> Workflow:
     """Return the workflow *name* with *changes* to one gate of one of its phases."""
-    gates = load(name).phases[phase].gates
-    return changed(name, phase, gates=tuple(one.but(**changes) if one.id == gate else one for one in gates))
+    gates = load_workflow(name).phases[phase].gates
+    return changed(
+        name, phase, gates=tuple(one.replace(**changes) if one.id == gate else one for one in gates)
+    )
 
 
 PROGRESSING: Final = changed(
     "cycle", "JUDGE", edges={"revise": Edge(to="PLAN"), "pass/progressing": Edge(to="PLAN")}
 )
 REPAIRS: Final = changed("experiment", "CODE", max_iterations={"*": 3})
-PROCEEDS: Final = changed("experiment", "CODE", on_exhausted=Exhausted.FORCE_PASS)
+PROCEEDS: Final = changed("experiment", "CODE", on_exhausted=OnExhausted.FORCE_PASS)
 
 LIZA: Final = [
     Trace(
@@ -386,7 +388,7 @@ class TestLiza:
         )
 
     def test_the_limit_of_iterations_is_that_of_the_configuration(self) -> None:
-        assert load("liza").phases["CODE"].most(None) == 10
+        assert load_workflow("liza").phases["CODE"].most(None) == 10
 
     def test_ten_iterations_block_where_rejections_alone_do_not(self) -> None:
         patient = Limits(max_rejections=99)
@@ -396,7 +398,7 @@ class TestLiza:
 
     def test_the_run_that_made_the_work_does_not_judge_it(self) -> None:
         flow = Flow("liza").play(CODED)
-        own = flow.verdict(Outcome.PASS).but(evidence=Evidence(run="run-1"))
+        own = flow.verdict(Outcome.PASS).replace(evidence=Evidence(run="run-1"))
 
         with pytest.raises(Refused, match="REVIEW: a verdict of review is not what is next here"):
             flow.take(own)
@@ -412,14 +414,14 @@ class TestLiza:
     def test_a_reviewer_has_to_say_which_tree_it_let_pass(self) -> None:
         flow = Flow("liza").play(CODED)
 
-        moved = flow.take(flow.verdict(Outcome.PASS).but(tree=None))
+        moved = flow.take(flow.verdict(Outcome.PASS).replace(tree=None))
 
         assert (moved.stale, flow.next) == (True, "review")
 
     def test_a_question_outlives_a_change_of_the_tree(self) -> None:
         flow = Flow("liza").play("pass ask")
 
-        flow.position = engine.fresh(flow.workflow, flow.position, tree(9))
+        flow.position = engine.with_tree(flow.workflow, flow.position, tree(9))
 
         assert flow.next == "wait :work"
 
@@ -427,7 +429,7 @@ class TestLiza:
     def test_another_tree_is_judged_again_from_the_first_gate(self, script: str) -> None:
         flow = Flow("liza").play(script)
 
-        flow.position = engine.fresh(flow.workflow, flow.position, tree(99))
+        flow.position = engine.with_tree(flow.workflow, flow.position, tree(99))
 
         assert flow.next == "diff"
         assert flow.position.approvals == ()
@@ -438,12 +440,12 @@ class TestLiza:
     def test_the_same_tree_is_not_judged_again(self) -> None:
         flow = Flow("liza").play(CODED + "pass")
 
-        assert engine.fresh(flow.workflow, flow.position, tree(1)) == flow.position
+        assert engine.with_tree(flow.workflow, flow.position, tree(1)) == flow.position
 
     def test_a_tree_that_changes_before_the_work_leaves_the_checkpoint(self) -> None:
         flow = Flow("liza").play("pass")
 
-        flow.position = engine.fresh(flow.workflow, flow.position, tree(7))
+        flow.position = engine.with_tree(flow.workflow, flow.position, tree(7))
 
         assert flow.next == "CODE:coder"
 
@@ -471,7 +473,7 @@ class TestCycle:
     def test_a_person_brings_back_what_was_paused(self) -> None:
         flow = Flow("cycle").play(ALIGNED + (STEP + GREEN + "revise ") * 5)
 
-        flow.position = engine.resumed(flow.workflow, flow.position, "PLAN")
+        flow.position = engine.resume(flow.workflow, flow.position, "PLAN")
 
         assert flow.next == "PLAN:planner"
         assert flow.position.iterations == {"PLAN": 1}
@@ -517,9 +519,10 @@ class TestPhased:
     def test_silence_that_is_tried_again_is_forced_through_at_its_limit(self) -> None:
         workflow = with_gate("phased", "PLAN", "judge", on_none=silence("revise"))
         rules = tuple(
-            watch.but(action="force_pass") if watch.name == "no_signal" else watch for watch in workflow.rules
+            watch.replace(action="force_pass") if watch.name == "no_signal" else watch
+            for watch in workflow.rules
         )
-        flow = Flow(workflow.but(rules=rules)).play("work pass/COMPLEX pass none work pass none")
+        flow = Flow(workflow.replace(rules=rules)).play("work pass/COMPLEX pass none work pass none")
 
         assert flow.decisions == ["PLAN=revise", "PLAN=revise"]
         assert flow.next == "IMPLEMENT:worker"
@@ -537,18 +540,18 @@ class TestPhased:
     def test_a_session_goes_on_only_on_the_simple_path(self) -> None:
         for label, session in (("SIMPLE", "resume"), ("COMPLEX", "fresh")):
             flow = Flow("phased").play(f"work pass/{label}" + (" pass pass" if label == "COMPLEX" else ""))
-            job = engine.job(flow.workflow, flow.position)
+            job = engine.next_job(flow.workflow, flow.position)
             assert getattr(job, "session", None) == session
 
 
 def silence(outcome: str) -> object:
-    return load("liza").phases["REVIEW"].gates[0].on_none.but(outcome=Outcome(outcome))
+    return load_workflow("liza").phases["REVIEW"].gates[0].on_none.replace(outcome=Outcome(outcome))
 
 
 class TestMerging:
     def forced(self) -> Flow:
         """Return work whose review could not be had, in a workflow that goes on all the same."""
-        error = load("phased").phases["PLAN"].gates[1].on_error
+        error = load_workflow("phased").phases["PLAN"].gates[1].on_error
         return Flow(with_gate("liza", "REVIEW", "review", on_error=error)).play(CODED + "crash crash")
 
     def test_forced_work_is_not_merged_until_a_person_accepts_it(self) -> None:
@@ -571,7 +574,7 @@ class TestMerging:
     def test_an_effect_of_a_phase_waits_as_well(self) -> None:
         """Where a phase commits on its pass, the pass waits for the person."""
         workflow = changed(
-            "cycle", "JUDGE", max_iterations={"*": 1}, on_exhausted=Exhausted.FORCE_PASS, edges={}
+            "cycle", "JUDGE", max_iterations={"*": 1}, on_exhausted=OnExhausted.FORCE_PASS, edges={}
         )
         flow = Flow(workflow).play(ALIGNED + STEP + GREEN + "revise pass")
 
@@ -587,9 +590,9 @@ class TestAnswers:
     def test_a_result_that_answers_another_job_is_refused(self, script: str) -> None:
         flow = Flow("liza").play(script)
         before = flow.position
-        wrong: list[Result] = [flow.result(word) for word in ("accept", "answer", "go")]
+        wrong: list[JobResult] = [flow.result(word) for word in ("accept", "answer", "go")]
         if flow.next in {"diff", "review"}:
-            wrong.append(flow.verdict(Outcome.PASS).but(gate="validation"))
+            wrong.append(flow.verdict(Outcome.PASS).replace(gate="validation"))
         for result in wrong:
             with pytest.raises(Refused):
                 flow.take(result)
@@ -602,5 +605,5 @@ class TestAnswers:
         with pytest.raises(Refused):
             flow.take(Worked(flow.now))
         with pytest.raises(Refused, match="only blocked or paused work can be resumed"):
-            engine.resumed(flow.workflow, flow.position)
-        assert engine.fresh(flow.workflow, flow.position, tree(9)) == flow.position
+            engine.resume(flow.workflow, flow.position)
+        assert engine.with_tree(flow.workflow, flow.position, tree(9)) == flow.position

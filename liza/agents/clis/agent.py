@@ -1,4 +1,4 @@
-"""A coding program as an agent: its row says how it is run, its parser what came of it."""
+"""A coding program as an agent: its row says how it is run, its parser what its output means."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import shutil
 from string import Template
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.clis.private_home import Home, filled, prompt_in, setting_of
-from liza.agents.clis.spec import PERMITS, Effort, Feed, Permit, Printed
-from liza.agents.command import facts_of, how, obstacle
-from liza.agents.pricing import priced
-from liza.agents.protocol import Provenance, Reply, Session, Usage, visit_of
-from liza.agents.recording import STDOUT, file_brief, latest_before, reply_of, said_so_far
+from liza.agents.clis.private_home import PrivateHome, prompt_path, setup_for, substitute
+from liza.agents.clis.spec import PERMISSION_BY_STEP, Effort, Permission, PromptInput, RunOutput
+from liza.agents.command import exit_words, liza_variables, start_obstacle
+from liza.agents.pricing import with_cost
+from liza.agents.protocol import Provenance, Reply, Session, Usage, tenant_of
+from liza.agents.recording import STDOUT, previous_run, recorded_output, recorded_reply, write_brief
 from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.system import process
 from liza.system.masking import Mask, secrets_of
-from liza.system.run_control import Ending
-from liza.system.sandbox.bubblewrap import UNGUARDED, Visit, files_named
-from liza.system.sandbox.environment import HEADLESS, allowed
+from liza.system.run_control import RunEnding
+from liza.system.sandbox.bubblewrap import UNSANDBOXED, Tenant, files_named
+from liza.system.sandbox.environment import HEADLESS, allowed_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from liza.agents.clis.spec import Cli, Parsed, Way, Words
+    from liza.agents.clis.spec import Cli, ParsedRun, PermissionFlags, Words
     from liza.agents.protocol import Brief
     from liza.domain.config import AgentChoice
-    from liza.system.process import Outcome
-    from liza.system.run_control import Stop
-    from liza.system.sandbox.bubblewrap import Warden
+    from liza.system.process import ProcessOutcome
+    from liza.system.run_control import RunControl
+    from liza.system.sandbox.bubblewrap import Sandbox
 
 log = logging.getLogger(__name__)
 
 # What a provider said counts more than that its program went on trying until a limit of ours ended it.
-_TELLING: Final = {Ending.AUTH, Ending.QUOTA, Ending.RATE_LIMITED, Ending.CONTEXT_FULL}
+_PROVIDER_ENDINGS: Final = {RunEnding.AUTH, RunEnding.QUOTA, RunEnding.RATE_LIMITED, RunEnding.CONTEXT_FULL}
 # How a run ends that its program can go on with: somebody or something else put an end to it.
-UNFINISHED: Final = frozenset(
-    {Ending.STOPPED, Ending.CRASHED, Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH}
+RESUMABLE: Final = frozenset(
+    {RunEnding.STOPPED, RunEnding.CRASHED, RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH}
 )
-GO_ON: Final = (
+RESUME_PROMPT: Final = (
     "You were interrupted while you worked on what follows. Look at what is there of it, and go on; what "
     "follows is the task as it is now."
 )
-_IMPATIENT: Final = {Ending.TIMEOUT, Ending.SILENT, Ending.SLOW_START}
+_LIMIT_ENDINGS: Final = {RunEnding.TIMEOUT, RunEnding.SILENT, RunEnding.SLOW_START}
 
 
 class CliAgent:
@@ -58,7 +58,7 @@ class CliAgent:
         homes: Path,
         *,
         environment: Mapping[str, str] | None = None,
-        warden: Warden = UNGUARDED,
+        warden: Sandbox = UNSANDBOXED,
     ) -> None:
         self._cli = cli
         self._choice = choice
@@ -67,24 +67,24 @@ class CliAgent:
         self._user = dict(os.environ if environment is None else environment)
         self._effort = effort_of(cli, choice.effort)
 
-    def run(self, brief: Brief, stop: Stop) -> Reply:
-        left = None if brief.session else interrupted(self._cli, brief)
+    def run(self, brief: Brief, stop: RunControl) -> Reply:
+        left = None if brief.session else resumable_session(self._cli, brief)
         if left is not None:
-            reply = self._once(brief.but(session=left, prompt=f"{GO_ON}\n\n{brief.prompt}"), stop)
-            if not is_broken(reply):
+            reply = self._once(brief.replace(session=left, prompt=f"{RESUME_PROMPT}\n\n{brief.prompt}"), stop)
+            if not is_session_broken(reply):
                 return reply
             log.warning("%s: the session %s is broken, and is begun anew: %s", brief.run, left.id, reply.why)
         return self._once(brief, stop)
 
-    def _once(self, brief: Brief, stop: Stop) -> Reply:
+    def _once(self, brief: Brief, stop: RunControl) -> Reply:
         began = utc_now()
-        home = Home(
+        home = PrivateHome(
             self._homes / brief.run.split(".")[0], self._cli, self._user, keep=brief.session is not None
         )
         environment = self._environment(brief, home)
         argv = self.argv(brief, home.path)
-        if why := obstacle(argv, brief.cwd, environment.get("PATH", os.defpath)):
-            return Reply(ending=Ending.NOT_STARTED, why=why, began=began)
+        if why := start_obstacle(argv, brief.cwd, environment.get("PATH", os.defpath)):
+            return Reply(ending=RunEnding.NOT_STARTED, why=why, began=began)
         secrets = [*secrets_of(environment), *home.secrets]
         prompt = f"{brief.prompt}\n{self._cli.advice}\n" if self._cli.advice else brief.prompt
         home.prompt(prompt)
@@ -93,22 +93,22 @@ class CliAgent:
             cwd=brief.cwd,
             folder=brief.folder,
             environment=environment,
-            feed=prompt.encode(errors="replace") if self._cli.feed is Feed.STDIN else b"",
+            feed=prompt.encode(errors="replace") if self._cli.feed is PromptInput.STDIN else b"",
             limits=brief.limits,
             secrets=secrets,
             meter=self._meter,
         )
         try:
-            with self._warden.caged(job, self._visit(brief)) as caged:
-                outcome = process.run(caged, stop)
+            with self._warden.caged(job, self._tenant(brief)) as caged:
+                outcome = process.run_job(caged, stop)
         finally:
-            home.leave()
-        report = _masked(home.report(), secrets)
+            home.remove_logins()
+        report = _mask_text(home.report(), secrets)
         parsed = self._cli.parse(
-            Printed(outcome.out, outcome.err, outcome.code, report), utc_now().astimezone()
+            RunOutput(outcome.out, outcome.err, outcome.code, report), utc_now().astimezone()
         )
-        ending, why = _judged(self._cli.name, outcome, parsed)
-        usage, session = _settled(self._cli, parsed, brief)
+        ending, why = _ending_of(self._cli.name, outcome, parsed)
+        usage, session = _usage_and_session(self._cli, parsed, brief)
         return Reply(
             ending=ending,
             why=why,
@@ -125,30 +125,35 @@ class CliAgent:
 
     def _meter(self, out: str) -> float | None:
         """Return what a run that printed *out* has cost so far: by its tokens, else by the length of that."""
-        usage = self._cli.parse(Printed(out, "", None, ""), utc_now().astimezone()).usage
-        return priced(usage, self._choice.model, "", out).usd
+        usage = self._cli.parse(RunOutput(out, "", None, ""), utc_now().astimezone()).usage
+        return with_cost(usage, self._choice.model, "", out).usd
 
-    def _visit(self, brief: Brief) -> Visit:
+    def _tenant(self, brief: Brief) -> Tenant:
         """Return what the cage has to know: the home that was furnished is the one it works in."""
         cli, own = self._cli, self._choice.own_home
         named = files_named(self._user, (*cli.keys, *cli.passing, *(self._choice.passing or ())))
-        return visit_of(brief)._replace(
+        return tenant_of(brief)._replace(
             may_nest=cli.brings_own_sandbox and cli.caged is None,
             shows=(*named, *(cli.credentials if own else ())),
             keeps=cli.writable if own else (".",),
             hosts=cli.endpoints,
         )
 
-    def _way(self, brief: Brief) -> Way:
-        caged = self._cli.caged if self._warden.is_caging else None
-        return caged or self._cli.ways[Permit.NONE if brief.only_answer else PERMITS[brief.step]]
+    def _permission_flags(self, brief: Brief) -> PermissionFlags:
+        caged = self._cli.caged if self._warden.is_sandboxed else None
+        return (
+            caged
+            or self._cli.permission_flags[
+                Permission.NONE if brief.only_answer else PERMISSION_BY_STEP[brief.step]
+            ]
+        )
 
     def argv(self, brief: Brief, home: Path) -> Words:
         """Return the whole command line of a run."""
         cli, choice = self._cli, self._choice
         known = {
             "home": str(home),
-            "prompt": str(prompt_in(home, cli)),
+            "prompt": str(prompt_path(home, cli)),
             "report": str(home / (cli.report or "report")),
             "model": choice.model or "",
             "effort": self._effort or "",
@@ -158,7 +163,7 @@ class CliAgent:
         words = (
             *(cli.resume if brief.session and cli.resume else cli.begin),
             *cli.words,
-            *self._way(brief).words,
+            *self._permission_flags(brief).words,
             *(cli.model if choice.model else ()),
             *(cli.effort if self._effort else ()),
             *(choice.arguments or ()),
@@ -169,26 +174,26 @@ class CliAgent:
             *(Template(word).safe_substitute(known) for word in words),
         )
 
-    def _environment(self, brief: Brief, home: Home) -> dict[str, str]:
+    def _environment(self, brief: Brief, home: PrivateHome) -> dict[str, str]:
         cli = self._cli
         also = {*cli.keys, *cli.passing, *(self._choice.passing or ())}
-        found = allowed(self._user, also)
+        found = allowed_environment(self._user, also)
         if not self._choice.own_home:
             found = {
                 name: value for name, value in found.items() if not name.startswith("XDG_")
-            } | home.furnish(self._way(brief))
+            } | home.populate(self._permission_flags(brief))
         known = {**self._user, "home": found["HOME"] if self._choice.own_home else str(home.path)}
-        setting = setting_of(cli, self._user)
-        ours = {**cli.environment, **self._way(brief).environment}
+        setting = setup_for(cli, self._user)
+        ours = {**cli.environment, **self._permission_flags(brief).environment}
         if self._choice.own_home:
             ours = {name: value for name, value in ours.items() if "$home" not in value}
         return {
             **found,
             **HEADLESS,
-            **filled(ours, known),
-            **filled(setting.environment if setting else {}, known),
+            **substitute(ours, known),
+            **substitute(setting.environment if setting else {}, known),
             **brief.environment,
-            **facts_of(brief, file_brief(brief)),
+            **liza_variables(brief, write_brief(brief)),
         }
 
 
@@ -212,42 +217,43 @@ def effort_of(cli: Cli, word: str | None) -> str | None:
     return cli.efforts.get(effort)
 
 
-def _masked(text: str, secrets: list[str]) -> str:
+def _mask_text(text: str, secrets: list[str]) -> str:
     mask = Mask(secrets)
     return (mask.feed(text.encode(errors="replace")) + mask.rest()).decode(errors="replace")
 
 
-def _judged(name: str, outcome: Outcome, parsed: Parsed) -> tuple[Ending, str]:
-    if outcome.ending in _IMPATIENT and parsed.ending in _TELLING:
+def _ending_of(name: str, outcome: ProcessOutcome, parsed: ParsedRun) -> tuple[RunEnding, str]:
+    if outcome.ending in _LIMIT_ENDINGS and parsed.ending in _PROVIDER_ENDINGS:
         return parsed.ending, f"{name}: {parsed.why}; {outcome.why}"
-    if outcome.ending is not Ending.DONE:
+    if outcome.ending is not RunEnding.DONE:
         return outcome.ending, outcome.why
-    if parsed.ending is Ending.CRASHED:
-        return Ending.CRASHED, f"{name} ended {how(outcome.code)}; {parsed.why}"
+    if parsed.ending is RunEnding.CRASHED:
+        return RunEnding.CRASHED, f"{name} ended {exit_words(outcome.code)}; {parsed.why}"
     return parsed.ending, f"{name}: {parsed.why}" if parsed.why else ""
 
 
-def interrupted(cli: Cli, brief: Brief) -> Session | None:
-    """Return the session of the run before this one, where it was about the same and never came to its end.
+def resumable_session(cli: Cli, brief: Brief) -> Session | None:
+    """Return the session of this worker's previous run, if that run had the same task and step and did not
+    finish.
 
-    Any later run of the worker emptied the home, and with it what a session needs.
+    Any later run of the worker empties the home, and with it what a session needs.
     """
-    last = latest_before(brief) if cli.resume else None
+    last = previous_run(brief) if cli.resume else None
     if last is None or (last.task, last.step) != (brief.task, brief.step):
         return None
-    reply = reply_of(last)
-    if reply is not None and (reply.ending not in UNFINISHED or (last.session and is_broken(reply))):
+    reply = recorded_reply(last)
+    if reply is not None and (reply.ending not in RESUMABLE or (last.session and is_session_broken(reply))):
         return None
-    return _session_of(cli, cli.parse(Printed(said_so_far(last)), utc_now().astimezone()), last)
+    return _session_of(cli, cli.parse(RunOutput(recorded_output(last)), utc_now().astimezone()), last)
 
 
-def is_broken(reply: Reply) -> bool:
-    """Tell whether a run that went on with a session shows that there is nothing to go on with."""
+def is_session_broken(reply: Reply) -> bool:
+    """Return whether the reply of a resumed run shows that its session cannot be resumed."""
     was_killed = reply.code is not None and reply.code < 0
-    return reply.ending in {Ending.CRASHED, Ending.EMPTY} and not reply.text.strip() and not was_killed
+    return reply.ending in {RunEnding.CRASHED, RunEnding.EMPTY} and not reply.text.strip() and not was_killed
 
 
-def _session_of(cli: Cli, parsed: Parsed, brief: Brief) -> Session | None:
+def _session_of(cli: Cli, parsed: ParsedRun, brief: Brief) -> Session | None:
     if not cli.resume:
         return None
     name = (brief.session.id if brief.session else brief.run) if cli.names_sessions else parsed.session
@@ -257,12 +263,12 @@ def _session_of(cli: Cli, parsed: Parsed, brief: Brief) -> Session | None:
     )
 
 
-def _settled(cli: Cli, parsed: Parsed, brief: Brief) -> tuple[Usage, Session | None]:
-    """Return what this run used, and the session with what all of it used so far."""
+def _usage_and_session(cli: Cli, parsed: ParsedRun, brief: Brief) -> tuple[Usage, Session | None]:
+    """Return the usage of this run alone, and the session with the usage of all its runs."""
     usage, before = parsed.usage, brief.session
     session = _session_of(cli, parsed, brief)
     if before and cli.is_cumulative and usage.provenance is Provenance.REPORTED:
-        usage = usage.but(
+        usage = usage.replace(
             tokens_in=max(0, (usage.tokens_in or 0) - before.tokens_in),
             tokens_out=max(0, (usage.tokens_out or 0) - before.tokens_out),
         )

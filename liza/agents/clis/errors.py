@@ -1,7 +1,7 @@
-"""What stands in the way at a provider, told apart by its words: the key, the money, the window, the minute.
+"""Classifies errors of providers: bad key, no quota, context full, rate limited.
 
-One table of signs, most telling first, each with texts that are known to be said. It is held against the
-words of an error alone, never against what an agent says: agents write about rate limits too.
+One table of patterns, most specific first, each with known error texts. It is matched against error messages
+only, never against an agent's answer: agents write about rate limits too.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 
-class Sign(NamedTuple):
-    """A pattern, how a run ended whose error matches it, and texts that do."""
+class ErrorPattern(NamedTuple):
+    """A pattern, the ending of a run whose error matches it, and example texts."""
 
-    ending: Ending
+    ending: RunEnding
     pattern: str
     said: tuple[str, ...]
 
 
-SIGNS: Final[tuple[Sign, ...]] = (
-    Sign(
-        Ending.CONTEXT_FULL,
+ERROR_PATTERNS: Final[tuple[ErrorPattern, ...]] = (
+    ErrorPattern(
+        RunEnding.CONTEXT_FULL,
         r"prompt is too long|context[ _-]?(?:window|length)(?!\.json)|maximum context|ran out of room"
         r"|too many tokens|input token count.{0,40}exceeds|reduce the length of (?:the messages|your prompt)",
         (
@@ -37,8 +37,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576).",
         ),
     ),
-    Sign(
-        Ending.QUOTA,
+    ErrorPattern(
+        RunEnding.QUOTA,
         r"insufficient[ _](?:quota|funds|credits|balance)|credit balance is too low|billing|payment required"
         r"|exceeded your current quota|spend(?:ing)?[ _]limit|out of credits|add (?:more )?credits"
         r"|budget has been exceeded",
@@ -50,8 +50,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             "This request requires more credits: insufficient credits",
         ),
     ),
-    Sign(
-        Ending.QUOTA,
+    ErrorPattern(
+        RunEnding.QUOTA,
         r"(?:usage|session|weekly|daily|monthly|\d+-hour|opus|sonnet) limit (?:reached|exceeded|hit)"
         r"|(?:hit|reached) your (?:usage |session |weekly |daily |monthly |\d+-hour |opus |sonnet )?limit"
         r"|limit (?:reached )?[·∙|]|out of (?:extra )?usage|usage_limit_reached|limit will reset at"
@@ -70,8 +70,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             "Rate limit reached for gpt-5 on requests per day (RPD): Limit 200, Used 200.",
         ),
     ),
-    Sign(
-        Ending.AUTH,
+    ErrorPattern(
+        RunEnding.AUTH,
         r"unauthori[sz]ed|authentication|failed to authenticate|invalid (?:x-)?api[ _-]?key|incorrect api key"
         r"|api key not valid|invalid_api_key|not logged in|please run /login|log ?in (?:again|first|required)"
         r"|token (?:has )?(?:expired|been revoked)|refresh token|permission[ _]denied|no auth(?:entication)? "
@@ -89,8 +89,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             "Please set an Auth method: when using Gemini API, you must specify the GEMINI_API_KEY",
         ),
     ),
-    Sign(
-        Ending.RATE_LIMITED,
+    ErrorPattern(
+        RunEnding.RATE_LIMITED,
         r"rate[ _-]?limit|ratelimit|too many requests|overloaded|resource_exhausted|high demand|slow ?down"
         r"|(?:requests|tokens) per min|throttl|retry-?after|temporarily limiting requests|at capacity",
         (
@@ -105,17 +105,17 @@ SIGNS: Final[tuple[Sign, ...]] = (
     ),
 )
 # What an HTTP status means where the words say nothing better.
-STATUSES: Final[dict[int, Ending]] = {
-    401: Ending.AUTH,
-    402: Ending.QUOTA,
-    403: Ending.AUTH,
-    413: Ending.CONTEXT_FULL,
-    429: Ending.RATE_LIMITED,
-    503: Ending.RATE_LIMITED,
-    529: Ending.RATE_LIMITED,
+STATUSES: Final[dict[int, RunEnding]] = {
+    401: RunEnding.AUTH,
+    402: RunEnding.QUOTA,
+    403: RunEnding.AUTH,
+    413: RunEnding.CONTEXT_FULL,
+    429: RunEnding.RATE_LIMITED,
+    503: RunEnding.RATE_LIMITED,
+    529: RunEnding.RATE_LIMITED,
 }
 # Statuses that outweigh words: a provider's 401 may talk about anything, and a 429 never means the key.
-_SURE: Final = {401, 402, 403}
+_DECISIVE_STATUSES: Final = {401, 402, 403}
 # Patterns stay text until an error has to be read: to compile them is a fifth of the time to start a worker.
 _STATUS: Final = (
     r"(?i:status(?:[ _]?code)?|error|code|http|rejected)\W{0,4}(4\d\d|5\d\d)\b"
@@ -123,26 +123,26 @@ _STATUS: Final = (
 )
 
 
-class Limit(NamedTuple):
-    ending: Ending
+class ProviderLimit(NamedTuple):
+    ending: RunEnding
     reset: datetime | None = None
 
 
-def limit(said: str, status: int | None, now: datetime) -> Limit | None:
-    """Return what an error means that *said* so; None where no limit of a provider is behind it."""
+def provider_limit(said: str, status: int | None, now: datetime) -> ProviderLimit | None:
+    """Return the provider limit that the error *said* describes; None where it describes none."""
     status = status or _status_in(said)
-    ending = STATUSES.get(status) if status in _SURE and status else None
+    ending = STATUSES.get(status) if status in _DECISIVE_STATUSES and status else None
     if ending is None:
-        signs = (sign.ending for sign in SIGNS if re.search(sign.pattern, said, re.IGNORECASE))
+        signs = (sign.ending for sign in ERROR_PATTERNS if re.search(sign.pattern, said, re.IGNORECASE))
         ending = next(signs, None)
-    if status == 429 and ending is Ending.AUTH:  # noqa: PLR2004 - as HTTP has it
-        ending = Ending.RATE_LIMITED
+    if status == 429 and ending is RunEnding.AUTH:  # noqa: PLR2004 - as HTTP has it
+        ending = RunEnding.RATE_LIMITED
     if ending is None and status is not None:
         ending = STATUSES.get(status)
     if ending is None:
         return None
-    waits = ending in {Ending.RATE_LIMITED, Ending.QUOTA}
-    return Limit(ending, reset(said, now) if waits else None)
+    waits = ending in {RunEnding.RATE_LIMITED, RunEnding.QUOTA}
+    return ProviderLimit(ending, reset_time(said, now) if waits else None)
 
 
 def _status_in(said: str) -> int | None:
@@ -150,8 +150,10 @@ def _status_in(said: str) -> int | None:
     return int(found.group(1) or found.group(2)) if found else None
 
 
-def reset(said: str, now: datetime) -> datetime | None:
-    """Return when a limit ends that *said* so; a clock time is meant in the zone it names, or in *now*'s."""
+def reset_time(said: str, now: datetime) -> datetime | None:
+    """Return when the limit in the error *said* ends; a clock time is in the zone it names, or in that of
+    *now*.
+    """
     for pattern, read in _RESETS:
         found = re.search(pattern, said, re.IGNORECASE)
         if found and (moment := read(found, now)):
@@ -163,32 +165,34 @@ _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SPAN: Final = r"(?i)(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)[a-z]*"
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-LONGEST: Final = timedelta(days=32)  # a window is a month at most: what names a later moment is misread
+LONGEST_WINDOW: Final = timedelta(
+    days=32
+)  # a window is a month at most: what names a later moment is misread
 NOON: Final = 12
 
 
-def _epoch(found: re.Match[str], now: datetime) -> datetime | None:
+def _epoch_time(found: re.Match[str], now: datetime) -> datetime | None:
     moment = datetime.fromtimestamp(int(found.group(1)[:10]), UTC)
-    return moment if now - LONGEST < moment < now + LONGEST else None
+    return moment if now - LONGEST_WINDOW < moment < now + LONGEST_WINDOW else None
 
 
-def _after(found: re.Match[str], now: datetime) -> datetime | None:
+def _relative_time(found: re.Match[str], now: datetime) -> datetime | None:
     text = found.group(1)
     if text.replace(".", "", 1).isdecimal():
         text += "s"
     seconds = sum(float(count) * _UNITS[unit.lower()] for count, unit in re.findall(_SPAN, text))
-    return now + timedelta(seconds=seconds) if 0 < seconds < LONGEST.total_seconds() else None
+    return now + timedelta(seconds=seconds) if 0 < seconds < LONGEST_WINDOW.total_seconds() else None
 
 
-def _iso(found: re.Match[str], _now: datetime) -> datetime | None:
+def _iso_time(found: re.Match[str], _now: datetime) -> datetime | None:
     moment = datetime.fromisoformat(found.group(1))
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _clock(found: re.Match[str], now: datetime) -> datetime | None:
+def _clock_time(found: re.Match[str], now: datetime) -> datetime | None:
     """Read `3pm`, `Mon 12:00am`, `Nov 20 at 9am (Europe/Berlin)`: the next such moment."""
     parts = found.groupdict()
-    local = now.astimezone(_zone(parts["zone"])) if parts["zone"] else now
+    local = now.astimezone(_time_zone(parts["zone"])) if parts["zone"] else now
     hour = int(parts["hour"])
     if parts["half"] and hour <= NOON:
         hour = hour % NOON + (NOON if parts["half"].lower() == "pm" else 0)
@@ -207,7 +211,7 @@ def _clock(found: re.Match[str], now: datetime) -> datetime | None:
     return moment if moment > local else moment + timedelta(days=1)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
@@ -222,13 +226,13 @@ _CLOCK: Final = (
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>am|pm)?"
     r"(?:\s*\((?P<zone>[A-Za-z_]+(?:/[A-Za-z_+-]+)*)\))?"
 )
-_Read = Callable[[re.Match[str], datetime], datetime | None]
-_RESETS: Final[tuple[tuple[str, _Read], ...]] = (
-    (r"\|(\d{10})\b", _epoch),
-    (r"resets?[_ ]?at\W{1,4}(\d{10,13})\b", _epoch),
-    (r"reset\S*?\W{1,4}(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?)", _iso),
-    (rf"(?:try again|retry|wait|resets?)[a-z ]{{0,20}} (?:in|after) (?:about )?{_DURATION}", _after),
-    (rf"retry-?(?:after|delay)(?:-ms)?\W{{1,5}}{_DURATION}", _after),
-    (rf"resets?_(?:in|after)_seconds\W{{1,4}}{_DURATION}", _after),
-    (rf"(?:resets?|try again|available)(?: again)?(?: at| on)?:? {_CLOCK}", _clock),
+_TimeReader = Callable[[re.Match[str], datetime], datetime | None]
+_RESETS: Final[tuple[tuple[str, _TimeReader], ...]] = (
+    (r"\|(\d{10})\b", _epoch_time),
+    (r"resets?[_ ]?at\W{1,4}(\d{10,13})\b", _epoch_time),
+    (r"reset\S*?\W{1,4}(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?)", _iso_time),
+    (rf"(?:try again|retry|wait|resets?)[a-z ]{{0,20}} (?:in|after) (?:about )?{_DURATION}", _relative_time),
+    (rf"retry-?(?:after|delay)(?:-ms)?\W{{1,5}}{_DURATION}", _relative_time),
+    (rf"resets?_(?:in|after)_seconds\W{{1,4}}{_DURATION}", _relative_time),
+    (rf"(?:resets?|try again|available)(?: again)?(?: at| on)?:? {_CLOCK}", _clock_time),
 )

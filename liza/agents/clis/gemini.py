@@ -5,36 +5,44 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from liza.agents.clis.parsing import TAIL, concluded, count, dug, events, joined, reported
-from liza.agents.clis.spec import Parsed
-from liza.system.run_control import Ending
+from liza.agents.clis.parsing import (
+    STDERR_TAIL,
+    join_texts,
+    json_objects,
+    token_count,
+    usage_from_counts,
+    value_at,
+    with_ending,
+)
+from liza.agents.clis.spec import ParsedRun
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.agents.clis.parsing import Json
-    from liza.agents.clis.spec import Printed
+    from liza.agents.clis.spec import RunOutput
     from liza.agents.protocol import Usage
 
 
-def parse(printed: Printed, now: datetime) -> Parsed:
-    found = list(events(printed.out)) or _whole(printed.out) or _whole(printed.err)
+def parse(printed: RunOutput, now: datetime) -> ParsedRun:
+    found = list(json_objects(printed.out)) or _single_object(printed.out) or _single_object(printed.err)
     result = next((event for event in reversed(found) if _is_result(event)), None)
-    parsed = Parsed(
-        Ending.DONE,
+    parsed = ParsedRun(
+        RunEnding.DONE,
         text=_text(found, result),
-        usage=_usage(dug(result, "stats")),
+        usage=_usage(value_at(result, "stats")),
         session=next((str(event["session_id"]) for event in found if event.get("session_id")), None),
     )
-    status = count(dug(result, "error", "code")) or None
-    return concluded(printed, now, parsed, trouble=_trouble(printed, found, result), status=status)
+    status = token_count(value_at(result, "error", "code")) or None
+    return with_ending(printed, now, parsed, trouble=_trouble(printed, found, result), status=status)
 
 
 def _is_result(event: Json) -> bool:
     return event.get("type") == "result" or "response" in event or isinstance(event.get("error"), dict)
 
 
-def _whole(text: str) -> list[Json]:
+def _single_object(text: str) -> list[Json]:
     """Return the one object that is printed over many lines, behind warnings."""
     start = text.find("\n{") + 1 if not text.startswith("{") else 0
     try:
@@ -45,8 +53,8 @@ def _whole(text: str) -> list[Json]:
 
 
 def _text(found: list[Json], result: Json | None) -> str:
-    if dug(result, "response") is not None:
-        return str(dug(result, "response"))
+    if value_at(result, "response") is not None:
+        return str(value_at(result, "response"))
     # A message comes in pieces; what is between two pieces belongs to a tool, and starts another message.
     texts = [""]
     for event in found:
@@ -54,23 +62,27 @@ def _text(found: list[Json], result: Json | None) -> str:
             texts[-1] += str(event.get("content") or "")
         else:
             texts.append("")
-    return joined(texts)
+    return join_texts(texts)
 
 
-def _trouble(printed: Printed, found: list[Json], result: Json | None) -> str:
-    error = dug(result, "error")
+def _trouble(printed: RunOutput, found: list[Json], result: Json | None) -> str:
+    error = value_at(result, "error")
     if error:
-        return str(dug(error, "message") or error)
+        return str(value_at(error, "message") or error)
     if (
         found and result is None
     ):  # perhaps it was still trying to reach its provider, which it tells on stderr
-        return printed.err.strip()[-TAIL:] or "its output breaks off before the result"
+        return printed.err.strip()[-STDERR_TAIL:] or "its output breaks off before the result"
     return ""
 
 
 def _usage(stats: object) -> Usage:
-    models = [dug(model, "tokens") for model in (dug(stats, "models") or {}).values()]
+    models = [value_at(model, "tokens") for model in (value_at(stats, "models") or {}).values()]
     if any(models):
-        spoken = sum(count(dug(model, name)) for model in models for name in ("candidates", "thoughts"))
-        return reported(sum(count(dug(model, "prompt")) for model in models), spoken)
-    return reported(count(dug(stats, "input_tokens")), count(dug(stats, "output_tokens")))
+        spoken = sum(
+            token_count(value_at(model, name)) for model in models for name in ("candidates", "thoughts")
+        )
+        return usage_from_counts(sum(token_count(value_at(model, "prompt")) for model in models), spoken)
+    return usage_from_counts(
+        token_count(value_at(stats, "input_tokens")), token_count(value_at(stats, "output_tokens"))
+    )

@@ -5,37 +5,46 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from liza.agents.clis.parsing import concluded, count, dug, joined, reported, text_of
-from liza.agents.clis.spec import Parsed
-from liza.system.run_control import Ending
+from liza.agents.clis.parsing import (
+    join_texts,
+    message_text,
+    token_count,
+    usage_from_counts,
+    value_at,
+    with_ending,
+)
+from liza.agents.clis.spec import ParsedRun
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.agents.clis.spec import Printed
+    from liza.agents.clis.spec import RunOutput
 
 
-def parse(printed: Printed, now: datetime) -> Parsed:
+def parse(printed: RunOutput, now: datetime) -> ParsedRun:
     try:
         report = json.loads(printed.report)
     except ValueError:
         report = {}
-    messages = [one for one in dug(report, "messages") or () if dug(one, "role") == "assistant"]
-    usages = [dug(one, "extra", "response", "usage") for one in messages]
-    parsed = Parsed(
-        Ending.DONE,
+    messages = [one for one in value_at(report, "messages") or () if value_at(one, "role") == "assistant"]
+    usages = [value_at(one, "extra", "response", "usage") for one in messages]
+    parsed = ParsedRun(
+        RunEnding.DONE,
         # Not its submission: that is what a command printed, and so may come from the repository.
-        text=joined(text_of(dug(one, "content")) for one in messages),
-        usage=reported(
-            sum(count(dug(usage, "prompt_tokens")) for usage in usages),
-            sum(count(dug(usage, "completion_tokens")) for usage in usages),
-            dug(report, "info", "model_stats", "instance_cost") or None,
+        text=join_texts(message_text(value_at(one, "content")) for one in messages),
+        usage=usage_from_counts(
+            sum(token_count(value_at(usage, "prompt_tokens")) for usage in usages),
+            sum(token_count(value_at(usage, "completion_tokens")) for usage in usages),
+            value_at(report, "info", "model_stats", "instance_cost") or None,
         ),
     )
-    return concluded(printed, now, parsed, trouble=_trouble(printed, dug(report, "info", "exit_status")))
+    return with_ending(
+        printed, now, parsed, trouble=_trouble(printed, value_at(report, "info", "exit_status"))
+    )
 
 
-def _trouble(printed: Printed, status: object) -> str:
+def _trouble(printed: RunOutput, status: object) -> str:
     if status in {None, "", "Submitted"}:
         return ""
     # A traceback in a box ends with what went wrong, and its frame is all that is repeated.

@@ -4,42 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.agents.clis.parsing import concluded, count, dug, events, joined, reported
-from liza.agents.clis.spec import Parsed
-from liza.system.run_control import Ending
+from liza.agents.clis.parsing import (
+    join_texts,
+    json_objects,
+    token_count,
+    usage_from_counts,
+    value_at,
+    with_ending,
+)
+from liza.agents.clis.spec import ParsedRun
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.agents.clis.parsing import Json
-    from liza.agents.clis.spec import Printed
+    from liza.agents.clis.spec import RunOutput
     from liza.agents.protocol import Usage
 
 
-def parse(printed: Printed, now: datetime) -> Parsed:
-    found = list(events(printed.out))
-    error = next((dug(event, "error") for event in reversed(found) if event.get("type") == "error"), None)
-    steps = [dug(event, "part") for event in found if event.get("type") == "step_finish"]
-    parsed = Parsed(
-        Ending.DONE,
-        text=joined(str(dug(event, "part", "text") or "") for event in found if event.get("type") == "text"),
+def parse(printed: RunOutput, now: datetime) -> ParsedRun:
+    found = list(json_objects(printed.out))
+    error = next(
+        (value_at(event, "error") for event in reversed(found) if event.get("type") == "error"), None
+    )
+    steps = [value_at(event, "part") for event in found if event.get("type") == "step_finish"]
+    parsed = ParsedRun(
+        RunEnding.DONE,
+        text=join_texts(
+            str(value_at(event, "part", "text") or "") for event in found if event.get("type") == "text"
+        ),
         usage=_usage(steps),
         session=next((str(event["sessionID"]) for event in found if event.get("sessionID")), None),
     )
     if error:
-        trouble = str(dug(error, "data", "message") or dug(error, "name") or "an error")
-        body = dug(error, "data", "responseBody")
+        trouble = str(value_at(error, "data", "message") or value_at(error, "name") or "an error")
+        body = value_at(error, "data", "responseBody")
         said = f"{trouble} {body}" if body else trouble
-        status = count(dug(error, "data", "statusCode")) or None
-        return concluded(printed, now, parsed, trouble=said, status=status)
-    return concluded(printed, now, parsed, trouble=_cut(found, steps))
+        status = token_count(value_at(error, "data", "statusCode")) or None
+        return with_ending(printed, now, parsed, trouble=said, status=status)
+    return with_ending(printed, now, parsed, trouble=_cut_reason(found, steps))
 
 
-def _cut(found: list[Json], steps: list[Json]) -> str:
+def _cut_reason(found: list[Json], steps: list[Json]) -> str:
     """Return what is wrong with the last step: without a reason to stop, its stream was cut."""
     if found and not steps:
         return "its output breaks off in the middle of a step"
-    reason = dug(steps[-1], "reason") if steps else "stop"
+    reason = value_at(steps[-1], "reason") if steps else "stop"
     return {"unknown": "the stream of its model was cut", "length": "its model's answer was too long"}.get(
         str(reason), ""
     )
@@ -47,9 +58,9 @@ def _cut(found: list[Json], steps: list[Json]) -> str:
 
 def _usage(steps: list[Json]) -> Usage:
     def total(*path: str) -> int:
-        return sum(count(dug(step, "tokens", *path)) for step in steps)
+        return sum(token_count(value_at(step, "tokens", *path)) for step in steps)
 
-    costs = [dug(step, "cost") for step in steps]
+    costs = [value_at(step, "cost") for step in steps]
     usd = sum(float(cost) for cost in costs if isinstance(cost, int | float))
     into = total("input") + total("cache", "read") + total("cache", "write")
-    return reported(into, total("output") + total("reasoning"), usd or None)
+    return usage_from_counts(into, total("output") + total("reasoning"), usd or None)

@@ -1,4 +1,4 @@
-"""What Liza has to know about a coding program to drive it: the columns of the table in `table`."""
+"""The columns of the table of coding programs in `table`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from liza.agents.protocol import Usage
 from liza.domain.answers import Step
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 Words = tuple[str, ...]
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Permit(StrEnum):
+class Permission(StrEnum):
     """What an agent may do to its worktree."""
 
     NONE = "none"  # it only speaks
@@ -25,12 +25,12 @@ class Permit(StrEnum):
     WRITE = "write"
 
 
-PERMITS: Final[dict[Step, Permit]] = {
-    Step.PLAN: Permit.READ,
-    Step.REPLAN: Permit.READ,
-    Step.CHECKPOINT: Permit.READ,
-    Step.IMPLEMENT: Permit.WRITE,
-    Step.REVIEW: Permit.READ,
+PERMISSION_BY_STEP: Final[dict[Step, Permission]] = {
+    Step.PLAN: Permission.READ,
+    Step.REPLAN: Permission.READ,
+    Step.CHECKPOINT: Permission.READ,
+    Step.IMPLEMENT: Permission.WRITE,
+    Step.REVIEW: Permission.READ,
 }
 
 
@@ -45,7 +45,7 @@ class Effort(StrEnum):
     MAX = "max"
 
 
-class Feed(StrEnum):
+class PromptInput(StrEnum):
     """How a program wants its prompt. Never as an argument: one of 128 KiB is refused by the kernel."""
 
     STDIN = "stdin"
@@ -53,8 +53,8 @@ class Feed(StrEnum):
     YAML = "yaml"  # as `run.task` of a YAML file whose path is `$prompt`
 
 
-class Printed(NamedTuple):
-    """All that a program left behind."""
+class RunOutput(NamedTuple):
+    """All output of a program: stdout, stderr, exit code and its report file."""
 
     out: str
     err: str = ""
@@ -62,10 +62,10 @@ class Printed(NamedTuple):
     report: str = ""  # what it wrote into the file that its row names
 
 
-class Parsed(NamedTuple):
+class ParsedRun(NamedTuple):
     """What a program's output means."""
 
-    ending: Ending
+    ending: RunEnding
     text: str = ""  # of the assistant alone: what a tool printed is not the agent's word
     why: str = ""
     usage: Usage = Usage()
@@ -73,23 +73,23 @@ class Parsed(NamedTuple):
     session: str | None = None
 
 
-class Setting(NamedTuple):
-    """What a program needs beside its command line, where the variable *key* is set, or always."""
+class SetupVariant(NamedTuple):
+    """Environment and files for a program, used where the variable *key* is set; without a key, always."""
 
     key: str | None = None
     environment: Mapping[str, str] = NOTHING  # `$NAME` stands for the user's variable of that name
     files: Mapping[str, str] = NOTHING  # by path in the private home
 
 
-class Way(NamedTuple):
-    """How a program is told what it may do."""
+class PermissionFlags(NamedTuple):
+    """Arguments, variables and files that tell a program which permissions it has."""
 
     words: Words = ()
     environment: Mapping[str, str] = NOTHING
     files: Mapping[str, str] = NOTHING  # JSON, laid over that of the setting
 
 
-Parse = Callable[[Printed, datetime], Parsed]
+OutputParser = Callable[[RunOutput, datetime], ParsedRun]
 
 
 @dataclass(frozen=True)
@@ -101,29 +101,34 @@ class Cli:
     name: str
     programs: Words  # looked for on the PATH, in this order
     provider: str | None  # None: the model's name says it
-    parse: Parse
+    parse: OutputParser
     begin: Words
     resume: Words  # instead of *begin*, where a session goes on; empty: it cannot
     names_sessions: bool = field(default=False, kw_only=True)  # by `$run`; else its output names them
     words: Words
-    ways: Mapping[Permit, Way]
-    feed: Feed = Feed.STDIN
+    permission_flags: Mapping[Permission, PermissionFlags]
+    feed: PromptInput = PromptInput.STDIN
     prompt: Words = ()  # the last words
     model: Words = ("--model", "$model")
     effort: Words = ()
     efforts: Mapping[Effort, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    settings: tuple[Setting, ...] = ()  # the first that applies counts
+    settings: tuple[SetupVariant, ...] = ()  # the first that applies counts
     keys: Words = ()  # variables that log it in
     passing: Words = ()  # further variables of the user's that it may see
     credentials: Words = ()  # files in the user's home that log it in where no key is set
+    licences: Words = ()  # variables, without one of which those files are a login that nobody serves
     advice: str = ""  # what its prompt needs beside ours
     report: str | None = None  # a file that it writes in its home
     is_cumulative: bool = False  # a resumed session reports the usage of all of it
-    holds_back: bool = True  # it has a mode in which it cannot write; without, Liza finds out afterwards
+    has_read_only_mode: bool = (
+        True  # it has a mode in which it cannot write; without, Liza finds out afterwards
+    )
     version: Words = ("--version",)
     # For the cage: where it writes below the user's home, whether it makes a cage of its own, whom it calls.
-    caged: Way | None = None  # instead of its ways, where the cage already holds back what they would
+    caged: PermissionFlags | None = (
+        None  # instead of its ways, where the cage already holds back what they would
+    )
     writable: Words = ()
     brings_own_sandbox: bool = False
     endpoints: Words = ()

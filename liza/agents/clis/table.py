@@ -9,12 +9,12 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from liza.agents.clis import aider, claude, codex, gemini, goose, mini, opencode
-from liza.agents.clis.spec import Cli, Effort, Feed, Permit, Setting, Way
+from liza.agents.clis.spec import Cli, Effort, Permission, PermissionFlags, PromptInput, SetupVariant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NONE, READ, WRITE = Permit.NONE, Permit.READ, Permit.WRITE
+NONE, READ, WRITE = Permission.NONE, Permission.READ, Permission.WRITE
 
 _ANTHROPIC: Final = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_CUSTOM_HEADERS")
 _OPENAI: Final = (
@@ -47,12 +47,12 @@ _CLAUDE: Final = Cli(
         *("--output-format", "stream-json", "--verbose", "--strict-mcp-config"),
         *("--setting-sources", "user"),
     ),
-    ways={
+    permission_flags={
         # Not an allowlist of git commands: `git diff --output=FILE` writes. In this mode claude itself
         # tells which commands only read, and refuses the others without asking.
-        NONE: Way(("--permission-mode", "dontAsk", "--tools", "")),
-        READ: Way(("--permission-mode", "dontAsk", "--tools", "Read,Grep,Glob,Bash")),
-        WRITE: Way(
+        NONE: PermissionFlags(("--permission-mode", "dontAsk", "--tools", "")),
+        READ: PermissionFlags(("--permission-mode", "dontAsk", "--tools", "Read,Grep,Glob,Bash")),
+        WRITE: PermissionFlags(
             (
                 *("--permission-mode", "acceptEdits", "--allowedTools", "Bash"),
                 *("--tools", "Read,Grep,Glob,Bash,Edit,Write,NotebookEdit"),
@@ -88,10 +88,10 @@ _CODEX: Final = Cli(
     resume=("exec", "resume", "$session"),
     words=("--json", "--skip-git-repo-check"),
     # By setting, since `resume` has no flag for it.
-    ways={
-        NONE: Way(("-c", 'sandbox_mode="read-only"')),
-        READ: Way(("-c", 'sandbox_mode="read-only"')),
-        WRITE: Way(("-c", 'sandbox_mode="workspace-write"')),
+    permission_flags={
+        NONE: PermissionFlags(("-c", 'sandbox_mode="read-only"')),
+        READ: PermissionFlags(("-c", 'sandbox_mode="read-only"')),
+        WRITE: PermissionFlags(("-c", 'sandbox_mode="workspace-write"')),
     },
     prompt=("-",),
     model=("-m", "$model"),
@@ -100,8 +100,8 @@ _CODEX: Final = Cli(
     # Not under /tmp, where it does not put what its own sandbox needs: every command would fail, with exit 0.
     environment={"CODEX_HOME": "$home/.codex"},
     settings=(
-        Setting("CODEX_API_KEY"),
-        Setting("OPENAI_API_KEY", environment={"CODEX_API_KEY": "$OPENAI_API_KEY"}),
+        SetupVariant("CODEX_API_KEY"),
+        SetupVariant("OPENAI_API_KEY", environment={"CODEX_API_KEY": "$OPENAI_API_KEY"}),
     ),
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
     passing=_OPENAI,
@@ -109,14 +109,14 @@ _CODEX: Final = Cli(
     is_cumulative=True,
     # Inside of its own sandbox it cannot commit: git's directory is not in the worktree. Ours lets it, and
     # need not leave user namespaces open to it.
-    caged=Way(("-c", 'sandbox_mode="danger-full-access"')),
+    caged=PermissionFlags(("-c", 'sandbox_mode="danger-full-access"')),
     writable=(".codex",),
     brings_own_sandbox=True,
     endpoints=("api.openai.com", "chatgpt.com", "auth.openai.com"),
 )
 
 
-_WRITERS: Final = [
+_WRITING_TOOLS: Final = [
     "write_file",
     "replace",
     "edit",
@@ -126,12 +126,12 @@ _WRITERS: Final = [
     "activate_skill",
 ]
 # What counts more than any setting of the repository's, which a coder could leave there for its reviewer.
-_ONLY_READS: Final = json.dumps(
+_READ_ONLY_SETTINGS: Final = json.dumps(
     {
         "tools": {
             "core": ["list_directory", "read_file", "read_many_files", "grep_search", "glob"],
             "allowed": [],
-            "exclude": _WRITERS,
+            "exclude": _WRITING_TOOLS,
         },
         "permissions": {"allow": []},
         "hooksConfig": {"enabled": False},
@@ -141,8 +141,8 @@ _ONLY_READS: Final = json.dumps(
 )
 
 
-_ONLY_SPEAKS: Final = json.dumps(
-    {**json.loads(_ONLY_READS), "tools": {"core": ["none"], "exclude": _WRITERS}}
+_NO_TOOLS_SETTINGS: Final = json.dumps(
+    {**json.loads(_READ_ONLY_SETTINGS), "tools": {"core": ["none"], "exclude": _WRITING_TOOLS}}
 )
 
 
@@ -160,25 +160,25 @@ _GEMINI: Final = Cli(
     words=("-o", "stream-json"),
     # In the default mode, whoever is not at a terminal is offered no tool that writes or runs anything,
     # unless the repository's settings allow it: those of the system have the last word.
-    ways={
-        NONE: Way(
+    permission_flags={
+        NONE: PermissionFlags(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
-            {"system.json": _ONLY_SPEAKS},
+            {"system.json": _NO_TOOLS_SETTINGS},
         ),
-        READ: Way(
+        READ: PermissionFlags(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"GEMINI_CLI_SYSTEM_SETTINGS_PATH": "$home/system.json"},
-            {"system.json": _ONLY_READS},
+            {"system.json": _READ_ONLY_SETTINGS},
         ),
-        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+        WRITE: PermissionFlags(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
     },
     environment={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
     # It ends with exit 41 where it is not told how it is logged in.
     settings=(
-        Setting("GEMINI_API_KEY", files=_gemini_auth("gemini-api-key")),
-        Setting("GOOGLE_API_KEY", files=_gemini_auth("vertex-ai")),
-        Setting(files=_gemini_auth("oauth-personal")),
+        SetupVariant("GEMINI_API_KEY", files=_gemini_auth("gemini-api-key")),
+        SetupVariant("GOOGLE_API_KEY", files=_gemini_auth("vertex-ai")),
+        SetupVariant(files=_gemini_auth("oauth-personal")),
     ),
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     passing=(
@@ -186,6 +186,7 @@ _GEMINI: Final = Cli(
         *("GOOGLE_CLOUD_LOCATION", "GEMINI_MODEL"),
     ),
     credentials=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+    licences=("GOOGLE_CLOUD_PROJECT",),  # personal logins ended in June 2026
     writable=(".gemini",),
     endpoints=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
 )
@@ -198,25 +199,25 @@ _QWEN: Final = Cli(
     begin=(),
     resume=("--resume", "$session"),
     words=("-o", "stream-json"),
-    ways={
-        NONE: Way(
+    permission_flags={
+        NONE: PermissionFlags(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
-            {"system.json": _ONLY_SPEAKS},
+            {"system.json": _NO_TOOLS_SETTINGS},
         ),
-        READ: Way(
+        READ: PermissionFlags(
             ("--approval-mode", "default", "--allowed-mcp-server-names", "none"),
             {"QWEN_CODE_SYSTEM_SETTINGS_PATH": "$home/system.json"},
-            {"system.json": _ONLY_READS},
+            {"system.json": _READ_ONLY_SETTINGS},
         ),
-        WRITE: Way(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
+        WRITE: PermissionFlags(("--approval-mode", "yolo", "--allowed-mcp-server-names", "none")),
     },
     settings=(
-        Setting(
+        SetupVariant(
             "OPENAI_API_KEY",
             files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "openai"}}})},
         ),
-        Setting(
+        SetupVariant(
             files={".qwen/settings.json": json.dumps({"security": {"auth": {"selectedType": "qwen-oauth"}}})}
         ),
     ),
@@ -237,16 +238,18 @@ _OPENCODE: Final = Cli(
     resume=("run", "--session", "$session"),
     words=("--format", "json", "--pure"),
     # Denying edits alone only makes it write through its shell.
-    ways={
-        NONE: Way(environment={"OPENCODE_PERMISSION": json.dumps({"*": "deny"})}),
-        READ: Way(
+    permission_flags={
+        NONE: PermissionFlags(environment={"OPENCODE_PERMISSION": json.dumps({"*": "deny"})}),
+        READ: PermissionFlags(
             environment={
                 "OPENCODE_PERMISSION": json.dumps(
                     {"*": "deny", "read": "allow", "grep": "allow", "glob": "allow", "list": "allow"}
                 )
             }
         ),
-        WRITE: Way(environment={"OPENCODE_PERMISSION": json.dumps({"*": "allow", "question": "deny"})}),
+        WRITE: PermissionFlags(
+            environment={"OPENCODE_PERMISSION": json.dumps({"*": "allow", "question": "deny"})}
+        ),
     },
     effort=("--variant", "$effort"),
     efforts={effort: effort.value for effort in Effort},
@@ -272,21 +275,21 @@ _GOOSE: Final = Cli(
     names_sessions=True,
     words=("-q", "--output-format", "stream-json", "--with-builtin", "developer"),
     # Its modes in between ask a person and end with an error where there is none: reading is not to be had.
-    ways={
-        NONE: Way(environment={"GOOSE_MODE": "chat"}),
-        READ: Way(environment={"GOOSE_MODE": "chat"}),
-        WRITE: Way(environment={"GOOSE_MODE": "auto"}),
+    permission_flags={
+        NONE: PermissionFlags(environment={"GOOSE_MODE": "chat"}),
+        READ: PermissionFlags(environment={"GOOSE_MODE": "chat"}),
+        WRITE: PermissionFlags(environment={"GOOSE_MODE": "auto"}),
     },
     prompt=("-i", "-"),
     environment={"GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"},
     settings=(
-        Setting("GOOSE_PROVIDER"),
-        Setting("ANTHROPIC_API_KEY", environment={"GOOSE_PROVIDER": "anthropic"}),
-        Setting("OPENAI_API_KEY", environment={"GOOSE_PROVIDER": "openai"}),
-        Setting(
+        SetupVariant("GOOSE_PROVIDER"),
+        SetupVariant("ANTHROPIC_API_KEY", environment={"GOOSE_PROVIDER": "anthropic"}),
+        SetupVariant("OPENAI_API_KEY", environment={"GOOSE_PROVIDER": "openai"}),
+        SetupVariant(
             "GEMINI_API_KEY", environment={"GOOSE_PROVIDER": "google", "GOOGLE_API_KEY": "$GEMINI_API_KEY"}
         ),
-        Setting("OPENROUTER_API_KEY", environment={"GOOSE_PROVIDER": "openrouter"}),
+        SetupVariant("OPENROUTER_API_KEY", environment={"GOOSE_PROVIDER": "openrouter"}),
     ),
     keys=MODEL_KEYS,
     passing=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "ANTHROPIC_HOST", *_OPENAI),
@@ -312,18 +315,18 @@ _AIDER: Final = Cli(
         *("--input-history-file", "$home/input"),
     ),
     # Whole files as the format of edits would take the answer's block for a file and write it.
-    ways={
-        NONE: Way(("--chat-mode", "ask")),
-        READ: Way(("--chat-mode", "ask")),
-        WRITE: Way(("--edit-format", "diff")),
+    permission_flags={
+        NONE: PermissionFlags(("--chat-mode", "ask")),
+        READ: PermissionFlags(("--chat-mode", "ask")),
+        WRITE: PermissionFlags(("--edit-format", "diff")),
     },
-    feed=Feed.FILE,
+    feed=PromptInput.FILE,
     prompt=("--message-file", "$prompt"),
     effort=("--reasoning-effort", "$effort"),
     efforts={**{effort: effort.value for effort in Effort}, Effort.XHIGH: "high", Effort.MAX: "high"},
     environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
     # Where its home has no name for commits, it writes one into the repository's configuration.
-    settings=(Setting(files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"}),),
+    settings=(SetupVariant(files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"}),),
     keys=MODEL_KEYS,
     passing=(*_ANTHROPIC, *_OPENAI),
     credentials=(".aider.conf.yml",),
@@ -340,8 +343,8 @@ _MINI: Final = Cli(
     begin=("-y", "--exit-immediately"),
     resume=(),
     words=("-l", "0", "-c", "mini.yaml", "-o", "$report"),
-    ways=dict.fromkeys(Permit, Way()),
-    feed=Feed.YAML,
+    permission_flags=dict.fromkeys(Permission, PermissionFlags()),
+    feed=PromptInput.YAML,
     prompt=("-c", "$prompt"),
     environment={
         "MSWEA_CONFIGURED": "true",
@@ -356,7 +359,7 @@ _MINI: Final = Cli(
     advice="Write the block of the answer into the text of your last message, beside the command that "
     "submits; what commands print is not read.",
     report="trajectory.json",
-    holds_back=False,
+    has_read_only_mode=False,
     version=("--help",),  # its first line has it
     writable=(".config/mini-swe-agent",),
     endpoints=MODEL_HOSTS,
@@ -368,7 +371,7 @@ CLIS: Final[dict[str, Cli]] = {
 }
 
 # What the name of a model says about who serves it, where the program does not.
-MODELS: Final[tuple[tuple[str, str], ...]] = (
+PROVIDER_BY_MODEL: Final[tuple[tuple[str, str], ...]] = (
     (r"^(?:anthropic/|claude|opus|sonnet|haiku)", "anthropic"),
     (r"^(?:openai/|gpt|o\d|codex)", "openai"),
     (r"^(?:google/|gemini|vertex)", "google"),

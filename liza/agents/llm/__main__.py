@@ -8,45 +8,45 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from liza.agents.llm.backend import Finished, Job
+from liza.agents.llm.backend import ConversationReport, ConversationRequest
 from liza.agents.llm.faults import Fault
-from liza.agents.llm.loop import Conversation, End
-from liza.agents.llm.model import LiteLlm
+from liza.agents.llm.loop import Conversation, ConversationEnd
+from liza.agents.llm.model import LiteLlmModel
 from liza.agents.llm.tools import Toolbox
-from liza.domain.answers import KINDS
-from liza.system.linux import guard_memory
+from liza.domain.answers import ANSWER_TYPES
+from liza.system.host import host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def tell(happened: Mapping[str, object]) -> None:
+def emit_event(happened: Mapping[str, object]) -> None:
     """Print one thing that happened: a line of the transcript, and a sign of life."""
     sys.stdout.write(f"{json.dumps(happened)}\n")
     sys.stdout.flush()
 
 
-def ended(job: Job, scratch: Path) -> End:
+def run_conversation(job: ConversationRequest, scratch: Path) -> ConversationEnd:
     tools = Toolbox(job.step, job.cwd, scratch, mark=job.folder)
     try:
-        model = LiteLlm(job.model, job.effort)
-        schema = KINDS[job.step].model_json_schema()
-        return Conversation(model, tools, job.step, schema, tell).run(job.prompt)
+        model = LiteLlmModel(job.model, job.effort)
+        schema = ANSWER_TYPES[job.step].model_json_schema()
+        return Conversation(model, tools, job.step, schema, emit_event).run(job.prompt)
     except Fault as fault:
-        return End(fault.cure.ending, why=str(fault), reset=fault.reset)
+        return ConversationEnd(fault.handling.ending, why=str(fault), reset=fault.reset)
     finally:
         tools.close()
 
 
 def main() -> int:
     """Have the conversation that stdin describes, and print what came of it as the last line."""
-    job = Job.model_validate_json(sys.stdin.buffer.read())
-    guard_memory()
+    job = ConversationRequest.model_validate_json(sys.stdin.buffer.read())
+    host().forbid_memory_reads()
     # Not in the folder of the run, which is not in the cage; all of it is in the transcript.
     with TemporaryDirectory(prefix="liza-shell-", ignore_cleanup_errors=True) as scratch:
-        end = ended(job, Path(scratch))
-    done = Finished(ending=end.ending, text=end.text, why=end.why, reset=end.reset, usage=end.usage)
-    tell({"finished": done.model_dump(mode="json")})
+        end = run_conversation(job, Path(scratch))
+    done = ConversationReport(ending=end.ending, text=end.text, why=end.why, reset=end.reset, usage=end.usage)
+    emit_event({"finished": done.model_dump(mode="json")})
     return 0
 
 

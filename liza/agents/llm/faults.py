@@ -10,56 +10,56 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Cure(NamedTuple):
-    """What to do about a fault: how the run ends by it, and whether it is tried again before."""
+class FaultHandling(NamedTuple):
+    """How a run ends by a fault, and whether the call is retried first."""
 
-    ending: Ending
+    ending: RunEnding
     is_passing: bool = False
 
 
-FAULTS: Final[dict[str, Cure]] = {
-    "AuthenticationError": Cure(Ending.AUTH),
-    "PermissionDeniedError": Cure(Ending.AUTH),
-    "PaymentRequiredError": Cure(Ending.AUTH),
-    "RateLimitError": Cure(Ending.RATE_LIMITED),
-    "BudgetExceededError": Cure(Ending.QUOTA),
-    "ContextWindowExceededError": Cure(Ending.CONTEXT_FULL),
-    "NotFoundError": Cure(Ending.NOT_STARTED),  # there is no such model: the settings are wrong
-    "LiteLLMUnknownProvider": Cure(Ending.NOT_STARTED),
-    "UnsupportedParamsError": Cure(Ending.CRASHED),
-    "ContentPolicyViolationError": Cure(Ending.CRASHED),
-    "BadRequestError": Cure(Ending.CRASHED),
-    "UnprocessableEntityError": Cure(Ending.CRASHED),
+HANDLING_BY_NAME: Final[dict[str, FaultHandling]] = {
+    "AuthenticationError": FaultHandling(RunEnding.AUTH),
+    "PermissionDeniedError": FaultHandling(RunEnding.AUTH),
+    "PaymentRequiredError": FaultHandling(RunEnding.AUTH),
+    "RateLimitError": FaultHandling(RunEnding.RATE_LIMITED),
+    "BudgetExceededError": FaultHandling(RunEnding.QUOTA),
+    "ContextWindowExceededError": FaultHandling(RunEnding.CONTEXT_FULL),
+    "NotFoundError": FaultHandling(RunEnding.NOT_STARTED),  # there is no such model: the settings are wrong
+    "LiteLLMUnknownProvider": FaultHandling(RunEnding.NOT_STARTED),
+    "UnsupportedParamsError": FaultHandling(RunEnding.CRASHED),
+    "ContentPolicyViolationError": FaultHandling(RunEnding.CRASHED),
+    "BadRequestError": FaultHandling(RunEnding.CRASHED),
+    "UnprocessableEntityError": FaultHandling(RunEnding.CRASHED),
     # An overloaded provider is no fault of the task: after the tries everybody leaves it alone for a while.
-    "ServiceUnavailableError": Cure(Ending.RATE_LIMITED, is_passing=True),
-    "Timeout": Cure(Ending.CRASHED, is_passing=True),
-    "APIConnectionError": Cure(Ending.CRASHED, is_passing=True),
-    "BadGatewayError": Cure(Ending.CRASHED, is_passing=True),
-    "InternalServerError": Cure(Ending.CRASHED, is_passing=True),
-    "APIResponseValidationError": Cure(Ending.CRASHED, is_passing=True),
-    "APIError": Cure(Ending.CRASHED, is_passing=True),
+    "ServiceUnavailableError": FaultHandling(RunEnding.RATE_LIMITED, is_passing=True),
+    "Timeout": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "APIConnectionError": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "BadGatewayError": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "InternalServerError": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "APIResponseValidationError": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "APIError": FaultHandling(RunEnding.CRASHED, is_passing=True),
 }
-UNKNOWN: Final = Cure(Ending.CRASHED)
+UNKNOWN_FAULT: Final = FaultHandling(RunEnding.CRASHED)
 
 # One exception has several meanings, and only its words tell them apart; the first that is found counts.
-WORDS: Final[dict[str, tuple[tuple[re.Pattern[str], Ending], ...]]] = {
+ENDING_BY_MESSAGE: Final[dict[str, tuple[tuple[re.Pattern[str], RunEnding], ...]]] = {
     name: tuple((re.compile(pattern, re.IGNORECASE), ending) for pattern, ending in rows)
     for name, rows in {
         "RateLimitError": (
-            (r"insufficient.quota|billing|credit balance|payment", Ending.AUTH),
-            (r"quota|usage limit|per (?:day|week|month)|daily|weekly|monthly", Ending.QUOTA),
+            (r"insufficient.quota|billing|credit balance|payment", RunEnding.AUTH),
+            (r"quota|usage limit|per (?:day|week|month)|daily|weekly|monthly", RunEnding.QUOTA),
         ),
         "BadRequestError": (
-            (r"context.?(?:length|window|size)|maximum context|too many tokens", Ending.CONTEXT_FULL),
-            (r"prompt is too long|input is too long", Ending.CONTEXT_FULL),
-            (r"credit balance|billing", Ending.AUTH),
-            (r"api.?key (?:not valid|is invalid)|invalid api.?key", Ending.AUTH),
+            (r"context.?(?:length|window|size)|maximum context|too many tokens", RunEnding.CONTEXT_FULL),
+            (r"prompt is too long|input is too long", RunEnding.CONTEXT_FULL),
+            (r"credit balance|billing", RunEnding.AUTH),
+            (r"api.?key (?:not valid|is invalid)|invalid api.?key", RunEnding.AUTH),
         ),
     }.items()
 }  # fmt: skip
@@ -72,34 +72,34 @@ _RESETS: Final = re.compile(r"ratelimit.*-reset", re.IGNORECASE)
 class Fault(Exception):
     """A model could not be asked; *cure* says what follows."""
 
-    def __init__(self, cure: Cure, why: str, reset: datetime | None = None) -> None:
+    def __init__(self, cure: FaultHandling, why: str, reset: datetime | None = None) -> None:
         super().__init__(why)
-        self.cure = cure
+        self.handling = cure
         self.reset = reset
 
 
-def judged(names: Sequence[str], message: str) -> Cure:
-    """Return what to do about an exception whose class and bases have these *names*, nearest first."""
+def handling_of(names: Sequence[str], message: str) -> FaultHandling:
+    """Return how to handle an exception whose class and bases have these *names*, nearest first."""
     for name in names:
-        for pattern, ending in WORDS.get(name, ()):
+        for pattern, ending in ENDING_BY_MESSAGE.get(name, ()):
             if pattern.search(message):
-                return Cure(ending)
-        if name in FAULTS:
-            return FAULTS[name]
-    return UNKNOWN
+                return FaultHandling(ending)
+        if name in HANDLING_BY_NAME:
+            return HANDLING_BY_NAME[name]
+    return UNKNOWN_FAULT
 
 
-def reset_of(headers: Mapping[str, str], now: datetime) -> datetime | None:
+def reset_in_headers(headers: Mapping[str, str], now: datetime) -> datetime | None:
     """Return when a limit ends as the provider announced it, the latest where it named several."""
     told = {name.casefold(): value.strip() for name, value in headers.items()}
     for name in _SOONEST:
-        if name in told and (found := _moment(told[name], now, millis=name.endswith("-ms"))):
+        if name in told and (found := _parse_time(told[name], now, millis=name.endswith("-ms"))):
             return found
-    resets = [_moment(value, now) for name, value in told.items() if _RESETS.search(name)]
+    resets = [_parse_time(value, now) for name, value in told.items() if _RESETS.search(name)]
     return max(filter(None, resets), default=None)
 
 
-def _moment(text: str, now: datetime, *, millis: bool = False) -> datetime | None:
+def _parse_time(text: str, now: datetime, *, millis: bool = False) -> datetime | None:
     try:
         return now + timedelta(seconds=float(text) / (1000 if millis else 1))
     except (ValueError, OverflowError):

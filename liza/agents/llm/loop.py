@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from liza.agents.llm.faults import Fault
-from liza.domain.answer_reading import Answer, answer
-from liza.domain.fences import TAG
+from liza.domain.answer_parsing import ParsedAnswer, parse_answer
+from liza.domain.fenced_blocks import TAG
 from liza.domain.record import utc_now
-from liza.domain.spending import CENTS, Provenance, Usage
-from liza.system.run_control import Ending
+from liza.domain.spending import USD_DIGITS, Provenance, Usage
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 
-DELAYS: Final = (1.0, 2.0, 4.0, 8.0)  # seconds before each further try of what may pass
+RETRY_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)  # seconds before each further try of what may pass
 LONGEST_WAIT: Final = 60.0  # seconds that a conversation waits for a limit once it has begun
 MOST_WAITS: Final = 3
 MOST_NUDGES: Final = 2  # times that a model which stopped is told that its answer is missing or cut
@@ -40,17 +40,17 @@ MAY_READ: Final = "You only read: your commands run in a copy of the working dir
 NUDGE: Final = "That was no answer that can be read: {why}. Give it now, in full, and nothing else."
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     id: str
     tool: str
     arguments: str  # JSON, as the model wrote it
 
 
-class Said(NamedTuple):
+class ModelReply(NamedTuple):
     """What a model said to a history."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     is_cut: bool = False  # it reached the limit of what it may say at once
 
@@ -58,12 +58,12 @@ class Said(NamedTuple):
 class Model(Protocol):
     def complete(
         self, history: Sequence[Message], tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
-    ) -> Said:
+    ) -> ModelReply:
         """Return what comes next; raise Fault where it cannot be had, as it is now."""
         ...
 
 
-class Bounds(NamedTuple):
+class ConversationLimits(NamedTuple):
     """What one conversation may use."""
 
     calls: int = 80
@@ -72,8 +72,8 @@ class Bounds(NamedTuple):
 
 
 @dataclass
-class End:
-    ending: Ending
+class ConversationEnd:
+    ending: RunEnding
     text: str = ""
     why: str = ""
     reset: datetime | None = None
@@ -89,7 +89,7 @@ class Conversation:
     step: Step
     schema: Mapping[str, Any]
     tell: Callable[[Mapping[str, Any]], None]
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: ConversationLimits = field(default_factory=ConversationLimits)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], datetime] = utc_now
     history: list[Message] = field(default_factory=list)
@@ -97,49 +97,51 @@ class Conversation:
     calls: int = 0
     waits: int = 0
 
-    def run(self, prompt: str) -> End:
+    def run(self, prompt: str) -> ConversationEnd:
         may = MAY_WRITE if self.tools.writes else MAY_READ
         self.history = [
             {"role": "system", "content": SYSTEM.format(may=may, tag=TAG)},
             {"role": "user", "content": prompt},
         ]
         try:
-            end = self._worked(prompt)
+            end = self._converse(prompt)
         except Fault as fault:
-            end = End(fault.cure.ending, self._last_words(), str(fault), fault.reset)
+            end = ConversationEnd(fault.handling.ending, self._last_words(), str(fault), fault.reset)
         end.usage = self.usage
         return end
 
-    def _worked(self, prompt: str) -> End:
+    def _converse(self, prompt: str) -> ConversationEnd:
         nudges = 0
-        while self._within():
-            said = self._asked(self.tools.described(), None)
+        while self._has_budget():
+            said = self._asked(self.tools.schemas(), None)
             if said.calls:
-                self._use(said.calls)
+                self._run_tools(said.calls)
                 continue
             missing = self._missing(said, prompt)
             if missing is None:
-                return End(Ending.DONE, said.text)
+                return ConversationEnd(RunEnding.DONE, said.text)
             nudges += 1
             if nudges > MOST_NUDGES:
-                return End(Ending.DONE if said.text.strip() else Ending.EMPTY, said.text, "")
+                return ConversationEnd(
+                    RunEnding.DONE if said.text.strip() else RunEnding.EMPTY, said.text, ""
+                )
             self.history.append({"role": "user", "content": NUDGE.format(why=missing)})
-            if formed := self._formed():
-                return End(Ending.DONE, formed)
-        return End(Ending.TIMEOUT, self._last_words(), self._spent())
+            if formed := self._ask_by_schema():
+                return ConversationEnd(RunEnding.DONE, formed)
+        return ConversationEnd(RunEnding.TIMEOUT, self._last_words(), self._exhausted_budget())
 
-    def _missing(self, said: Said, prompt: str) -> str | None:
+    def _missing(self, said: ModelReply, prompt: str) -> str | None:
         if said.is_cut:
             return "it was cut, because it was too long"
-        found = answer(said.text, self.step, prompt=prompt)
-        return None if isinstance(found, Answer) else found.why
+        found = parse_answer(said.text, self.step, prompt=prompt)
+        return None if isinstance(found, ParsedAnswer) else found.why
 
-    def _formed(self) -> str | None:
-        """Ask for the answer by its schema; None from a model, or of a kind, that cannot do that."""
+    def _ask_by_schema(self) -> str | None:
+        """Ask for the answer by JSON schema; return None where the model cannot do that."""
         try:
             said = self._asked((), self.schema)
         except Fault as fault:
-            if fault.cure.ending is not Ending.CRASHED or fault.cure.is_passing:
+            if fault.handling.ending is not RunEnding.CRASHED or fault.handling.is_passing:
                 raise
             return None
         try:
@@ -147,39 +149,41 @@ class Conversation:
         except ValueError:
             return None
         block = f"```{TAG}\n{json.dumps(value)}\n```\n"
-        return block if isinstance(answer(block, self.step), Answer) else None
+        return block if isinstance(parse_answer(block, self.step), ParsedAnswer) else None
 
-    def _asked(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> Said:
-        said = self._patiently(tools, schema)
+    def _asked(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> ModelReply:
+        said = self._complete_with_retries(tools, schema)
         self.calls += 1
-        self.usage = added(self.usage, said.usage)
-        self.history.append(_message(said))
+        self.usage = add_usage(self.usage, said.usage)
+        self.history.append(_history_message(said))
         self.tell({"said": said.text, "calls": [call._asdict() for call in said.calls]})
         spent = self.usage.model_dump(exclude={"provenance"}, exclude_none=True)
         self.tell({"spent": spent})
         return said
 
-    def _patiently(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> Said:
-        """Ask, and again where it may pass; a limit that ends soon is worth the wait once work has begun."""
-        for delay in (*DELAYS, None):
+    def _complete_with_retries(
+        self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
+    ) -> ModelReply:
+        """Complete the history; retry transient faults, and wait for a rate limit that ends soon."""
+        for delay in (*RETRY_DELAYS, None):
             try:
                 return self.model.complete(self.history, tools, schema)
             except Fault as fault:
-                wait = delay if fault.cure.is_passing else self._wait(fault)
+                wait = delay if fault.handling.is_passing else self._wait(fault)
                 if wait is None:
                     raise
                 self.tell({"fault": str(fault), "again_in": wait})
                 self.sleep(wait)
-        raise AssertionError(DELAYS)
+        raise AssertionError(RETRY_DELAYS)
 
     def _wait(self, fault: Fault) -> float | None:
-        if fault.cure.ending is not Ending.RATE_LIMITED or self.calls == 0 or self.waits >= MOST_WAITS:
+        if fault.handling.ending is not RunEnding.RATE_LIMITED or self.calls == 0 or self.waits >= MOST_WAITS:
             return None
         left = (fault.reset - self.clock()).total_seconds() if fault.reset else LONGEST_WAIT
         self.waits += 1
         return max(left, 0.0) if left <= LONGEST_WAIT else None
 
-    def _use(self, calls: Sequence[Call]) -> None:
+    def _run_tools(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
             try:
                 arguments = json.loads(call.arguments or "{}")
@@ -189,10 +193,10 @@ class Conversation:
             self.tell({"tool": call.tool, "result": result})
             self.history.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
-    def _within(self) -> bool:
-        return not self._spent()
+    def _has_budget(self) -> bool:
+        return not self._exhausted_budget()
 
-    def _spent(self) -> str:
+    def _exhausted_budget(self) -> str:
         tokens = (self.usage.tokens_in or 0) + (self.usage.tokens_out or 0)
         if self.calls >= self.bounds.calls:
             return f"it called its model {self.calls} times, its limit"
@@ -207,7 +211,7 @@ class Conversation:
         return next((text for text in said if text), "")
 
 
-def _message(said: Said) -> Message:
+def _history_message(said: ModelReply) -> Message:
     message: Message = {"role": "assistant", "content": said.text}
     if said.calls:
         message["tool_calls"] = [
@@ -217,7 +221,7 @@ def _message(said: Said) -> Message:
     return message
 
 
-def added(one: Usage, other: Usage) -> Usage:
+def add_usage(one: Usage, other: Usage) -> Usage:
     """Return the sum of two usages; a price that is missing once is missing in the sum."""
     is_first = one == Usage()
     usd = other.usd if is_first else None
@@ -227,7 +231,7 @@ def added(one: Usage, other: Usage) -> Usage:
         tokens_in=(one.tokens_in or 0) + (other.tokens_in or 0),
         tokens_out=(one.tokens_out or 0) + (other.tokens_out or 0),
         tokens_cached=(one.tokens_cached or 0) + (other.tokens_cached or 0),
-        usd=None if usd is None else round(usd, CENTS),
+        usd=None if usd is None else round(usd, USD_DIGITS),
         model=other.model or one.model,
         provenance=Provenance.UNKNOWN if usd is None else Provenance.PRICED,
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.agents.llm.faults import Cure, Fault, judged, reset_of
-from liza.agents.llm.loop import Call, Said
+from liza.agents.llm.faults import Fault, FaultHandling, handling_of, reset_in_headers
+from liza.agents.llm.loop import ModelReply, ToolCall
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, Usage
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 CALL_SECONDS: Final = 600.0  # one answer of a model may take
 LONGEST_WHY: Final = 300  # characters of what a provider says
-MISSING: Final = "the litellm backend needs its libraries; `pip install 'liza[llm]'` installs them"
+LITELLM_MISSING: Final = "the litellm backend needs its libraries; `pip install 'liza[llm]'` installs them"
 
 
-class LiteLlm:
+class LiteLlmModel:
     """The model *name*, such as openai/gpt-5-mini, as litellm reaches it."""
 
     def __init__(self, name: str, effort: str | None = None) -> None:
         try:
             import litellm  # noqa: PLC0415 - it takes seconds and 168 MB, and no other process needs it
         except ImportError as error:
-            raise Fault(Cure(Ending.NOT_STARTED), f"{MISSING} ({error})") from error
+            raise Fault(FaultHandling(RunEnding.NOT_STARTED), f"{LITELLM_MISSING} ({error})") from error
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         litellm.drop_params = True  # a model without reasoning ignores the effort
@@ -38,7 +38,7 @@ class LiteLlm:
 
     def complete(
         self, history: Sequence[Message], tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
-    ) -> Said:
+    ) -> ModelReply:
         options = dict(self._options)
         if tools:
             options["tools"] = list(tools)
@@ -58,16 +58,18 @@ class LiteLlm:
             raise fault_of(error) from error
         return self._said(reply)
 
-    def _said(self, reply: Any) -> Said:  # noqa: ANN401 - litellm's own, whose types come and go
+    def _said(self, reply: Any) -> ModelReply:  # noqa: ANN401 - litellm's own, whose types come and go
         if not reply.choices:
-            raise Fault(Cure(Ending.CRASHED, is_passing=True), "the provider answered without an answer")
+            raise Fault(
+                FaultHandling(RunEnding.CRASHED, is_passing=True), "the provider answered without an answer"
+            )
         choice = reply.choices[0]
         calls = tuple(
-            Call(call.id or f"call-{number}", call.function.name or "", call.function.arguments or "")
+            ToolCall(call.id or f"call-{number}", call.function.name or "", call.function.arguments or "")
             for number, call in enumerate(choice.message.tool_calls or ())
         )
         text = choice.message.content or ""
-        return Said(text, calls, self._usage(reply), is_cut=choice.finish_reason == "length")
+        return ModelReply(text, calls, self._usage(reply), is_cut=choice.finish_reason == "length")
 
     def _usage(self, reply: Any) -> Usage:  # noqa: ANN401 - as above
         used = getattr(reply, "usage", None)
@@ -93,8 +95,8 @@ def fault_of(error: Exception) -> Fault:
     response = getattr(error, "response", None)
     headers = {**(getattr(error, "litellm_response_headers", None) or {})}
     headers.update(getattr(response, "headers", None) or {})
-    cure = judged(names, message)
+    cure = handling_of(names, message)
     reset = None
-    if cure.ending in {Ending.RATE_LIMITED, Ending.QUOTA}:
-        reset = reset_of({str(name): str(value) for name, value in headers.items()}, utc_now())
+    if cure.ending in {RunEnding.RATE_LIMITED, RunEnding.QUOTA}:
+        reset = reset_in_headers({str(name): str(value) for name, value in headers.items()}, utc_now())
     return Fault(cure, message[:LONGEST_WHY], reset)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.answers import Step
 from liza.system import process
-from liza.system.run_control import Ending, Limits, Stop
-from liza.system.sandbox.environment import HEADLESS, allowed
+from liza.system.run_control import RunControl, RunEnding, RunLimits
+from liza.system.sandbox.environment import HEADLESS, allowed_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-WRITING: Final = frozenset({Step.IMPLEMENT})
-LONGEST: Final = 16_000  # characters of what a command printed that the model is shown
+WRITING_STEPS: Final = frozenset({Step.IMPLEMENT})
+LONGEST_OUTPUT: Final = 16_000  # characters of what a command printed that the model is shown
 COMMAND_SECONDS: Final = 120.0  # a command may take, unless the model asks for another time
 MOST_SECONDS: Final = 900.0  # it may ask for
 SHELL: Final = "shell"
@@ -39,11 +39,11 @@ class Toolbox:
 
     @property
     def writes(self) -> bool:
-        return self.step in WRITING
+        return self.step in WRITING_STEPS
 
-    def described(self) -> list[dict[str, Any]]:
+    def schemas(self) -> list[dict[str, Any]]:
         """Return the tools as a model is told of them."""
-        return [_described(name) for name in ([SHELL, EDIT] if self.writes else [SHELL])]
+        return [_tool_schema(name) for name in ([SHELL, EDIT] if self.writes else [SHELL])]
 
     def use(self, name: str, arguments: object) -> str:
         """Do what the model asks for; return what it is told, also where it asked for nonsense."""
@@ -52,8 +52,8 @@ class Toolbox:
         if name == SHELL:
             return self._shell(arguments)
         if name == EDIT and self.writes:
-            return _edited(self.cwd, arguments)
-        return f"error: there is no tool {name!r}; use {' or '.join(_names(self.described()))}"
+            return _edit_file(self.cwd, arguments)
+        return f"error: there is no tool {name!r}; use {' or '.join(_names(self.schemas()))}"
 
     def close(self) -> None:
         if self._copy:
@@ -73,10 +73,10 @@ class Toolbox:
             folder=self.folder / SHELL / f"{self._count}",
             mark=self.mark or self.folder,
             # Without the keys that this process has: the model's commands need none.
-            environment=allowed(self.environment) | HEADLESS,
-            limits=Limits(total=float(seconds)),
+            environment=allowed_environment(self.environment) | HEADLESS,
+            limits=RunLimits(total=float(seconds)),
         )
-        return _told(process.run(job, Stop()))
+        return _result_text(process.run_job(job, RunControl()))
 
     def _place(self) -> Path:
         """Return where commands run: in the worktree, or for who only reads in a copy of it."""
@@ -99,15 +99,17 @@ def _names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     return [tool["function"]["name"] for tool in tools]
 
 
-def _told(outcome: process.Outcome) -> str:
+def _result_text(outcome: process.ProcessOutcome) -> str:
     ended = (
-        f"exit code {outcome.code}" if outcome.ending is Ending.DONE else f"{outcome.ending}: {outcome.why}"
+        f"exit code {outcome.code}"
+        if outcome.ending is RunEnding.DONE
+        else f"{outcome.ending}: {outcome.why}"
     )
     both = "\n".join(part.rstrip("\n") for part in (outcome.out, outcome.err) if part)
-    return f"{ended}\n{shortened(both)}".rstrip("\n")
+    return f"{ended}\n{cut_middle(both)}".rstrip("\n")
 
 
-def shortened(text: str, most: int = LONGEST) -> str:
+def cut_middle(text: str, most: int = LONGEST_OUTPUT) -> str:
     """Return *text*, or its beginning and its end where it is long."""
     if len(text) <= most:
         return text
@@ -115,7 +117,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
     return f"{text[:half]}\n[{len(text) - most} characters cut here]\n{text[-half:]}"
 
 
-def _edited(cwd: Path, arguments: Mapping[str, object]) -> str:
+def _edit_file(cwd: Path, arguments: Mapping[str, object]) -> str:
     name, old, new = (arguments.get(key) for key in ("path", "old", "new"))
     if not isinstance(name, str) or not isinstance(old, str) or not isinstance(new, str):
         return "error: give path, old and new as strings"
@@ -123,12 +125,12 @@ def _edited(cwd: Path, arguments: Mapping[str, object]) -> str:
     if not _is_inside(path, cwd):
         return f"error: {name} is not a file of the working directory"
     try:
-        return _replaced(path, name, old, new)
+        return _replace_text(path, name, old, new)
     except (OSError, UnicodeError) as error:
         return f"error: {name}: {error}"
 
 
-def _replaced(path: Path, name: str, old: str, new: str) -> str:
+def _replace_text(path: Path, name: str, old: str, new: str) -> str:
     if not old:
         if path.exists():
             return f"error: {name} is there already; give the old text that is to be replaced"
@@ -147,7 +149,7 @@ def _is_inside(path: Path, cwd: Path) -> bool:
     return real != root and real.is_relative_to(root) and ".git" not in real.relative_to(root).parts
 
 
-_WORDS: Final = {
+_DESCRIPTIONS: Final = {
     SHELL: "Run a shell command in the working directory; you get its exit code and what it printed.",
     EDIT: "Replace a text that is in a file exactly once; with an empty old text, make the file.",
 }
@@ -168,9 +170,9 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
 _REQUIRED: Final = {SHELL: ["command"], EDIT: ["path", "old", "new"]}
 
 
-def _described(name: str) -> dict[str, Any]:
+def _tool_schema(name: str) -> dict[str, Any]:
     parameters = {"type": "object", "properties": _PARAMETERS[name], "required": _REQUIRED[name]}
     return {
         "type": "function",
-        "function": {"name": name, "description": _WORDS[name], "parameters": parameters},
+        "function": {"name": name, "description": _DESCRIPTIONS[name], "parameters": parameters},
     }

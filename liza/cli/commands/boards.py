@@ -9,11 +9,21 @@ import shutil
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, said, told, update
+from liza.cli.registry import (
+    AS_JSON,
+    NO_BASELINE,
+    argument,
+    board_of,
+    command,
+    home_of,
+    report_error,
+    require_text,
+    update,
+)
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 
@@ -27,10 +37,10 @@ if TYPE_CHECKING:
 )
 def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
-    from liza.daemon.project import begun
+    from liza.daemon.project import create_board
 
     words = {"spec": args.spec, "workflow": args.workflow}
-    board, choices = begun(args.directory, args.goal, **words, fit=workflow_of)
+    board, choices = create_board(args.directory, args.goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
@@ -39,16 +49,16 @@ def _init(args: Namespace) -> None:
     print("Next: `liza run`; or first `liza task add`, `liza edit`.")
 
 
-def _show_baseline(board: FileBoard) -> None:
+def _show_baseline(board: Board) -> None:
     """Try the project's gates at once: who has just made a board can still mend them."""
-    from liza.daemon.baseline import Ground, try_base
+    from liza.daemon.baseline import BaselineContext, run_baseline
     from liza.errors import NoCage
     from liza.repo.repository import Repository
-    from liza.system.run_control import Stop
+    from liza.system.run_control import RunControl
 
-    ground = Ground(board.home, Repository.around(board.home.parent), board.read().config)
+    ground = BaselineContext(board.home, Repository.around(board.home.parent), board.read().config)
     try:
-        found = try_base(ground, Stop(), lambda line: print(f"  gates     {line} …", flush=True))
+        found = run_baseline(ground, RunControl(), lambda line: print(f"  gates     {line} …", flush=True))
     except NoCage:  # `liza run` says so
         return
     for line in found.lines() if found else ():
@@ -57,27 +67,29 @@ def _show_baseline(board: FileBoard) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.board.location import switches_of
-    from liza.board.quick_read import latest
+    from liza.board.protocol import Glance, glance_at
     from liza.cli.views import status
-    from liza.system.disk_space import shortage
+    from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
-    state = latest(home)
-    if state is None:
-        state, trouble = _absorbed(board_of(args))
-    lack = shortage(home.parent, state.config.limits.free_disk_mb)
+    seen = glance_at(home)
+    if seen is None:
+        board = board_of(args)
+        state, trouble = _absorb(board)
+        seen = Glance(state, board.switches.thrown())
+    state = seen.state
+    lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
     width = shutil.get_terminal_size((status.WIDTH, 24)).columns
     shown = (
-        status.as_json(state)
+        status.board_json(state)
         if args.json
-        else status.status(state, switches_of(home), shortage=lack, width=width)
+        else status.status_text(state, seen.switches, shortage=lack, width=width)
     )
     print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
-    return told(trouble) if trouble else None
+    return report_error(trouble) if trouble else None
 
 
-def _absorbed(board: FileBoard) -> tuple[State, InvalidBoard | None]:
+def _absorb(board: Board) -> tuple[State, InvalidBoard | None]:
     """Return the board with what a person saved, or as it was with why that was not taken."""
     try:
         return board.absorb(), None
@@ -88,13 +100,13 @@ def _absorbed(board: FileBoard) -> tuple[State, InvalidBoard | None]:
 @command("validate", "check the board, or a file, and report everything that is wrong", AS_JSON,
          argument("path", metavar="PATH", nargs="?", help="a state.yaml or a .liza directory"))  # fmt: skip
 def _validate(args: Namespace) -> int | None:
-    from liza.board.validate import of_path
+    from liza.board.protocol import validate_board
 
     path = args.directory / args.path if args.path else home_of(args)
     if not path.exists() and not path.is_symlink():
         raise UsageError(f"{path} does not exist; name a state.yaml or a .liza directory")
     try:
-        state = of_path(path)
+        state = validate_board(path)
     except InvalidBoard as error:
         if args.json:
             print(json.dumps({"valid": False, "violations": [wrong._asdict() for wrong in error.violations]}))
@@ -111,7 +123,7 @@ def _note(args: Namespace) -> None:
     from liza.domain.changes import HUMAN, add_note
     from liza.domain.record import utc_now
 
-    change = add_note(said(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
+    change = add_note(require_text(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
     update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
 
 
@@ -120,7 +132,7 @@ def _note(args: Namespace) -> None:
          argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
 def _goal(args: Namespace) -> None:
     from liza.cli.views import status
-    from liza.daemon.project import spec_inside
+    from liza.daemon.project import spec_path
     from liza.domain.changes import HUMAN, queue_goal
     from liza.domain.record import utc_now
 
@@ -128,10 +140,10 @@ def _goal(args: Namespace) -> None:
         if args.spec is not None:
             raise UsageError("a spec belongs to a goal; say the goal as well")
         state = board_of(args).absorb()
-        print(json.dumps(state.goal.plain()) if args.json else "\n".join(status.goals(state)))
+        print(json.dumps(state.goal.to_json()) if args.json else "\n".join(status.goals(state)))
         return
-    spec = spec_inside(args.directory, args.spec) if args.spec is not None else None
-    change = queue_goal(said(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
+    spec = spec_path(args.directory, args.spec) if args.spec is not None else None
+    change = queue_goal(require_text(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
     update(args, change, "Queued; its turn comes when the goals before it are over (`liza goal` lists them).")
 
 
@@ -139,24 +151,24 @@ def _goal(args: Namespace) -> None:
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.domain.budget import BUDGET, PLAN
+    from liza.domain.budget import BUDGET, PLAN_NAMES
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
     from liza.workflow.transition import reply
 
-    change = reply(args.task, said(args.text, "answer"), by=HUMAN, at=utc_now())
-    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN, "the planner goes on with it")}
+    change = reply(args.task, require_text(args.text, "answer"), by=HUMAN, at=utc_now())
+    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN_NAMES, "the planner goes on with it")}
     done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
     update(args, change, f"Answered; {done}.")
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")
 def _edit(args: Namespace) -> None:
-    from liza.cli.views.editing import edited
+    from liza.cli.views.editing import edit_board
 
     board = board_of(args)
     before = board.absorb()
-    after = edited(board, _editor())
+    after = edit_board(board, _editor())
     print("Nothing was changed." if after is before else f"Saved as revision {after.revision}.")
 
 
@@ -172,12 +184,12 @@ def _editor() -> list[str]:
          argument("-n", "--last", type=int, metavar="N", help="only the last N"),
          argument("--task", metavar="TASK", help="only what touched this task"))  # fmt: skip
 def _log(args: Namespace) -> None:
-    from liza.cli.views.log import changes
+    from liza.cli.views.log import log_lines
 
     board = board_of(args)
     if args.last is not None and args.last < 0:
         raise UsageError(f"--last {args.last} is less than nothing; give how many changes to show")
-    for line in changes(board, last=args.last, task=args.task, follow=args.follow, as_json=args.json):
+    for line in log_lines(board, last=args.last, task=args.task, follow=args.follow, as_json=args.json):
         print(line, flush=args.follow)
 
 
@@ -186,13 +198,13 @@ def _log(args: Namespace) -> None:
                   help="a revision (12), a time (2026-11-16T09:30:00Z) or an age (10m)"))  # fmt: skip
 def _board_at(args: Namespace) -> None:
     from liza.cli.views import status
-    from liza.cli.views.time_argument import moment
+    from liza.cli.views.time_argument import parse_moment
     from liza.domain.record import utc_now
 
     board = board_of(args)
-    when = board.absorb().revision if args.at is None else moment(args.at, utc_now())
+    when = board.absorb().revision if args.at is None else parse_moment(args.at, utc_now())
     if args.json:
-        print(json.dumps(status.as_json(board.at(when)[0])))
+        print(json.dumps(status.board_json(board.at(when)[0])))
     else:
         print(board.text_at(when).decode(), end="")
 
@@ -202,12 +214,12 @@ def _board_at(args: Namespace) -> None:
          argument("other", metavar="MOMENT", nargs="?", help="the latest, if not given"))  # fmt: skip
 def _board_diff(args: Namespace) -> None:
     from liza.cli.views import status
-    from liza.cli.views.time_argument import moment
+    from liza.cli.views.time_argument import parse_moment
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
-    other = board.read().revision if args.other is None else moment(args.other, now)
-    found = status.differences(board.at(moment(args.one, now))[0], board.at(other)[0])
+    other = board.read().revision if args.other is None else parse_moment(args.other, now)
+    found = status.board_differences(board.at(parse_moment(args.one, now))[0], board.at(other)[0])
     if args.json:
         print(json.dumps([difference._asdict() for difference in found]))
     else:

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 @command("agents", "show the coding programs that were found, and who would work on what and why", AS_JSON)
 def _agents(args: Namespace) -> None:
-    from liza.cli.views.agents import surveyed, told
+    from liza.cli.views.agents import agent_survey, survey_text
 
-    survey = surveyed(_agents_of(args))
-    print(json.dumps(survey) if args.json else told(survey))
+    survey = agent_survey(_agents_of(args))
+    print(json.dumps(survey) if args.json else survey_text(survey))
 
 
 @command("agents test", "give each agent a tiny real task, which costs a little; 1 if one fails", AS_JSON,
          argument("name", metavar="NAME", nargs="?", help="only this one"))  # fmt: skip
 def _agents_test(args: Namespace) -> int | None:
-    from liza.agents.smoke_test import HEADING, invited, tried
+    from liza.agents.smoke_test import HEADING, run_smoke_test, smoke_candidates
 
-    choices = invited(_agents_of(args), args.name)
+    choices = smoke_candidates(_agents_of(args), args.name)
     if not args.json:
         print(HEADING if choices else "There is no agent to try; `liza agents` says what was looked for.")
     done = []
     for name, choice in choices.items():
-        done.append(tried(name, choice, args.directory))
+        done.append(run_smoke_test(name, choice, args.directory))
         print(json.dumps(done[-1]._asdict()) if args.json else done[-1], flush=True)
     return None if done and all(one.ok for one in done) else 1
 
@@ -50,15 +50,15 @@ def _agents_of(args: Namespace) -> Agents:
     NO_BASELINE,
 )
 def _doctor(args: Namespace) -> int | None:
-    from liza.cli.doctor import examined
-    from liza.cli.views.health import Mark
+    from liza.cli.doctor import examine
+    from liza.cli.views.health import HealthMark
 
-    found = examined(args.directory, baseline=args.baseline)
+    found = examine(args.directory, baseline=args.baseline)
     if args.json:
         print(json.dumps({"findings": [finding._asdict() for finding in found]}))
     else:
         print("\n".join(map(str, found)))
-    return 1 if any(finding.mark is Mark.FAIL for finding in found) else None
+    return 1 if any(finding.mark is HealthMark.FAIL for finding in found) else None
 
 
 @command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
@@ -66,18 +66,24 @@ def _doctor(args: Namespace) -> int | None:
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
          argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
+         argument("--no-sandbox", action="store_true",
+                  help="let agents run with all your rights; what only a sandbox contains is left out"),
          argument("--config", type=Path, metavar="FILE",
                   help="settings for all of them, of the shape of liza.yaml"))  # fmt: skip
 def _gauntlet(args: Namespace) -> int | None:
     from liza.gauntlet import runner
+    from liza.gauntlet.evidence import is_sandboxed
 
-    cases, keep = runner.chosen(args.names), args.keep and args.directory / args.keep
-    more = runner.settings_in(args.config and args.directory / args.config)
+    more = runner.read_settings(args.config and args.directory / args.config)
+    if args.no_sandbox:
+        more |= runner.WITHOUT_SANDBOX
+    selection = runner.select(args.names, is_sandboxed=is_sandboxed(more))
     if args.list:
-        print(runner.listed(cases, as_json=args.json))
+        print(runner.case_list(selection, as_json=args.json))
         return None
-    say = None if args.json else lambda result: print(runner.told(result), flush=True)
+    keep = args.keep and args.directory / args.keep
+    say = None if args.json else lambda result: print(runner.result_row(result), flush=True)
     print("" if args.json else f"{runner.HEADER}\n", end="", flush=True)
-    results = runner.run_all(cases, more=more, jobs=args.jobs, keep=keep, say=say)
-    print(runner.summed_up(results, as_json=args.json))
+    results = runner.run_all(selection.cases, more=more, jobs=args.jobs, keep=keep, say=say)
+    print(runner.summary(results, selection, as_json=args.json))
     return 0 if all(result.is_contained for result in results) else 1

@@ -13,12 +13,12 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, command, home_of
 @command("recover", "put right what a crash left; `liza run` does it at its start", AS_JSON,
          argument("--dry-run", action="store_true", help="only print what would be done"))  # fmt: skip
 def _recover(args: Namespace) -> None:
-    from liza.daemon.policy.recovery import plain
-    from liza.daemon.recover import recovered
+    from liza.daemon.policy.recovery import action_json
+    from liza.daemon.recover import recover
 
-    actions = recovered(home_of(args), dry_run=args.dry_run)
+    actions = recover(home_of(args), dry_run=args.dry_run)
     if args.json:
-        print(json.dumps([plain(action) for action in actions]))
+        print(json.dumps([action_json(action) for action in actions]))
     else:
         print("\n".join(map(str, actions)) or "There is nothing to put right.")
 
@@ -26,11 +26,11 @@ def _recover(args: Namespace) -> None:
 @command("salvage list", "show all that was saved before it would have been lost", AS_JSON)
 def _salvage_list(args: Namespace) -> None:
     from liza.repo.repository import Repository
-    from liza.repo.salvage import listed
+    from liza.repo.salvage import list_salvages
 
-    found = listed(Repository.around(args.directory))
+    found = list_salvages(Repository.around(args.directory))
     if args.json:
-        print(json.dumps([saved.plain() for saved in found]))
+        print(json.dumps([saved.to_json() for saved in found]))
     else:
         print(
             "\n".join(f"{saved.at:%Y-%m-%dT%H:%M:%SZ}  {saved}" for saved in found) or "Nothing was salvaged."
@@ -41,9 +41,9 @@ def _salvage_list(args: Namespace) -> None:
          argument("number", metavar="N", type=int, help="which, as `liza salvage list` counts"))  # fmt: skip
 def _salvage_restore(args: Namespace) -> None:
     from liza.repo.repository import Repository
-    from liza.repo.salvage import restore
+    from liza.repo.salvage import restore_salvage
 
-    branch = restore(Repository.around(args.directory), args.task, args.number)
+    branch = restore_salvage(Repository.around(args.directory), args.task, args.number)
     print(f"Restored as the branch {branch}; `git log -p {branch}` shows it.")
 
 
@@ -53,18 +53,18 @@ def _salvage_restore(args: Namespace) -> None:
          argument("--key", metavar="FILE", type=Path,
                   help="the key of the board that merged, where this is another machine"))  # fmt: skip
 def _verify(args: Namespace) -> int | None:
-    from liza.daemon.project import integration_from, known_merges
+    from liza.daemon.project import integration_ref, known_merges
     from liza.repo.repository import Repository
-    from liza.repo.verify import checked
+    from liza.repo.verify import verify_span
 
     known, span = known_merges(args.directory, args.key), args.span or ""
     if not span and known.base:
         span = f"{known.base}.."
     if not span or span.endswith(".."):  # what is named needs no board
-        span += integration_from(args.directory)
-    found = checked(Repository.around(args.directory), span, known)
+        span += integration_ref(args.directory)
+    found = verify_span(Repository.around(args.directory), span, known)
     if args.json:
-        print(json.dumps(found.plain()))
+        print(json.dumps(found.to_json()))
     else:
         print("\n".join(map(str, found.findings)) or str(found))
     return None if found.is_proven and not found.findings else 1
@@ -76,9 +76,9 @@ def _verify(args: Namespace) -> int | None:
          argument("--pace", type=float, default=0.0, metavar="P",
                   help="0 (at once, if not given), 1 (as long as it took), or between"))  # fmt: skip
 def _replay(args: Namespace) -> int | None:
-    from liza.cli.replay import rehearse
+    from liza.cli.replay import replay_run
 
     path, screen = args.directory / args.recording, sys.stderr if sys.stderr.isatty() else None
-    done = rehearse(path, args.directory, args.changes, pace=args.pace, screen=screen)
-    print(json.dumps(done.plain()) if args.json else done)
+    done = replay_run(path, args.directory, args.changes, pace=args.pace, screen=screen)
+    print(json.dumps(done.to_json()) if args.json else done)
     return done.code

@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, patience, said
+from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, require_text, tell_if_waiting
 
 
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
          argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run"))  # fmt: skip
 def _explain(args: Namespace) -> None:
-    from liza.cli.views.explain import explained, setting_of
+    from liza.cli.views.explain import explanation_of, observed_run_context
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
-    found = explained(args.subject, setting_of(board.home, board.absorb()), now)
-    print(json.dumps(found.plain()) if args.json else found.told(now))
+    found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
+    print(json.dumps(found.to_json()) if args.json else found.told(now))
 
 
 @command("prompt", "print what an agent is told in a step, as it would be now",
          argument("step", metavar="STEP", help="plan, replan, checkpoint, implement or review"),
          argument("task", metavar="TASK", nargs="?", help="if not the first, or an example"))  # fmt: skip
 def _prompt(args: Namespace) -> None:
-    from liza.daemon.prompt_preview import shown_prompt
+    from liza.daemon.prompt_preview import preview_prompt
     from liza.domain.answers import Step
     from liza.domain.record import utc_now
     from liza.errors import UsageError
@@ -33,7 +33,7 @@ def _prompt(args: Namespace) -> None:
         raise UsageError(f"there is no step {args.step!r}; use one of {', '.join(Step)}")
     board = board_of(args)
     repository = Repository.around(board.home.parent)
-    print(shown_prompt(board.absorb(), repository, Step(args.step), args.task, now=utc_now()))
+    print(preview_prompt(board.absorb(), repository, Step(args.step), args.task, now=utc_now()))
 
 
 @command("breaker", "show the circuit breaker and its trips", AS_JSON)
@@ -41,7 +41,7 @@ def _breaker(args: Namespace) -> None:
     from liza.daemon.reports import trips
 
     state = board_of(args).absorb()
-    print(json.dumps(trips.as_json(state)) if args.json else trips.listed(state).rstrip())
+    print(json.dumps(trips.breaker_json(state)) if args.json else trips.trip_list(state).rstrip())
 
 
 @command("breaker show", "show what a rule saw and what to do about it", AS_JSON, TRIP)
@@ -51,19 +51,19 @@ def _breaker_show(args: Namespace) -> None:
 
     state = board_of(args).absorb()
     trip = trip_of(state, args.trip)
-    print(json.dumps(trips.trip_json(trip)) if args.json else trips.report(trip, state).rstrip())
+    print(json.dumps(trips.trip_json(trip)) if args.json else trips.trip_report(trip, state).rstrip())
 
 
 @command("breaker resolve", "say that what a rule saw is settled, and let the agents go on", TRIP,
          argument("--reason", required=True, metavar="R", help="what was done about it"))  # fmt: skip
 def _breaker_resolve(args: Namespace) -> None:
-    from liza.daemon.breaker import resolution
+    from liza.daemon.breaker import resolve_and_resume
     from liza.domain.record import utc_now
 
     board = board_of(args)
-    with patience(board):
+    with tell_if_waiting(board):
         board.absorb()
-        print(resolution(board, board.home, args.trip, said(args.reason, "reason"), utc_now()))
+        print(resolve_and_resume(board, args.trip, require_text(args.reason, "reason"), utc_now()))
 
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,
@@ -76,7 +76,7 @@ def _metrics(args: Namespace) -> None:
     board, now = board_of(args), utc_now()
     state = board.absorb()
     found = metrics.of_goal(board, now) if args.whole else metrics.of_sprint(state, now)
-    print(json.dumps(metrics.as_json(found)) if args.json else metrics.table(found).rstrip())
+    print(json.dumps(metrics.figures_json(found)) if args.json else metrics.figures_table(found).rstrip())
 
 
 @command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)
@@ -86,5 +86,7 @@ def _cost(args: Namespace) -> None:
 
     board = board_of(args)
     state = board.absorb()
-    found = costs.runs_in(board.home / RUNS, state, board.entries())
-    print(json.dumps(costs.as_json(found, state)) if args.json else "\n".join(costs.lines(found, state)))
+    found = costs.run_costs(board.home / RUNS, state, board.entries())
+    print(
+        json.dumps(costs.costs_json(found, state)) if args.json else "\n".join(costs.cost_lines(found, state))
+    )

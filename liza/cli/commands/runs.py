@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from liza.cli.registry import NO_BASELINE, argument, board_of, command, home_of
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
                   help="say yes to what agents changed in liza.yaml and in the workflow"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
     if args.plan_bound:
-        _plan_bound(args)
+        _print_worst_case(args)
         return None
-    from liza.cli.views.screen import Steady
+    from liza.cli.views.screen import DetachedView
     from liza.daemon.background import LOG, detach
     from liza.daemon.supervisor import supervise
 
-    home, view, idle = home_of(args), Steady(sys.stdout), args.until_idle
+    _settle()
+    home, view, idle = home_of(args), DetachedView(sys.stdout), args.until_idle
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
@@ -40,7 +42,7 @@ def _run(args: Namespace) -> int | None:
         return supervise(home, view, until_idle=idle, baseline=args.baseline)
     pid = detach(
         lambda ready: supervise(
-            home, Steady(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+            home, DetachedView(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
         ),
         home,
     )
@@ -48,15 +50,23 @@ def _run(args: Namespace) -> int | None:
     return None
 
 
+def _settle() -> None:
+    """Prepare a process that stays: build all checks, and keep what is loaded out of garbage collections."""
+    from liza.domain.record import build_validators
+
+    build_validators()
+    gc.freeze()
+
+
 def _accept_settings(home: Path) -> None:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import open_board
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import TEAM_FILE
     from liza.daemon.team_file import apply_team_file
     from liza.daemon.vetting import vet
     from liza.repo.repository import Repository
 
-    board = FileBoard(home)
+    board = open_board(home)
     board.absorb()
     for one in apply_team_file(board, home.parent, accept=True, fit=workflow_of).done:
         print(f"applied from {TEAM_FILE}: {one}", flush=True)
@@ -64,17 +74,17 @@ def _accept_settings(home: Path) -> None:
 
 
 def _announce(home: Path) -> None:
-    from liza.board.file import FileBoard
-    from liza.cli.views.agents import announced
+    from liza.board.protocol import open_board
+    from liza.cli.views.agents import announcements
 
-    for line in announced(FileBoard(home).read().config.agents):
+    for line in announcements(open_board(home).read().config.agents):
         print(line, flush=True)
 
 
-def _plan_bound(args: Namespace) -> None:
-    from liza.cli.views.worst_case import bound
+def _print_worst_case(args: Namespace) -> None:
+    from liza.cli.views.worst_case import worst_case_lines
 
-    print("\n".join(bound(board_of(args).absorb())))
+    print("\n".join(worst_case_lines(board_of(args).absorb())))
 
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
@@ -83,34 +93,33 @@ def _plan_bound(args: Namespace) -> None:
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
-    from liza.cli.demo import played, prepared, told
+    from liza.cli.demo import demo_summary, prepare_repository, run_demo
 
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
-    board = prepared(where)
+    board = prepare_repository(where)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
     # On a terminal the live view shows the pause by itself.
-    code = played(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
-    print(told(board))
+    code = run_demo(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(demo_summary(board))
     return code
 
 
 @command("stop", "end the run that is going on here; work is saved")
 def _stop(args: Namespace) -> None:
-    from liza.daemon.background import stop
+    from liza.daemon.background import stop_supervisor
 
-    print(f"Stopped {stop(home_of(args))}.")
+    print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
 @command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
 def _watch(args: Namespace) -> None:
     from liza.cli.views.screen import view_on, watch
-    from liza.daemon.project import switches_of
 
     board = board_of(args)
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), lambda: switches_of(board.home))
+        watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
 @command("worker", "be one worker; the supervisor starts these",
@@ -120,6 +129,7 @@ def _worker(args: Namespace) -> int | None:
     from liza.daemon.worker import main as work
     from liza.domain.model import Role
 
+    _settle()
     return work(home_of(args), Role(args.role), args.name)
 
 
@@ -138,43 +148,43 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
-    from liza.daemon.background import see_to_end
+    from liza.daemon.background import ensure_ended
 
     _throw(args, "ABORT")
-    if told := see_to_end(home_of(args)):
+    if told := ensure_ended(home_of(args)):
         print(f"{told}.")
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
-    from liza.daemon.breaker import resumed
+    from liza.daemon.breaker import resume
     from liza.domain.record import utc_now
 
-    taken = resumed(board_of(args), home_of(args), utc_now())
+    taken = resume(board_of(args), utc_now())
     print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
     _retry_providers(board_of(args))
 
 
-def _retry_providers(board: FileBoard) -> None:
+def _retry_providers(board: Board) -> None:
     from liza.domain.changes import HUMAN
-    from liza.domain.providers import closed, retried
+    from liza.domain.providers import closed_providers, retry_providers
     from liza.domain.record import utc_now
 
-    if shut := closed(board.read()):
-        board.update(retried(HUMAN, utc_now()))
+    if shut := closed_providers(board.read()):
+        board.update(retry_providers(HUMAN, utc_now()))
         print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
 
 
 def _throw(args: Namespace, name: str) -> None:
-    from liza.board.location import switches_of, throw, throw_anew
-    from liza.domain.switches import BREAKER, Switch
+    from liza.domain.switches import BREAKER_PREFIX, Switch
 
-    home = home_of(args)
-    if not throw(home, Switch[name], args.reason):
-        said = switches_of(home).get(name, "")
+    switch, switches = Switch[name], board_of(args).switches
+    place = switches.place_of(switch)
+    if not switches.throw(switch, args.reason):
+        said = switches.thrown().get(name, "")
         # The breaker takes back what it threw, so what a person wants has to be in the file itself.
-        if not args.reason and said and not said.startswith(BREAKER):
-            print(f"{name} was thrown already ({home / name}): {said}; `liza resume` takes it back.")
+        if not args.reason and said and not said.startswith(BREAKER_PREFIX):
+            print(f"{name} was thrown already ({place}): {said}; `liza resume` takes it back.")
             return
-        throw_anew(home, Switch[name], args.reason)
-    print(f"{name} is thrown ({home / name}); `liza resume` takes it back.")
+        switches.replace(switch, args.reason)
+    print(f"{name} is thrown ({place}); `liza resume` takes it back.")

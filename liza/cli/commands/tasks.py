@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, said, update
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, require_text, update
 
 
 @command("task add", "add a task that coders may claim", AS_JSON,
@@ -19,20 +19,20 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, 
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
     from liza.cli.views.tasks import new_task
-    from liza.daemon.project import spec_inside
+    from liza.daemon.project import spec_path
 
     if args.spec is not None:
-        args.spec = spec_inside(args.directory, args.spec)
+        args.spec = spec_path(args.directory, args.spec)
     update(args, new_task(vars(args)), f"Added {args.id}.")
 
 
 @command("task show", "show a task with all of its history", AS_JSON, TASK)
 def _task_show(args: Namespace) -> None:
-    from liza.cli.views.tasks import shown
+    from liza.cli.views.tasks import task_text
 
     board = board_of(args)
     board.absorb()
-    print(shown(board, args.task, as_json=args.json), end="")
+    print(task_text(board, args.task, as_json=args.json), end="")
 
 
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
@@ -43,7 +43,7 @@ def _task_release(args: Namespace) -> None:
     from liza.domain.record import utc_now
     from liza.workflow.transition import apply
 
-    change = apply(Release(reason=said(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
+    change = apply(Release(reason=require_text(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"Released {args.task}.")
 
 
@@ -55,7 +55,7 @@ def _task_retry(args: Namespace) -> None:
     from liza.domain.record import utc_now
     from liza.workflow.transition import apply
 
-    guidance = said(args.guidance, "guidance") if args.guidance is not None else None
+    guidance = require_text(args.guidance, "guidance") if args.guidance is not None else None
     change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"{args.task} is IDLE again.")
 
@@ -77,7 +77,7 @@ def _task_accept(args: Namespace) -> None:
     from liza.domain.record import utc_now
     from liza.workflow.transition import accepted
 
-    change = accepted(args.task, said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = accepted(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Accepted {args.task}.")
 
 
@@ -88,5 +88,5 @@ def _task_reject(args: Namespace) -> None:
     from liza.domain.record import utc_now
     from liza.workflow.transition import refused
 
-    change = refused(args.task, said(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = refused(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Rejected {args.task}.")

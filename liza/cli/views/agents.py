@@ -6,10 +6,17 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from liza.agents.detect import MODEL_KEYS, available, present, provider, version
-from liza.agents.select import hire
-from liza.domain.answers import ROLES
-from liza.domain.routing import Who
+from liza.agents.detect import (
+    DEFAULT_MODELS,
+    available_agents,
+    installed_programs,
+    known_provider,
+    passed_over,
+    program_version,
+)
+from liza.agents.select import select_agent
+from liza.domain.answers import ROLE_OF_STEP
+from liza.domain.routing import RouteKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,44 +24,42 @@ if TYPE_CHECKING:
     from liza.domain.config import Agents
 
 
-def surveyed(agents: Agents, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def agent_survey(agents: Agents, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the programs and keys that were found, and for each step who plays it and why."""
     user = os.environ if environment is None else environment
-    found = present(user)
+    found = installed_programs(user)
     with ThreadPoolExecutor() as pool:  # each takes its time to say its version
-        versions = list(pool.map(lambda program: version(program.name, program.path), found))
+        versions = list(pool.map(lambda program: program_version(program.name, program.path), found))
     return {
-        "found": [
-            {"name": one.name, "version": said, "path": one.path, "login": one.login}
-            for one, said in zip(found, versions, strict=True)
-        ],
-        "keys": [key for key in MODEL_KEYS if user.get(key)],
-        "steps": surveyed_steps(agents, user),
+        "found": [{**one._asdict(), "version": said} for one, said in zip(found, versions, strict=True)],
+        "keys": [key for key in DEFAULT_MODELS if user.get(key)],
+        "steps": step_survey(agents, user),
     }
 
 
-def surveyed_steps(agents: Agents, environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def step_survey(agents: Agents, environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     user = os.environ if environment is None else environment
-    return [_played(agents, step, role, user) for step, role in ROLES.items()]
+    return [_step_row(agents, step, role, user) for step, role in ROLE_OF_STEP.items()]
 
 
-def _played(agents: Agents, step: str, role: str, user: Mapping[str, str]) -> dict[str, Any]:
-    hired = hire(agents, Who(role, step), available(user))
+def _step_row(agents: Agents, step: str, role: str, user: Mapping[str, str]) -> dict[str, Any]:
+    hired = select_agent(agents, RouteKey(role, step), available_agents(user))
     return {
         "step": str(step),
         "role": str(role),
-        "agent": hired.choice.plain(),
-        "provider": provider(hired.choice),
+        "agent": hired.choice.to_json(),
+        "provider": known_provider(hired.choice),
         "why": hired.why,
         "warning": hired.warning,
     }
 
 
-def told(survey: Mapping[str, Any]) -> str:
+def survey_text(survey: Mapping[str, Any]) -> str:
     """Return a survey for people to read."""
     lines = ["Found:"]
     lines += [
-        f"  {one['name']:<9} {one['version']:<12} {one['path']}  (login: {one['login'] or 'none seen'})"
+        f"  {one['name']:<9} {one['version']:<12} {one['path']}  "
+        f"({one['obstacle'] or 'login: ' + str(one['login'])})"
         for one in survey["found"]
     ]
     lines += [] if survey["found"] else ["  no coding program of those that Liza knows is on the PATH"]
@@ -70,13 +75,15 @@ def told(survey: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def announced(agents: Agents) -> list[str]:
-    """Return what should be said before a run begins: whom nobody chose, and what is not as it was wished."""
-    steps = surveyed_steps(agents)
+def announcements(agents: Agents) -> list[str]:
+    """Return what to print before a run: agents that nobody chose, and warnings."""
+    steps = step_survey(agents)
     chosen = {
         (str(one["agent"].get("backend")), one["why"]) for one in steps if "nothing is set up" in one["why"]
     }
     lines = [f"Agent: {backend}, because {why}." for backend, why in sorted(chosen) if backend != "None"]
+    if any("nothing is set up" in one["why"] for one in steps):
+        lines += [f"Mind: {sentence}." for sentence in passed_over()]
     return lines + [
         f"Mind: {warning}." for warning in dict.fromkeys(one["warning"] for one in steps) if warning
     ]

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.protocol import Reply, did_nothing
 from liza.agents.recording import BRIEF, REPLY
-from liza.domain.budget import FIRST_GUESS
+from liza.domain.budget import DEFAULT_RUN_USD
 from liza.domain.model import Status
-from liza.domain.spending import CENTS, Provenance
-from liza.system.run_control import Ending
+from liza.domain.spending import USD_DIGITS, Provenance
+from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from liza.board.protocol import Entry
+    from liza.board.protocol import JournalEntry
     from liza.domain.model import State
 
 MARKS: Final = (Provenance.REPORTED, Provenance.PRICED, Provenance.ESTIMATED)
-WAYS: Final = ("task", "role", "model", "outcome")
+GROUPINGS: Final = ("task", "role", "model", "outcome")
 PLANNING: Final = "(planning)"
 SECOND_TRY: Final = "second try"  # of an answer that could not be used; what the first try cost is its work's
 
 # What an event says about all work on its task before it, back to the event before.
-_DECIDED: Final = {
+_OUTCOME_OF_EVENT: Final = {
     "merge": "merged",
     "reject": "rejected",
     "revise": "rejected",
@@ -45,19 +45,19 @@ _DECIDED: Final = {
 }
 _CRASHED: Final = frozenset(
     {
-        Ending.CRASHED,
-        Ending.KILLED,
-        Ending.TIMEOUT,
-        Ending.SILENT,
-        Ending.SLOW_START,
-        Ending.EMPTY,
-        Ending.NOT_STARTED,
+        RunEnding.CRASHED,
+        RunEnding.KILLED,
+        RunEnding.TIMEOUT,
+        RunEnding.SILENT,
+        RunEnding.SLOW_START,
+        RunEnding.EMPTY,
+        RunEnding.NOT_STARTED,
     }
 )
-_TURNED_DOWN: Final = frozenset({Ending.RATE_LIMITED, Ending.QUOTA, Ending.AUTH})
+_TURNED_DOWN: Final = frozenset({RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH})
 
 
-class Paid(NamedTuple):
+class RunCost(NamedTuple):
     """One run and what it cost."""
 
     task: str
@@ -70,7 +70,7 @@ class Paid(NamedTuple):
     has_worked: bool = True
 
 
-class Sum(NamedTuple):
+class CostSum(NamedTuple):
     runs: int
     tokens: int
     usd: float
@@ -85,19 +85,19 @@ class Sum(NamedTuple):
         )
 
 
-def runs_in(folder: Path, state: State, entries: Iterable[Entry]) -> list[Paid]:
+def run_costs(folder: Path, state: State, entries: Iterable[JournalEntry]) -> list[RunCost]:
     """Return every run recorded in *folder* that is not going on."""
     decided = _decisions(entries)
-    going_on = _going_on(folder, {one.id for one in state.spend.reserved})
+    going_on = _running_runs(folder, {one.id for one in state.spend.reserved})
     briefs = (path for path in folder.glob(f"*/{BRIEF}") if path.parent.name not in going_on)
-    found: list[Paid] = []
+    found: list[RunCost] = []
     for path in briefs:
         with suppress(OSError, ValueError, KeyError):  # half written by a worker that died
-            found.append(_paid(path.parent, state, decided))
+            found.append(_run_cost(path.parent, state, decided))
     return found
 
 
-def _going_on(folder: Path, busy: set[str]) -> set[str]:
+def _running_runs(folder: Path, busy: set[str]) -> set[str]:
     """Return the latest run of each worker that has money set aside, unless it ended."""
     latest: dict[str, str] = {}
     for path in folder.glob(f"*/{BRIEF}"):
@@ -108,7 +108,7 @@ def _going_on(folder: Path, busy: set[str]) -> set[str]:
     return set(latest.values())
 
 
-def _decisions(entries: Iterable[Entry]) -> dict[str, list[tuple[datetime, str]]]:
+def _decisions(entries: Iterable[JournalEntry]) -> dict[str, list[tuple[datetime, str]]]:
     """Return when what was decided about each task, in order."""
     found: defaultdict[str, list[tuple[datetime, str]]] = defaultdict(list)
     for entry in entries:
@@ -117,22 +117,24 @@ def _decisions(entries: Iterable[Entry]) -> dict[str, list[tuple[datetime, str]]
             tasks = {task["id"]: task for task in tasks}
         for name, fields in tasks.items():
             for event in fields.get("history", ()):
-                if event["event"] in _DECIDED:
-                    found[name].append((datetime.fromisoformat(event["at"]), _DECIDED[event["event"]]))
+                if event["event"] in _OUTCOME_OF_EVENT:
+                    found[name].append(
+                        (datetime.fromisoformat(event["at"]), _OUTCOME_OF_EVENT[event["event"]])
+                    )
     return found
 
 
-def _paid(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime, str]]]) -> Paid:
+def _run_cost(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime, str]]]) -> RunCost:
     brief = json.loads((folder / BRIEF).read_bytes())
     task = brief.get("task")
     path = folder / REPLY
     if not path.exists():
         guess = _guess(state, brief["step"])
         mark = Provenance.ESTIMATED if guess else Provenance.UNKNOWN
-        return Paid(task or PLANNING, brief["role"], "unknown", "lost", guess, mark, 0)
+        return RunCost(task or PLANNING, brief["role"], "unknown", "lost", guess, mark, 0)
     reply = json.loads(path.read_bytes())
     usage = reply.get("usage") or {}
-    return Paid(
+    return RunCost(
         task or PLANNING,
         brief["role"],
         usage.get("model") or "unknown",
@@ -149,18 +151,18 @@ def _guess(state: State, step: str) -> float:
     runs = sum(one.runs for one in alike)
     if runs:
         return sum(one.usd for one in alike) / runs
-    return 0.0 if any(one.silent for one in state.spend.kinds) else FIRST_GUESS
+    return 0.0 if any(one.silent for one in state.spend.kinds) else DEFAULT_RUN_USD
 
 
 def _outcome(
     task: str | None, reply: Mapping[str, Any], decided: Mapping[str, list[tuple[datetime, str]]]
 ) -> str:
-    ending = Ending(reply["ending"])
+    ending = RunEnding(reply["ending"])
     if ending in _CRASHED:
         return "crashed"
     if ending in _TURNED_DOWN:
         return "turned down"
-    if ending is not Ending.DONE:
+    if ending is not RunEnding.DONE:
         return str(ending)
     if task is None:
         return "planned"
@@ -169,22 +171,24 @@ def _outcome(
     return later[place][1] if place < len(later) else "open"
 
 
-def summed(runs: Iterable[Paid]) -> Sum:
+def cost_sum(runs: Iterable[RunCost]) -> CostSum:
     runs = list(runs)
     marks = {str(mark): 0.0 for mark in MARKS}
     for run in runs:
         if run.provenance in MARKS:
-            marks[run.provenance] = round(marks[run.provenance] + run.usd, CENTS)
+            marks[run.provenance] = round(marks[run.provenance] + run.usd, USD_DIGITS)
     silent = sum(run.has_worked and run.provenance is Provenance.UNKNOWN for run in runs)
-    return Sum(len(runs), sum(run.tokens for run in runs), round(sum(marks.values()), CENTS), marks, silent)
+    return CostSum(
+        len(runs), sum(run.tokens for run in runs), round(sum(marks.values()), USD_DIGITS), marks, silent
+    )
 
 
-def grouped(runs: Iterable[Paid], way: str) -> dict[str, Sum]:
+def costs_by(runs: Iterable[RunCost], way: str) -> dict[str, CostSum]:
     """Return what each task, role, model or outcome cost, the dearest first."""
-    groups: defaultdict[str, list[Paid]] = defaultdict(list)
+    groups: defaultdict[str, list[RunCost]] = defaultdict(list)
     for run in runs:
         groups[getattr(run, way)].append(run)
-    sums = {name: summed(group) for name, group in groups.items()}
+    sums = {name: cost_sum(group) for name, group in groups.items()}
     return dict(sorted(sums.items(), key=lambda item: (-item[1].usd, item[0])))
 
 
@@ -193,31 +197,34 @@ def merged_tasks(state: State) -> int:
     return counts[Status.MERGED]
 
 
-def per_merge(runs: list[Paid], state: State) -> float | None:
+def cost_per_merge(runs: list[RunCost], state: State) -> float | None:
     """Return what a merged task cost, with its share of all that came to nothing."""
     merged = merged_tasks(state)
-    return round(summed(runs).usd / merged, CENTS) if merged else None
+    return round(cost_sum(runs).usd / merged, USD_DIGITS) if merged else None
 
 
-def as_json(runs: list[Paid], state: State) -> dict[str, Any]:
+def costs_json(runs: list[RunCost], state: State) -> dict[str, Any]:
     return {
-        "total": summed(runs)._asdict(),
+        "total": cost_sum(runs)._asdict(),
         "budget": state.config.budget.model_dump(),
         "merged_tasks": merged_tasks(state),
-        "usd_per_merged_task": per_merge(runs, state),
-        "second_tries": summed(run for run in runs if run.outcome == SECOND_TRY)._asdict(),
-        **{f"by_{way}": {name: one._asdict() for name, one in grouped(runs, way).items()} for way in WAYS},
+        "usd_per_merged_task": cost_per_merge(runs, state),
+        "second_tries": cost_sum(run for run in runs if run.outcome == SECOND_TRY)._asdict(),
+        **{
+            f"by_{way}": {name: one._asdict() for name, one in costs_by(runs, way).items()}
+            for way in GROUPINGS
+        },
     }
 
 
-def lines(runs: list[Paid], state: State) -> Iterator[str]:
+def cost_lines(runs: list[RunCost], state: State) -> Iterator[str]:
     """Yield the table that people read."""
-    yield f"{'Total':<22}{summed(runs)}; the budget is ${state.config.budget.run_usd:.2f}"
-    each = per_merge(runs, state)
+    yield f"{'Total':<22}{cost_sum(runs)}; the budget is ${state.config.budget.run_usd:.2f}"
+    each = cost_per_merge(runs, state)
     share = f", ${each:.2f} each with its share of what came to nothing" if each is not None else ""
     yield f"{'Tasks':<22}{merged_tasks(state):>6} merged{share}"
     if again := [run for run in runs if run.outcome == SECOND_TRY]:
-        yield f"{'Second tries':<22}{summed(again)}; their first answers could not be used"
-    for way in WAYS:
+        yield f"{'Second tries':<22}{cost_sum(again)}; their first answers could not be used"
+    for way in GROUPINGS:
         yield f"By {way}"
-        yield from (f"  {name:<20}{one}" for name, one in grouped(runs, way).items())
+        yield from (f"  {name:<20}{one}" for name, one in costs_by(runs, way).items())

@@ -8,33 +8,32 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.board.quarantine import kept
 from liza.domain.record import utc_now
 from liza.errors import InvalidBoard, LizaError, UsageError
 
 if TYPE_CHECKING:
-    from liza.board.file import FileBoard
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 
-def edited(board: FileBoard, editor: list[str]) -> State:
+def edit_board(board: Board, editor: list[str]) -> State:
     """Let a person edit a copy until it can be taken or they give up; return the board after that."""
     with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
         copy = Path(directory) / "state.yaml"
         copy.write_bytes(board.text_at(board.read().revision))
         while True:
-            _run(editor, copy)
+            _run_editor(editor, copy)
             data = copy.read_bytes()
             try:
                 return board.take(data)
             except InvalidBoard as error:
-                if not _again(error):
-                    where = kept(board.home, data, utc_now())
+                if not _ask_again(error):
+                    where = board.quarantine(data, at=utc_now())
                     sentence = f"the edit was not taken: it is kept in {where}, and the board is as it was"
                     raise InvalidBoard(sentence, error.violations) from error
 
 
-def _run(editor: list[str], copy: Path) -> None:
+def _run_editor(editor: list[str], copy: Path) -> None:
     try:
         done = subprocess.run([*editor, str(copy)], check=False)
     except OSError as error:
@@ -44,7 +43,7 @@ def _run(editor: list[str], copy: Path) -> None:
         raise LizaError(f"the editor ended with exit code {done.returncode}; nothing was changed")
 
 
-def _again(error: InvalidBoard) -> bool:
+def _ask_again(error: InvalidBoard) -> bool:
     if not sys.stdin.isatty():
         return False
     sys.stderr.write(f"liza: {error}\nEdit again? [Y/n] ")

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from liza.system.disk_space import Space
+from liza.system.disk_space import DiskSpace
 
-PYTHON: Final = (3, 11)
-GIT: Final = (2, 38)  # the first that merges without a checkout
-WATCHES: Final = 8192  # directories that somebody may watch; editors use thousands
-INSTANCES: Final = 64  # programs that watch; each worker is one
-OPEN_FILES: Final = 256
-FLOOR: Final = 1 << 30  # bytes; below it worktrees and transcripts no longer fit
-SKEW: Final = 2.0  # seconds between the clock and the time that the disk gives to a file
+MIN_PYTHON: Final = (3, 11)
+MIN_GIT: Final = (2, 38)  # the first that merges without a checkout
+MIN_WATCHES: Final = 8192  # directories that somebody may watch; editors use thousands
+MIN_INSTANCES: Final = 64  # programs that watch; each worker is one
+MIN_OPEN_FILES: Final = 256
+MIN_FREE_BYTES: Final = 1 << 30  # bytes; below it worktrees and transcripts no longer fit
+MAX_SKEW: Final = 2.0  # seconds between the clock and the time that the disk gives to a file
 
 
-class Mark(StrEnum):
+class HealthMark(StrEnum):
     """How it stands: well, worth a look, or in the way of a run."""
 
     OK = "ok"
@@ -26,9 +26,9 @@ class Mark(StrEnum):
     FAIL = "fail"
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     what: str
-    mark: Mark
+    mark: HealthMark
     sentence: str
     do: str = ""
 
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """What was found on the machine; None is what could not be found out."""
 
     python: tuple[int, ...]
@@ -50,20 +50,20 @@ class Machine:
     open_files: int
     programs: Mapping[str, str]  # coding programs and their versions
     keys: tuple[str, ...]  # names of variables that hold one
-    space: Space
+    space: DiskSpace
     skew: float
 
 
-class Gate(NamedTuple):
+class GateHealth(NamedTuple):
     """One of the project's commands on what work is based on."""
 
     sentence: str
-    is_in_the_way: bool
+    is_blocking: bool
     likely: str = ""
 
 
 @dataclass(frozen=True)
-class Project:
+class ProjectFacts:
     """What was found in the project."""
 
     trouble: str | None  # with the board
@@ -81,191 +81,225 @@ class Project:
     checked_out: str | None  # where the user has the integration branch
     has_agent: bool
     switches: tuple[str, ...]
-    gates: tuple[Gate, ...] | None = None  # what they come to on the base; None where that was not tried
-
-
-def _python(machine: Machine) -> Finding:
-    version = ".".join(map(str, machine.python))
-    if machine.python >= PYTHON:
-        return Finding("python", Mark.OK, version)
-    return Finding("python", Mark.FAIL, f"{version} is too old", "install 3.11 or newer")
-
-
-def _git(machine: Machine) -> Finding:
-    if not machine.git:
-        return Finding("git", Mark.FAIL, "there is none on the PATH", "install git 2.38 or newer")
-    version = ".".join(map(str, machine.git))
-    if machine.git >= GIT:
-        return Finding("git", Mark.OK, version)
-    return Finding("git", Mark.FAIL, f"{version} cannot merge without a checkout", "install 2.38 or newer")
-
-
-def _cage(machine: Machine) -> Finding:
-    if machine.obstacle is None:
-        return Finding("bubblewrap", Mark.OK, "agents can be caged; tried just now")
-    what, _, do = machine.obstacle.partition("; ")
-    return Finding(
-        "bubblewrap", Mark.WARN, f"agents cannot be caged, and run with all your rights: {what}", do
+    gates: tuple[GateHealth, ...] | None = (
+        None  # what they come to on the base; None where that was not tried
     )
 
 
-def _kernel(machine: Machine) -> Finding:
+def _python(machine: MachineFacts) -> HealthFinding:
+    version = ".".join(map(str, machine.python))
+    if machine.python >= MIN_PYTHON:
+        return HealthFinding("python", HealthMark.OK, version)
+    return HealthFinding("python", HealthMark.FAIL, f"{version} is too old", "install 3.11 or newer")
+
+
+def _git(machine: MachineFacts) -> HealthFinding:
+    if not machine.git:
+        return HealthFinding("git", HealthMark.FAIL, "there is none on the PATH", "install git 2.38 or newer")
+    version = ".".join(map(str, machine.git))
+    if machine.git >= MIN_GIT:
+        return HealthFinding("git", HealthMark.OK, version)
+    return HealthFinding(
+        "git", HealthMark.FAIL, f"{version} cannot merge without a checkout", "install 2.38 or newer"
+    )
+
+
+def _bubblewrap(machine: MachineFacts) -> HealthFinding:
+    if machine.obstacle is None:
+        return HealthFinding("bubblewrap", HealthMark.OK, "agents can be caged; tried just now")
+    what, _, do = machine.obstacle.partition("; ")
+    return HealthFinding(
+        "bubblewrap", HealthMark.WARN, f"agents cannot be caged, and run with all your rights: {what}", do
+    )
+
+
+def _kernel(machine: MachineFacts) -> HealthFinding:
     if machine.namespaces == 0:
         do = "sysctl user.max_user_namespaces=10000"
-        return Finding("kernel", Mark.WARN, "user namespaces are off, without which there is no cage", do)
+        return HealthFinding(
+            "kernel", HealthMark.WARN, "user namespaces are off, without which there is no cage", do
+        )
     if not machine.exchanges:
         do = "keep the repository on a local file system"
-        return Finding("kernel", Mark.WARN, "the disk cannot exchange two files in one step", do)
-    return Finding("kernel", Mark.OK, "user namespaces and the exchange of files are there")
+        return HealthFinding("kernel", HealthMark.WARN, "the disk cannot exchange two files in one step", do)
+    return HealthFinding("kernel", HealthMark.OK, "user namespaces and the exchange of files are there")
 
 
-def _inotify(machine: Machine) -> Finding:
+def _inotify(machine: MachineFacts) -> HealthFinding:
     low = {
         f"fs.inotify.max_user_{name}": (have, need)
         for name, have, need in (
-            ("watches", machine.watches, WATCHES),
-            ("instances", machine.instances, INSTANCES),
+            ("watches", machine.watches, MIN_WATCHES),
+            ("instances", machine.instances, MIN_INSTANCES),
         )
         if have is not None and have < need
     }
     if not low:
-        return Finding("inotify", Mark.OK, f"{machine.watches} watches, {machine.instances} instances")
+        return HealthFinding(
+            "inotify", HealthMark.OK, f"{machine.watches} watches, {machine.instances} instances"
+        )
     said = ", ".join(f"{name} is {have}" for name, (have, _) in low.items())
     do = " ".join(f"sysctl {name}={need}" for name, (_, need) in low.items())
-    return Finding("inotify", Mark.WARN, f"{said}; a worker that cannot watch looks every 20 seconds", do)
-
-
-def _open_files(machine: Machine) -> Finding:
-    if machine.open_files >= OPEN_FILES:
-        return Finding("open files", Mark.OK, f"{machine.open_files} at once")
-    return Finding("open files", Mark.WARN, f"only {machine.open_files} at once", f"ulimit -n {OPEN_FILES}")
-
-
-def _programs(machine: Machine) -> Finding:
-    if not machine.programs:
-        do = "set agents.default.command, or install one"
-        return Finding("agents", Mark.WARN, "no coding program is on the PATH", do)
-    return Finding("agents", Mark.OK, ", ".join(f"{name} {said}" for name, said in machine.programs.items()))
-
-
-def _keys(machine: Machine) -> Finding:
-    said = ", ".join(machine.keys) or "none is set; programs that are logged in need none"
-    return Finding("keys", Mark.OK, said)
-
-
-def _disk(machine: Machine) -> Finding:
-    if machine.space.free >= FLOOR:
-        return Finding("disk", Mark.OK, str(machine.space))
-    do = "make room; `liza salvage list` shows what is kept"
-    return Finding("disk", Mark.FAIL, f"only {machine.space}", do)
-
-
-def _clock(machine: Machine) -> Finding:
-    if abs(machine.skew) <= SKEW:
-        return Finding("clock", Mark.OK, f"{abs(machine.skew):.2f} s beside that of the disk")
-    how = "behind" if machine.skew > 0 else "ahead of"
-    sentence = f"the clock is {abs(machine.skew):.0f} s {how} that of the disk"
-    return Finding("clock", Mark.WARN, sentence, "set both, as by NTP: leases and signs of life compare them")
-
-
-def _board(project: Project) -> Finding:
-    if project.trouble is None:
-        return Finding("board", Mark.OK, "it is valid")
-    return Finding("board", Mark.FAIL, project.trouble.splitlines()[0], "`liza validate` says it all")
-
-
-def _sandbox(project: Project) -> Finding:
-    if project.refused:
-        return Finding("sandbox", Mark.FAIL, f"`liza run` would not start: {project.refused}")
-    if project.sandbox:
-        return Finding("sandbox", Mark.WARN, project.sandbox)
-    return Finding("sandbox", Mark.OK, "agents and gates are caged")
-
-
-def _lock(project: Project) -> Finding:
-    if project.holder is None:
-        return Finding("supervisor", Mark.OK, "none is running here")
-    real = project.real_holder
-    if real is None or f"process {real} " in f"{project.holder} ":
-        return Finding("supervisor", Mark.OK, f"{project.holder} is running")
-    sentence = f"the lock says {project.holder}, and process {real} has it"
-    return Finding("supervisor", Mark.FAIL, sentence, f"look at it (`ps {real}`) and end it")
-
-
-def _processes(project: Project) -> Finding:
-    left = (*project.orphans, *project.leftovers)
-    if not left:
-        return Finding("processes", Mark.OK, "nothing is left of earlier runs")
-    return Finding(
-        "processes", Mark.WARN, f"left by an earlier run: {', '.join(left)}", "`liza recover` ends them"
+    return HealthFinding(
+        "inotify", HealthMark.WARN, f"{said}; a worker that cannot watch looks every 20 seconds", do
     )
 
 
-def _worktrees(project: Project) -> Finding:
+def _open_files(machine: MachineFacts) -> HealthFinding:
+    if machine.open_files >= MIN_OPEN_FILES:
+        return HealthFinding("open files", HealthMark.OK, f"{machine.open_files} at once")
+    return HealthFinding(
+        "open files", HealthMark.WARN, f"only {machine.open_files} at once", f"ulimit -n {MIN_OPEN_FILES}"
+    )
+
+
+def _programs(machine: MachineFacts) -> HealthFinding:
+    if not machine.programs:
+        do = "set agents.default.command, or install one"
+        return HealthFinding("agents", HealthMark.WARN, "no coding program is on the PATH", do)
+    return HealthFinding(
+        "agents", HealthMark.OK, ", ".join(f"{name} {said}" for name, said in machine.programs.items())
+    )
+
+
+def _keys(machine: MachineFacts) -> HealthFinding:
+    said = ", ".join(machine.keys) or "none is set; programs that are logged in need none"
+    return HealthFinding("keys", HealthMark.OK, said)
+
+
+def _disk(machine: MachineFacts) -> HealthFinding:
+    if machine.space.free >= MIN_FREE_BYTES:
+        return HealthFinding("disk", HealthMark.OK, str(machine.space))
+    do = "make room; `liza salvage list` shows what is kept"
+    return HealthFinding("disk", HealthMark.FAIL, f"only {machine.space}", do)
+
+
+def _clock(machine: MachineFacts) -> HealthFinding:
+    if abs(machine.skew) <= MAX_SKEW:
+        return HealthFinding("clock", HealthMark.OK, f"{abs(machine.skew):.2f} s beside that of the disk")
+    how = "behind" if machine.skew > 0 else "ahead of"
+    sentence = f"the clock is {abs(machine.skew):.0f} s {how} that of the disk"
+    return HealthFinding(
+        "clock", HealthMark.WARN, sentence, "set both, as by NTP: leases and signs of life compare them"
+    )
+
+
+def _board(project: ProjectFacts) -> HealthFinding:
+    if project.trouble is None:
+        return HealthFinding("board", HealthMark.OK, "it is valid")
+    return HealthFinding(
+        "board", HealthMark.FAIL, project.trouble.splitlines()[0], "`liza validate` says it all"
+    )
+
+
+def _sandbox(project: ProjectFacts) -> HealthFinding:
+    if project.refused:
+        return HealthFinding("sandbox", HealthMark.FAIL, f"`liza run` would not start: {project.refused}")
+    if project.sandbox:
+        return HealthFinding("sandbox", HealthMark.WARN, project.sandbox)
+    return HealthFinding("sandbox", HealthMark.OK, "agents and gates are caged")
+
+
+def _lock(project: ProjectFacts) -> HealthFinding:
+    if project.holder is None:
+        return HealthFinding("supervisor", HealthMark.OK, "none is running here")
+    real = project.real_holder
+    if real is None or f"process {real} " in f"{project.holder} ":
+        return HealthFinding("supervisor", HealthMark.OK, f"{project.holder} is running")
+    sentence = f"the lock says {project.holder}, and process {real} has it"
+    return HealthFinding("supervisor", HealthMark.FAIL, sentence, f"look at it (`ps {real}`) and end it")
+
+
+def _processes(project: ProjectFacts) -> HealthFinding:
+    left = (*project.orphans, *project.leftovers)
+    if not left:
+        return HealthFinding("processes", HealthMark.OK, "nothing is left of earlier runs")
+    return HealthFinding(
+        "processes", HealthMark.WARN, f"left by an earlier run: {', '.join(left)}", "`liza recover` ends them"
+    )
+
+
+def _worktrees(project: ProjectFacts) -> HealthFinding:
     if not project.stale:
-        return Finding("worktrees", Mark.OK, "none is stale")
+        return HealthFinding("worktrees", HealthMark.OK, "none is stale")
     sentence = f"of tasks that are over: {', '.join(project.stale)}"
-    return Finding("worktrees", Mark.WARN, sentence, "`liza recover` saves what is in them and removes them")
+    return HealthFinding(
+        "worktrees", HealthMark.WARN, sentence, "`liza recover` saves what is in them and removes them"
+    )
 
 
-def _salvage(project: Project) -> Finding:
+def _salvage(project: ProjectFacts) -> HealthFinding:
     if not project.salvages:
-        return Finding("salvage", Mark.OK, "nothing waits")
-    return Finding("salvage", Mark.OK, f"{project.salvages} saved; `liza salvage list` shows them")
+        return HealthFinding("salvage", HealthMark.OK, "nothing waits")
+    return HealthFinding(
+        "salvage", HealthMark.OK, f"{project.salvages} saved; `liza salvage list` shows them"
+    )
 
 
-def _identity(project: Project) -> Finding:
+def _identity(project: ProjectFacts) -> HealthFinding:
     if project.has_identity:
-        return Finding("identity", Mark.OK, "git knows your name")
+        return HealthFinding("identity", HealthMark.OK, "git knows your name")
     do = "git config user.name and user.email"
-    return Finding("identity", Mark.WARN, "git has no name for you, so commits are signed by Liza", do)
+    return HealthFinding(
+        "identity", HealthMark.WARN, "git has no name for you, so commits are signed by Liza", do
+    )
 
 
-def _integration(project: Project) -> Finding:
+def _integration(project: ProjectFacts) -> HealthFinding:
     name = project.integration
     if project.checked_out:
         do = f"git -C {project.checked_out} switch --detach"
-        return Finding("integration", Mark.FAIL, f"{name} is checked out in {project.checked_out}", do)
+        return HealthFinding(
+            "integration", HealthMark.FAIL, f"{name} is checked out in {project.checked_out}", do
+        )
     if project.integration_at is None:
-        return Finding("integration", Mark.OK, f"{name} is made when a run begins")
-    return Finding("integration", Mark.OK, f"{name} is at {project.integration_at[:12]}")
+        return HealthFinding("integration", HealthMark.OK, f"{name} is made when a run begins")
+    return HealthFinding("integration", HealthMark.OK, f"{name} is at {project.integration_at[:12]}")
 
 
-def _agent(project: Project) -> Finding:
+def _agent(project: ProjectFacts) -> HealthFinding:
     if project.has_agent:
-        return Finding("settings", Mark.OK, "an agent is set up")
-    return Finding("settings", Mark.WARN, "no agent is set up", "set agents.default.command in liza.yaml")
-
-
-def _switches(project: Project) -> Finding:
-    if not project.switches:
-        return Finding("switches", Mark.OK, "none is thrown")
-    return Finding(
-        "switches", Mark.WARN, f"thrown: {', '.join(project.switches)}", "`liza resume` takes it back"
+        return HealthFinding("settings", HealthMark.OK, "an agent is set up")
+    return HealthFinding(
+        "settings", HealthMark.WARN, "no agent is set up", "set agents.default.command in liza.yaml"
     )
 
 
-def _gates(project: Project) -> Finding:
+def _switches(project: ProjectFacts) -> HealthFinding:
+    if not project.switches:
+        return HealthFinding("switches", HealthMark.OK, "none is thrown")
+    return HealthFinding(
+        "switches", HealthMark.WARN, f"thrown: {', '.join(project.switches)}", "`liza resume` takes it back"
+    )
+
+
+def _gates(project: ProjectFacts) -> HealthFinding:
     if project.gates is None:
-        return Finding("gates", Mark.OK, "not tried on what work is based on", "`liza run` tries them first")
+        return HealthFinding(
+            "gates", HealthMark.OK, "not tried on what work is based on", "`liza run` tries them first"
+        )
     if not project.gates:
         do = "set gates.test in liza.yaml"
-        return Finding("gates", Mark.WARN, "there is no test command, so nothing runs what is merged", do)
-    bad = [gate for gate in project.gates if gate.is_in_the_way]
+        return HealthFinding(
+            "gates", HealthMark.WARN, "there is no test command, so nothing runs what is merged", do
+        )
+    bad = [gate for gate in project.gates if gate.is_blocking]
     said = "; ".join(gate.sentence for gate in bad or project.gates)
-    return Finding("gates", Mark.FAIL if bad else Mark.OK, said, bad[0].likely if bad else "")
+    return HealthFinding(
+        "gates", HealthMark.FAIL if bad else HealthMark.OK, said, bad[0].likely if bad else ""
+    )
 
 
-MACHINE_CHECKS: Final[tuple[Callable[[Machine], Finding], ...]] = (
-    *(_python, _git, _cage, _kernel, _inotify, _open_files, _programs, _keys, _disk, _clock),
+MACHINE_CHECKS: Final[tuple[Callable[[MachineFacts], HealthFinding], ...]] = (
+    *(_python, _git, _bubblewrap, _kernel, _inotify, _open_files, _programs, _keys, _disk, _clock),
 )
-PROJECT_CHECKS: Final[tuple[Callable[[Project], Finding], ...]] = (
+PROJECT_CHECKS: Final[tuple[Callable[[ProjectFacts], HealthFinding], ...]] = (
     *(_board, _sandbox, _lock, _processes, _worktrees, _salvage, _identity, _integration, _agent, _gates),
     _switches,
 )
 
 
-def judged(machine: Machine, project: Project | None) -> list[Finding]:
+def diagnose(machine: MachineFacts, project: ProjectFacts | None) -> list[HealthFinding]:
     """Return a finding for everything that was looked at."""
     return [
         *(check(machine) for check in MACHINE_CHECKS),

@@ -11,33 +11,33 @@ from liza.cli.views.status import log_json, log_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from liza.board.protocol import Board, Entry
+    from liza.board.protocol import Board, JournalEntry
 
-TURN: Final = 60.0  # seconds of waiting before the follower looks again by itself
+FOLLOW_TIMEOUT: Final = 60.0  # seconds of waiting before the follower looks again by itself
 
 
-def changes(
+def log_lines(
     board: Board, *, last: int | None, task: str | None, follow: bool, as_json: bool
 ) -> Iterator[str]:
     """Yield a line a change: those that there are, then, with *follow*, those that come."""
     seen = 0
-    wanted: deque[Entry] = deque(maxlen=last)
+    wanted: deque[JournalEntry] = deque(maxlen=last)
     for entry in board.entries():
         seen = entry.revision
         if _touches(entry, task):
             wanted.append(entry)
     yield from (_line(entry, as_json=as_json) for entry in wanted)
     while follow:
-        board.wait(seen, TURN)
+        board.wait(seen, FOLLOW_TIMEOUT)
         for entry in board.entries(seen):
             seen = entry.revision
             if _touches(entry, task):
                 yield _line(entry, as_json=as_json)
 
 
-def _line(entry: Entry, *, as_json: bool) -> str:
+def _line(entry: JournalEntry, *, as_json: bool) -> str:
     return json.dumps(log_json(entry)) if as_json else log_line(entry)
 
 
-def _touches(entry: Entry, task: str | None) -> bool:
+def _touches(entry: JournalEntry, task: str | None) -> bool:
     return task is None or task in entry.put.get("tasks", {}) or task in entry.gone.get("tasks", ())

@@ -7,11 +7,11 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
-from liza.cli.views.progress import lines, news
-from liza.daemon.reports.words import outcome
+from liza.cli.views.progress import news_between, progress_lines
+from liza.daemon.reports.words import run_outcome
 from liza.domain.record import utc_now
-from liza.domain.switches import way_on
-from liza.domain.visible_text import unguarded, visible
+from liza.domain.switches import resume_command
+from liza.domain.visible_text import escape_unsafe, raw_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _UP: Final = "\x1b[{}F"  # to the start of the line that many lines above
 _CLEAR: Final = "\x1b[J"  # from here to the end
-BEAT: Final = 1.0  # seconds between two looks of somebody who watches
+REFRESH_INTERVAL: Final = 1.0  # seconds between two looks of somebody who watches
 
 
-class Lines:
+class LineView:
     """A line for each thing that happens: for logs and pipes."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime] = utc_now) -> None:
@@ -40,13 +40,13 @@ class Lines:
 
     def show(self, state: State, switches: Mapping[str, str]) -> None:
         if self._shown is not None and state is not self._shown:
-            for item in news(self._shown, state):
+            for item in news_between(self._shown, state):
                 self._write(str(item))
         self._shown = state
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
             if self._switches.get(name) != said:
-                self.say(f"{name} is thrown{f': {said}' if said else ''}; `{way_on(said)}` goes on")
+                self.say(f"{name} is thrown{f': {said}' if said else ''}; `{resume_command(said)}` goes on")
         for name in self._switches.keys() - switches.keys():
             self.say(f"{name} was taken back")
         self._switches = dict(switches)
@@ -56,11 +56,11 @@ class Lines:
         self._stream.flush()
 
 
-class Live:
+class LiveView:
     """The whole board, redrawn in place; what was said stays above it."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime] = utc_now) -> None:
-        self._stream = unguarded(stream)
+        self._stream = raw_stream(stream)
         self._clock = clock
         self._drawn: list[str] = []
 
@@ -70,34 +70,36 @@ class Live:
     def show(self, state: State, switches: Mapping[str, str]) -> None:
         size = shutil.get_terminal_size()
         # One row is left for the cursor, or the terminal scrolls and the next drawing is off by a line.
-        view = [line[: size.columns - 1] for line in lines(state, self._clock(), switches)][: size.lines - 1]
+        view = [line[: size.columns - 1] for line in progress_lines(state, self._clock(), switches)][
+            : size.lines - 1
+        ]
         if view != self._drawn:
             self._draw(view)
 
     def _draw(self, view: list[str], above: str = "") -> None:
         up = _UP.format(len(self._drawn)) if self._drawn else ""
-        self._stream.write(up + _CLEAR + visible(above + "".join(f"{line}\n" for line in view)))
+        self._stream.write(up + _CLEAR + escape_unsafe(above + "".join(f"{line}\n" for line in view)))
         self._stream.flush()
         self._drawn = view
 
 
-class Steady:
-    """A view for a run that goes on when nobody looks any more."""
+class DetachedView:
+    """A view that survives the loss of its terminal or pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._view = view_on(stream)
 
     def say(self, sentence: str) -> None:
-        with self._going_on():
+        with self._ignore_closed_stream():
             self._view.say(sentence)
 
     def show(self, state: State, switches: Mapping[str, str]) -> None:
-        with self._going_on():
+        with self._ignore_closed_stream():
             self._view.show(state, switches)
 
     @contextmanager
-    def _going_on(self) -> Iterator[None]:
+    def _ignore_closed_stream(self) -> Iterator[None]:
         try:
             yield
         except OSError:  # the terminal or the pipe is gone
@@ -108,7 +110,7 @@ class Steady:
 
 def view_on(stream: TextIO) -> View:
     """Return how to show a run on *stream*."""
-    return Live(stream) if stream.isatty() else Lines(stream)
+    return LiveView(stream) if stream.isatty() else LineView(stream)
 
 
 def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -> None:
@@ -117,6 +119,6 @@ def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -
     while True:
         view.show(state, switches())
         if state.goal.is_over:
-            view.say(outcome(state))
+            view.say(run_outcome(state))
             return
-        state = board.wait(state.revision, BEAT)
+        state = board.wait(state.revision, REFRESH_INTERVAL)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
-from liza.domain.rules import open_trips, resolving, sentence
-from liza.domain.switches import way_on
+from liza.domain.rules import open_trips, resolve_command, trip_sentence
+from liza.domain.switches import resume_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from liza.board.protocol import Entry
+    from liza.board.protocol import JournalEntry
     from liza.domain.model import State, Task
 
 WIDTH: Final = 100  # characters of a text in a line, where nobody knows how wide the terminal is
@@ -24,13 +24,13 @@ SHOWN_ANOMALIES: Final = 5
 SHOWN_DISCOVERIES: Final = 5
 
 
-def as_json(state: State) -> dict[str, Any]:
+def board_json(state: State) -> dict[str, Any]:
     """Return the board as it stands in state.yaml, as JSON values; it depends on nothing but the state."""
     document: dict[str, Any] = {"version": VERSION, "revision": state.revision}
     for section in type(state).model_fields:
         value = getattr(state, section)
         if section in KEYED_SECTIONS:
-            document[section] = [record.plain() for record in value.values()]
+            document[section] = [record.to_json() for record in value.values()]
         elif section == "archived":
             document[section] = dict(value)
         elif section in PLAIN_SECTIONS:
@@ -38,7 +38,7 @@ def as_json(state: State) -> dict[str, Any]:
     return document
 
 
-def status(
+def status_text(
     state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int = WIDTH
 ) -> str:
     """Return the board at a glance; *switches* are the files that are thrown, with what they say.
@@ -51,7 +51,7 @@ def status(
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
         *(f"  next    {_first_line(goal.description)}" for goal in state.goal.queued),
         *(
-            f"Switch    {name}: {said or 'thrown'} (`{way_on(said)}` goes on)"
+            f"Switch    {name}: {said or 'thrown'} (`{resume_command(said)}` goes on)"
             for name, said in switches.items()
         ),
         *([f"Disk      {shortage}"] if shortage else []),
@@ -79,11 +79,11 @@ def money_lines(state: State) -> Iterator[str]:
         marks = ", ".join(told)
         cap = state.config.budget.run_usd
         yield f"Spent     ${total.usd:.2f} of ${cap:.2f}{f' ({marks})' if marks else ''}"
-    if budget.is_closed(state):
-        yield f"Budget    paused: {budget.question(state)}"
-        yield f"      then    {budget.command(state)}"
-    for provider in providers.closed(state):
-        yield f"Provider  {providers.told_with_stand_in(state, provider)}"
+    if budget.is_budget_question_open(state):
+        yield f"Budget    paused: {budget.budget_question(state)}"
+        yield f"      then    {budget.raise_budget_command(state)}"
+    for provider in providers.closed_providers(state):
+        yield f"Provider  {providers.provider_sentence_with_fallback(state, provider)}"
 
 
 def goals(state: State) -> Iterator[str]:
@@ -152,14 +152,16 @@ def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
 def opinions(task: Task) -> Iterator[str]:
     """Yield what the agents of reviewers said about the work that *task* carries."""
     for verdict in task.verdicts:
-        if who := verdict.opinion_of:
-            yield f"{who} said {verdict.outcome} ({verdict.gate}): {verdict.reason or 'no reason given'}"
+        if who := verdict.judging_worker:
+            sure = "" if verdict.confidence is None else f", {verdict.confidence} of 10 sure"
+            why = verdict.reason or "no reason given"
+            yield f"{who} said {verdict.outcome} ({verdict.gate}{sure}): {why}"
 
 
 def _breaker_lines(state: State) -> Iterator[str]:
     for trip in open_trips(state):
-        yield f"Breaker   {sentence(trip)}"
-        yield f"      then    {resolving(trip)}"
+        yield f"Breaker   {trip_sentence(trip)}"
+        yield f"      then    {resolve_command(trip)}"
 
 
 def _note_lines(state: State) -> Iterator[str]:
@@ -176,7 +178,7 @@ def _anomaly_lines(state: State) -> Iterator[str]:
     if open_ones:
         yield f"Anomalies {len(open_ones)} open"
     for anomaly in open_ones[-SHOWN_ANOMALIES:]:
-        facts = anomaly.details.plain().items()
+        facts = anomaly.details.to_json().items()
         details = ", ".join(f"{key} {_first_line(str(value))}" for key, value in facts)
         yield f"  {anomaly.id:<14} {anomaly.type:<18} {anomaly.task_id or '-':<12} {details}"
 
@@ -195,7 +197,7 @@ def _first_line(text: str, most: int = WIDTH) -> str:
     return first if len(first) <= most and first == text else first[: most - 1] + "…"
 
 
-def whole_task(entries: Iterable[Entry], name: str) -> dict[str, Any] | None:
+def whole_task(entries: Iterable[JournalEntry], name: str) -> dict[str, Any] | None:
     """Return a task with all of its history, live or archived, as the journal tells it."""
     task: dict[str, Any] | None = None
     for entry in entries:
@@ -212,11 +214,11 @@ def whole_task(entries: Iterable[Entry], name: str) -> dict[str, Any] | None:
     return task
 
 
-def log_line(entry: Entry) -> str:
+def log_line(entry: JournalEntry) -> str:
     return f"{entry.revision:>6}  {entry.at:%Y-%m-%dT%H:%M:%SZ}  {entry.by:<14} {entry.what}"
 
 
-def log_json(entry: Entry) -> dict[str, Any]:
+def log_json(entry: JournalEntry) -> dict[str, Any]:
     return {**entry._asdict(), "at": entry.at.isoformat().replace("+00:00", "Z")}
 
 
@@ -235,9 +237,9 @@ class Difference(NamedTuple):
         return f"~ {self.path}: {self.before} -> {self.after}"
 
 
-def differences(one: State, other: State) -> list[Difference]:
+def board_differences(one: State, other: State) -> list[Difference]:
     """Return every value that differs between two boards, by the path that people read."""
-    before, after = dict(_leaves("", as_json(one))), dict(_leaves("", as_json(other)))
+    before, after = dict(_leaves("", board_json(one))), dict(_leaves("", board_json(other)))
     paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
     return [Difference(path, before.get(path), after.get(path)) for path in paths]
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from liza.cli.views.status import whole_task
 from liza.domain.changes import HUMAN
 from liza.domain.model import Status, Task
-from liza.domain.problems import explained
+from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
-from liza.domain.yaml_emit import section
+from liza.domain.yaml_emit import section_text
 from liza.errors import NotThere, UsageError
 from liza.workflow.transition import add_task
 
@@ -40,14 +40,16 @@ def new_task(typed: dict[str, Any]) -> Change:
     try:
         task = Task.model_validate(fields)
     except ValidationError as error:
-        problems = "; ".join(f"{wrong.path}: {wrong.problem}" for wrong in explained(error, Task, "", {}))
+        problems = "; ".join(
+            f"{wrong.path}: {wrong.problem}" for wrong in violations_from(error, Task, "", {})
+        )
         raise UsageError(f"the task was not added: {problems}") from error
     return add_task(task, by=HUMAN, at=now)
 
 
-def shown(board: Board, name: str, *, as_json: bool) -> str:
+def task_text(board: Board, name: str, *, as_json: bool) -> str:
     """Return a task, live or archived, with its whole history."""
     task = whole_task(board.entries(), name)
     if task is None:
         raise NotThere("task", name, "`liza status` lists the tasks")
-    return json.dumps(task) + "\n" if as_json else section("task", task)
+    return json.dumps(task) + "\n" if as_json else section_text("task", task)

@@ -12,7 +12,7 @@ _AGO: Final = re.compile(r"(\d+)([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def moment(text: str, now: datetime) -> int | datetime:
+def parse_moment(text: str, now: datetime) -> int | datetime:
     """Return the revision or time that *text* means; a time to the second means the whole of it."""
     if text.isdecimal():
         return int(text)

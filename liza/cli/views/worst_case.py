@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.select import COMMAND, backend_of, chosen
-from liza.domain.answers import ROLES, Step
-from liza.domain.budget import cap_of, is_silent, kind_of, spent_on, worst
+from liza.agents.select import COMMAND, backend_of, configured_choice
+from liza.domain.answers import ROLE_OF_STEP, Step
+from liza.domain.budget import cost_kind, highest_cost, never_reports_cost, spent_on, task_cap
 from liza.domain.lifecycle import TERMINAL
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from liza.domain.model import State
 
-ASKED: Final = 2  # runs of one step: an answer that cannot be read is asked for once more
+ASKS_PER_STEP: Final = 2  # runs of one step: an answer that cannot be read is asked for once more
 
 
-class Line(NamedTuple):
+class StepCost(NamedTuple):
     """One step: how often it can run for one task, and the most that one run has cost; None: not known."""
 
     step: Step
@@ -35,33 +35,36 @@ class Line(NamedTuple):
         return f"{runs} of at most ${self.usd:.2f} = ${self.most:.2f}"
 
 
-def steps_of_a_task(state: State) -> list[Line]:
+def task_step_costs(state: State) -> list[StepCost]:
     """Return what one task can take at the worst: every round used up, every answer asked for twice."""
     rounds = state.config.limits.max_coder_iterations
     times = {Step.CHECKPOINT: rounds, Step.IMPLEMENT: rounds, Step.REVIEW: rounds, Step.REPLAN: 1}
-    return [Line(step, ASKED * count, worst(state, _kind(state, step))) for step, count in times.items()]
+    return [
+        StepCost(step, ASKS_PER_STEP * count, highest_cost(state, _kind(state, step)))
+        for step, count in times.items()
+    ]
 
 
 def _kind(state: State, step: Step) -> str:
-    choice = chosen(state.config.agents, ROLES[step], step)
-    return kind_of(step, choice.model or backend_of(choice) or "")
+    choice = configured_choice(state.config.agents, ROLE_OF_STEP[step], step)
+    return cost_kind(step, choice.model or backend_of(choice) or "")
 
 
-def bound(state: State) -> Iterator[str]:
+def worst_case_lines(state: State) -> Iterator[str]:
     """Yield the worst case in lines, and what the caps make of it."""
-    each = steps_of_a_task(state)
+    each = task_step_costs(state)
     yield "The worst case of one task, with every round used up and every answer asked for twice:"
     yield from map(str, each)
     whole = _sum([one.most for one in each])
     open_ones = [task.id for task in state.tasks.values() if task.status not in TERMINAL]
-    plan = Line(Step.PLAN, ASKED, worst(state, _kind(state, Step.PLAN)))
+    plan = StepCost(Step.PLAN, ASKS_PER_STEP, highest_cost(state, _kind(state, Step.PLAN)))
     if not (state.tasks or state.archived):
         yield f"{plan}, once; how many tasks it makes is not known"
     budget = state.config.budget
     left = max(0.0, budget.run_usd - state.spend.total.usd)
     if whole is not None:
         yield f"Without caps: {len(open_ones)} tasks, ${whole * len(open_ones):.2f}"
-    of_tasks = [max(0.0, cap_of(state, name) - spent_on(state, name).usd) for name in open_ones]
+    of_tasks = [max(0.0, task_cap(state, name) - spent_on(state, name).usd) for name in open_ones]
     capped = sum(one if whole is None else min(whole, one) for one in of_tasks)
     yield f"With ${budget.task_usd:.2f} a task (budget.task_usd): ${capped:.2f} for {len(open_ones)} tasks"
     # A plan that is not there yet, or a task that is replanned, can become any number of tasks.
@@ -76,12 +79,14 @@ def _sum(costs: Sequence[float | None]) -> float | None:
 
 def _limits_of_the_bound(state: State) -> Iterator[str]:
     """Yield whom the caps cannot hold to the cent: who tells what a run cost at its end, or not at all."""
-    choices = {step: chosen(state.config.agents, ROLES[step], step) for step in ROLES}
+    choices = {
+        step: configured_choice(state.config.agents, ROLE_OF_STEP[step], step) for step in ROLE_OF_STEP
+    }
     own = [step for step, choice in choices.items() if backend_of(choice) == COMMAND]
     if not own:
         return
     limits = state.config.limits
-    if any(is_silent(state, _kind(state, step)) for step in own):
+    if any(never_reports_cost(state, _kind(state, step)) for step in own):
         yield (
             "Agents of your own (backend command) do not report what they cost, so that no cap holds them; "
             f"{limits.max_coder_iterations} rounds a coder and {limits.agent_minutes:g} minutes a run do"

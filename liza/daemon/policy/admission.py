@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.agents.protocol import did_nothing
 from liza.domain import budget, providers
 from liza.domain.budget import Bill, Cap
-from liza.domain.model import AgentStatus
-from liza.domain.providers import Turned
+from liza.domain.model import WorkerStatus
+from liza.domain.providers import ProviderRejection
 from liza.domain.record import with_record
 from liza.domain.spending import Provenance, ProviderState
-from liza.system.run_control import MEANING, Ending
+from liza.system.run_control import MEANING, RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
     from liza.agents.protocol import Reply
-    from liza.domain.budget import Run, Want
+    from liza.domain.budget import AdmissionRequest, RunRequest
     from liza.domain.model import State
     from liza.domain.spending import Usage
 
 
-class Closed(NamedTuple):
+class Denial(NamedTuple):
     """Why a run may not begin."""
 
     why: str
@@ -31,99 +31,101 @@ class Closed(NamedTuple):
     cap: Cap | None = None
 
 
-class Ended(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that ended, as the board should know it."""
 
-    run: Run
+    run: AdmissionRequest
     reply: Reply
 
 
-TURNED_DOWN: Final[dict[Ending, ProviderState]] = {
-    Ending.RATE_LIMITED: ProviderState.LIMITED,
-    Ending.QUOTA: ProviderState.EXHAUSTED,
-    Ending.AUTH: ProviderState.REFUSED,
+STATE_AFTER_ENDING: Final[dict[RunEnding, ProviderState]] = {
+    RunEnding.RATE_LIMITED: ProviderState.LIMITED,
+    RunEnding.QUOTA: ProviderState.EXHAUSTED,
+    RunEnding.AUTH: ProviderState.REFUSED,
 }
 # After these nobody knows whether the provider would have taken the run.
-UNTRIED: Final = frozenset({Ending.STOPPED, Ending.NOT_STARTED, Ending.KILLED})
+UNTRIED: Final = frozenset({RunEnding.STOPPED, RunEnding.NOT_STARTED, RunEnding.KILLED})
 
 
-def closed(state: State, run: Run, now: datetime) -> Closed | None:
-    """Return why *run* may not begin now, or None where it may."""
+def denial_of(state: State, run: AdmissionRequest, now: datetime) -> Denial | None:
+    """Return why *run* may not begin now; None where it may."""
     for provider in run.providers:
-        if gate := providers.gate(state, provider, run.want.worker, now):
-            return Closed(gate.why, gate.until)
-    cap = budget.over(state, run.want)
+        if gate := providers.provider_wait(state, provider, run.want.worker, now):
+            return Denial(gate.why, gate.until)
+    cap = budget.cap_exceeded_by(state, run.want)
     if cap is None:
         return None
     if cap is Cap.RUN:
-        return Closed(budget.question(state), cap=cap)
+        return Denial(budget.budget_question(state), cap=cap)
     if cap is Cap.BUSY:
-        return Closed(budget.busy(state), cap=cap)
-    return Closed(f"{run.want.task} may not cost more", cap=cap)
+        return Denial(budget.why_budget_is_busy(state), cap=cap)
+    return Denial(f"{run.want.task} may not cost more", cap=cap)
 
 
-def admitted(state: State, run: Run, now: datetime) -> State:
-    """Return the board with *run* begun: its money is set aside, and it probes its provider if it is due."""
-    state = budget.reserved(state, run.want, now)
+def admit(state: State, run: AdmissionRequest, now: datetime) -> State:
+    """Return the board with the cost of *run* reserved, and its provider probed if that is due."""
+    state = budget.reserve(state, run.want, now)
     for provider in run.providers:
-        state = providers.probing(state, provider, run.want.worker)
-    return _shown(state, run.want.worker, AgentStatus.RUNNING, now)
+        state = providers.with_probe(state, provider, run.want.worker)
+    return _with_status(state, run.want.worker, WorkerStatus.RUNNING, now)
 
 
-def parked(state: State, run: Run, shut: Closed, now: datetime) -> State:
+def park(state: State, run: AdmissionRequest, shut: Denial, now: datetime) -> State:
     """Return the board with the worker of *run* waiting, and the question on it if it is about money."""
     if shut.cap is Cap.RUN:
-        state = budget.asked(state)
-    return _shown(state, run.want.worker, AgentStatus.PARKED, now)
+        state = budget.with_budget_question(state)
+    return _with_status(state, run.want.worker, WorkerStatus.PARKED, now)
 
 
-def _shown(state: State, worker: str, status: AgentStatus, now: datetime) -> State:
+def _with_status(state: State, worker: str, status: WorkerStatus, now: datetime) -> State:
     agent = state.agents.get(worker)
     if agent is None or agent.status is status:
         return state
-    return state.but(agents=with_record(state.agents, agent.but(status=status, since=now)))
+    return state.replace(agents=with_record(state.agents, agent.replace(status=status, since=now)))
 
 
-def ended(state: State, end: Ended, *, at: datetime, chance: float) -> State:
-    """Return the board with a run paid for and its provider's word heeded; *chance* is between 0 and 1."""
+def settle_run(state: State, end: EndedRun, *, at: datetime, chance: float) -> State:
+    """Return the board with a run settled and its provider's state updated; *chance* is between 0 and 1."""
     reply, run = end.reply, end.run
     if did_nothing(reply):
-        state = budget.unreserved(state, run.want.worker)
+        state = budget.without_reservation(state, run.want.worker)
     else:
-        state = budget.settled(state, _bill(state, run.want, reply.usage))
-    worse = TURNED_DOWN.get(reply.ending)
+        state = budget.settle_run(state, _bill(state, run.want, reply.usage))
+    worse = STATE_AFTER_ENDING.get(reply.ending)
     if worse is not None:
-        how = Turned(worse, reply.why or MEANING[reply.ending], reply.reset)
-        return providers.turned_down(state, run.provider, run.want.worker, how, at=at, chance=chance)
+        how = ProviderRejection(worse, reply.why or MEANING[reply.ending], reply.reset)
+        return providers.with_rejection(state, run.provider, run.want.worker, how, at=at, chance=chance)
     if reply.ending in UNTRIED:
-        return providers.unprobed(state, {run.want.worker})
-    return providers.answered(state, run.provider, run.want.worker, at=at)
+        return providers.without_probes_of(state, {run.want.worker})
+    return providers.with_success(state, run.provider, run.want.worker, at=at)
 
 
-def _bill(state: State, want: Want, usage: Usage) -> Bill:
+def _bill(state: State, want: RunRequest, usage: Usage) -> Bill:
     """Return what a run cost; one that is silent about it where its like was not counts as they do."""
     if usage.usd is not None:
         return Bill(want.worker, want.task, want.kind, usage.usd, usage.provenance)
     if not want.guess:  # a recording costs what it says
         return Bill(want.worker, want.task, want.kind, 0.0, Provenance.REPORTED)
-    usual = budget.average(state, want.kind)
+    usual = budget.average_cost(state, want.kind)
     mark = Provenance.UNKNOWN if usual is None else Provenance.ESTIMATED
     return Bill(want.worker, want.task, want.kind, usual or 0.0, mark)
 
 
-def left(state: State, worker: str) -> State:
-    """Return the board without what *worker* set aside or was to try, and did not come to."""
-    return providers.unprobed(budget.unreserved(state, worker), {worker})
+def release_unused(state: State, worker: str) -> State:
+    """Return the board without the reservations and probes that *worker* did not use."""
+    return providers.without_probes_of(budget.without_reservation(state, worker), {worker})
 
 
-def mourned(state: State, gone: Collection[str]) -> State:
-    """Return the board with what the workers in *gone* set aside counted as spent."""
+def settle_reservations_of(state: State, gone: Collection[str]) -> State:
+    """Return the board with the reservations of the dead workers *gone* counted as spent."""
     held = {one.id for one in state.spend.reserved} | {one.probe or "" for one in state.providers.values()}
-    return buried(state, held - set(gone))
+    return settle_reservations_except(state, held - set(gone))
 
 
-def buried(state: State, living: Collection[str]) -> State:
-    """Return the board with what dead workers set aside counted as spent, and their probes given up."""
-    state = budget.buried(state, living)
+def settle_reservations_except(state: State, living: Collection[str]) -> State:
+    """Return the board with the reservations of all workers not in *living* counted as spent, and their
+    probes given up.
+    """
+    state = budget.settle_reservations_of_dead(state, living)
     gone = {one.probe for one in state.providers.values() if one.probe and one.probe not in living}
-    return providers.unprobed(state, gone)
+    return providers.without_probes_of(state, gone)

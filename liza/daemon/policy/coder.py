@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from liza.daemon.policy.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
+from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
 from liza.domain import verdicts
-from liza.domain.answers import Outcome
+from liza.domain.answers import WorkStatus
 from liza.domain.changes import dead_dependencies, waits_for
-from liza.domain.model import AgentStatus, Role, Status
-from liza.system.run_control import MEANING, Ending
+from liza.domain.model import Role, Status, WorkerStatus
+from liza.system.run_control import MEANING, RunEnding
 
 if TYPE_CHECKING:
     from liza.agents.protocol import Reply
@@ -23,13 +23,15 @@ ENOUGH_FAILURES: Final = (
     2  # coders that failed a task, or rounds of the only one; the next would fail as well
 )
 MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
-NOT_STARTED: Final = "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
+NOT_STARTED_QUESTION: Final = (
+    "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
+)
 # What the contract asks where the rounds are used up.
-UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
+UNCLEAR_SPEC: Final = ("Is the spec clear enough?", "Should task be decomposed?")
 _LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
 
 
-def present(state: State) -> frozenset[str]:
+def available_coders(state: State) -> frozenset[str]:
     """Return the coders that work or will: those of the settings and those that registered.
 
     One that was stopped because it kept crashing is not among them. One that ended in good order comes back
@@ -37,8 +39,8 @@ def present(state: State) -> frozenset[str]:
     """
     configured = {f"{Role.CODER}-{number}" for number in range(1, state.config.workers.coder + 1)}
     coders = [agent for agent in state.agents.values() if agent.role is Role.CODER]
-    gone = {agent.id for agent in coders if agent.status is AgentStatus.STOPPED and agent.crashes}
-    there = {agent.id for agent in coders if agent.status is not AgentStatus.STOPPED}
+    gone = {agent.id for agent in coders if agent.status is WorkerStatus.STOPPED and agent.crashes}
+    there = {agent.id for agent in coders if agent.status is not WorkerStatus.STOPPED}
     return frozenset((configured | there) - gone)
 
 
@@ -46,7 +48,7 @@ def is_given_up(state: State, task: Task) -> bool:
     """Tell whether no coder takes *task* again before somebody thought about it."""
     if len(task.failed_by) >= ENOUGH_FAILURES:
         return True
-    alone = not present(state) - set(task.failed_by)
+    alone = not available_coders(state) - set(task.failed_by)
     return alone and bool(task.failed_by) and task.iteration >= ENOUGH_FAILURES
 
 
@@ -54,75 +56,75 @@ def pick(state: State, me: str) -> Task | None:
     """Return the task that coder *me* takes next: its own rejected ones, failed merges, then what is new."""
     if is_at_work(state, me):
         return None
-    looks = (Look(state, task, me, task.created) for task in state.tasks.values())
-    free = [look for look in looks if allows(_OF_THE_TASK, look)]
+    looks = (Candidate(state, task, me, task.created) for task in state.tasks.values())
+    free = [look for look in looks if all_hold(_TASK_CONDITIONS, look)]
     first = min(free, key=lambda look: _rank(look.task, me), default=None)
     # Asked of the first alone: it counts all tasks, and new ones come last.
-    return first.task if first and allows(_OF_THE_QUEUE, first) else None
+    return first.task if first and all_hold(_QUEUE_CONDITIONS, first) else None
 
 
-def _others(look: Look) -> frozenset[str]:
-    return present(look.state) - {look.me}
+def _other_coders(look: Candidate) -> frozenset[str]:
+    return available_coders(look.state) - {look.me}
 
 
-def _is_open(look: Look) -> bool:
+def _is_open(look: Candidate) -> bool:
     return look.task.status in _ORDER
 
 
-def _not_for_coders(look: Look) -> Hindrance:
-    return Hindrance(f"{look.task.status} is not for coders", "nobody", f"liza task show {look.task.id}")
+def _status_blocker(look: Candidate) -> Blocker:
+    return Blocker(f"{look.task.status} is not for coders", "nobody", f"liza task show {look.task.id}")
 
 
-def _waits(look: Look) -> Hindrance:
+def _dependency_blocker(look: Candidate) -> Blocker:
     waiting = waits_for(look.state, look.task)
     named = ", ".join(f"{name} ({look.state.status_of(name) or 'not on the board'})" for name in waiting)
     if dead := dead_dependencies(look.state, look.task):
         what = f"it waits for {named}, and {' and '.join(dead)} will never be done; the planner is asked next"
-        return Hindrance(what, "the planner, or you", "liza edit")
-    return Hindrance(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
+        return Blocker(what, "the planner, or you", "liza edit")
+    return Blocker(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
 
 
-def _may_merge(look: Look) -> bool:
+def _may_merge(look: Candidate) -> bool:
     failures = look.task.integration_failures
     return look.task.status is not Status.INTEGRATION_FAILED or failures < MOST_FAILED_INTEGRATIONS
 
 
-def _merges_no_more(look: Look) -> Hindrance:
+def _merge_blocker(look: Candidate) -> Blocker:
     times = f"it failed to merge {look.task.integration_failures} times, so somebody has to think about it"
-    return Hindrance(times, "the planner", f'liza note "…" --for {look.task.id}')
+    return Blocker(times, "the planner", f'liza note "…" --for {look.task.id}')
 
 
-def _is_not_anothers(look: Look) -> bool:
-    return look.task.status is Status.IDLE or look.task.assigned_to not in _others(look)
+def _is_unassigned_or_mine(look: Candidate) -> bool:
+    return look.task.status is Status.IDLE or look.task.assigned_to not in _other_coders(look)
 
 
-def _is_anothers(look: Look) -> Hindrance:
+def _assigned_blocker(look: Candidate) -> Blocker:
     other = str(look.task.assigned_to)
-    return Hindrance(f"{other} takes it up again itself", other, f"liza explain {other}")
+    return Blocker(f"{other} takes it up again itself", other, f"liza explain {other}")
 
 
-def _is_given_up(look: Look) -> Hindrance:
+def _given_up_blocker(look: Candidate) -> Blocker:
     failed = " and ".join(look.task.failed_by)
-    return Hindrance(
+    return Blocker(
         f"{failed} could not do it, so the planner looks at it first",
         "the planner",
         f'liza note "…" --for {look.task.id}',
     )
 
 
-def _is_not_my_failure(look: Look) -> bool:
-    return look.me not in look.task.failed_by or not _others(look)
+def _is_not_my_failure(look: Candidate) -> bool:
+    return look.me not in look.task.failed_by or not _other_coders(look)
 
 
-def _is_my_failure(look: Look) -> Hindrance:
-    return Hindrance(
+def _own_failure_blocker(look: Candidate) -> Blocker:
+    return Blocker(
         f"{look.me} could not do it, so another coder takes it",
         "another coder",
         f"liza task show {look.task.id}",
     )
 
 
-def unmerged(state: State) -> int:
+def unmerged_count(state: State) -> int:
     """Return how many tasks wait for reviewers; what waits for people holds up no coder."""
     return sum(
         task.status is Status.READY_FOR_REVIEW or (task.status is Status.APPROVED and not task.is_tainted)
@@ -130,31 +132,34 @@ def unmerged(state: State) -> int:
     )
 
 
-def _is_not_too_far_ahead(look: Look) -> bool:
+def _has_queue_room(look: Candidate) -> bool:
     # What was rejected, or did not merge, is finished first: only new work makes the queue longer.
-    return look.task.status is not Status.IDLE or unmerged(look.state) < look.state.config.limits.max_unmerged
+    return (
+        look.task.status is not Status.IDLE
+        or unmerged_count(look.state) < look.state.config.limits.max_unmerged
+    )
 
 
-def _is_too_far_ahead(look: Look) -> Hindrance:
-    waiting, most = unmerged(look.state), look.state.config.limits.max_unmerged
-    return Hindrance(
+def _queue_blocker(look: Candidate) -> Blocker:
+    waiting, most = unmerged_count(look.state), look.state.config.limits.max_unmerged
+    return Blocker(
         f"{waiting} tasks wait for review or merge, and with {most} no new one begins (limits.max_unmerged)",
         "the reviewers",
         "liza status",
     )
 
 
-_OF_THE_TASK: Final = (
-    Condition(_is_open, _not_for_coders),
-    Condition(lambda look: not waits_for(look.state, look.task), _waits),
-    Condition(_may_merge, _merges_no_more),
-    Condition(lambda look: not is_given_up(look.state, look.task), _is_given_up),
-    Condition(_is_not_anothers, _is_anothers),
-    Condition(_is_not_my_failure, _is_my_failure),
+_TASK_CONDITIONS: Final = (
+    Condition(_is_open, _status_blocker),
+    Condition(lambda look: not waits_for(look.state, look.task), _dependency_blocker),
+    Condition(_may_merge, _merge_blocker),
+    Condition(lambda look: not is_given_up(look.state, look.task), _given_up_blocker),
+    Condition(_is_unassigned_or_mine, _assigned_blocker),
+    Condition(_is_not_my_failure, _own_failure_blocker),
     FREE,
 )
-_OF_THE_QUEUE: Final = (Condition(_is_not_too_far_ahead, _is_too_far_ahead),)
-CONDITIONS: Final = (*_OF_THE_TASK, *_OF_THE_QUEUE)
+_QUEUE_CONDITIONS: Final = (Condition(_has_queue_room, _queue_blocker),)
+CONDITIONS: Final = (*_TASK_CONDITIONS, *_QUEUE_CONDITIONS)
 
 _ORDER: Final = {Status.REJECTED: 0, Status.INTEGRATION_FAILED: 1, Status.IDLE: 2}
 
@@ -169,43 +174,43 @@ def base_for(task: Task, me: str, head: str) -> str:
     return task.base_commit if goes_on and task.base_commit else head
 
 
-def is_spent(task: Task, most: int) -> bool:
+def is_out_of_iterations(task: Task, most: int) -> bool:
     """Tell whether the next round of *task* would be one too many."""
     return task.attempt == 0 and task.iteration >= most
 
 
-def spent(most: int) -> e.Block:
+def iterations_block(most: int) -> e.Block:
     return e.Block(
         reason=f"Max iterations ({most}) reached without approval",
-        questions=UNCLEAR,
+        questions=UNCLEAR_SPEC,
         rule="coder_iterations",
     )
 
 
 # What becomes of a coder's task when its agent ended without an answer.
-_WITHOUT_ANSWER: Final[dict[Ending, type[e.Release | e.Fail]]] = {
-    Ending.DONE: e.Fail,  # it said something, but no answer
-    Ending.TIMEOUT: e.Fail,
-    Ending.SILENT: e.Fail,
-    Ending.SLOW_START: e.Fail,
-    Ending.CRASHED: e.Fail,
-    Ending.KILLED: e.Release,
-    Ending.EMPTY: e.Fail,
-    Ending.RATE_LIMITED: e.Release,
-    Ending.QUOTA: e.Release,
-    Ending.AUTH: e.Release,
-    Ending.CONTEXT_FULL: e.Release,
-    Ending.STOPPED: e.Release,
-    Ending.CAPPED: e.Release,
+_WITHOUT_ANSWER: Final[dict[RunEnding, type[e.Release | e.Fail]]] = {
+    RunEnding.DONE: e.Fail,  # it said something, but no answer
+    RunEnding.TIMEOUT: e.Fail,
+    RunEnding.SILENT: e.Fail,
+    RunEnding.SLOW_START: e.Fail,
+    RunEnding.CRASHED: e.Fail,
+    RunEnding.KILLED: e.Release,
+    RunEnding.EMPTY: e.Fail,
+    RunEnding.RATE_LIMITED: e.Release,
+    RunEnding.QUOTA: e.Release,
+    RunEnding.AUTH: e.Release,
+    RunEnding.CONTEXT_FULL: e.Release,
+    RunEnding.STOPPED: e.Release,
+    RunEnding.CAPPED: e.Release,
 }
 
 
-def without_answer(reply: Reply, why: str) -> e.Event:
+def event_without_answer(reply: Reply, why: str) -> e.Event:
     """Return what happens to a task whose coder's agent gave no answer, because of *why*."""
     reason = why or reply.why or MEANING[reply.ending]
-    if reply.ending is Ending.NOT_STARTED:
-        return e.Block(reason=reason, questions=(NOT_STARTED,), only_people=True)
-    if reply.ending is Ending.KILLED:
+    if reply.ending is RunEnding.NOT_STARTED:
+        return e.Block(reason=reason, questions=(NOT_STARTED_QUESTION,), only_people=True)
+    if reply.ending is RunEnding.KILLED:
         return e.Release(reason=reason, killed=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
@@ -230,18 +235,18 @@ def says_nothing(answer: CheckpointAnswer) -> bool:
     return not set(re.findall(r"\w+", (answer.intent or "").casefold())) - _EMPTY_WORDS
 
 
-def concluded(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:
+def event_for_answer(answer: Implement, head: str | None, reasons: tuple[str, ...]) -> e.Event:
     """Return what follows from an answer, the commit that the branch is at, and why it cannot be taken."""
-    if answer.status is Outcome.BLOCKED:
+    if answer.status is WorkStatus.BLOCKED:
         return e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
-    if answer.status is Outcome.NOTHING_TO_DO:
+    if answer.status is WorkStatus.NOTHING_TO_DO:
         return e.FindNothing(summary=answer.summary)
     if head is None or reasons:
         return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
     return e.Submit(commit=head)
 
 
-class Finding(Protocol):
+class GateFindings(Protocol):
     """What the machines said together."""
 
     @property
@@ -262,7 +267,7 @@ class Finding(Protocol):
     def tree(self) -> str | None: ...
 
 
-def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:
+def event_for_gates(outcome: verdicts.Outcome, head: str, found: GateFindings) -> e.Event:
     """Return what follows from what the machines said about *head*."""
     if outcome is verdicts.Outcome.PASS:
         return e.Submit(commit=head, **_reported(found))
@@ -273,7 +278,7 @@ def judged(outcome: verdicts.Outcome, head: str, found: Finding) -> e.Event:
     return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
 
 
-def _reported(found: Finding) -> dict[str, Any]:
+def _reported(found: GateFindings) -> dict[str, Any]:
     return {
         "verdicts": found.verdicts,
         "phase": found.phase,
@@ -282,7 +287,7 @@ def _reported(found: Finding) -> dict[str, Any]:
     }
 
 
-def message_of(task: Task, answer: Implement) -> str:
+def commit_message(task: Task, answer: Implement) -> str:
     """Return the message for what the agent left without a commit."""
     first, _, rest = answer.summary.strip().partition("\n")
     subject = first if len(first) <= _LONGEST_SUBJECT else f"{first[: _LONGEST_SUBJECT - 1].rstrip()}…"

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from liza.domain.model import State, Task
 
 
-class Look(NamedTuple):
-    """A task as the worker *me* sees it."""
+class Candidate(NamedTuple):
+    """A task that the worker *me* may take."""
 
     state: State
     task: Task
@@ -22,7 +22,7 @@ class Look(NamedTuple):
     now: datetime
 
 
-class Hindrance(NamedTuple):
+class Blocker(NamedTuple):
     """Why something does not go on."""
 
     what: str  # completes "t1 is IDLE: …"
@@ -32,24 +32,24 @@ class Hindrance(NamedTuple):
 
 
 class Condition(NamedTuple):
-    holds: Callable[[Look], bool]
-    hindrance: Callable[[Look], Hindrance]
+    holds: Callable[[Candidate], bool]
+    blocker: Callable[[Candidate], Blocker]
 
 
-def allows(conditions: tuple[Condition, ...], look: Look) -> bool:
+def all_hold(conditions: tuple[Condition, ...], look: Candidate) -> bool:
     """Tell whether every condition holds."""
     return all(condition.holds(look) for condition in conditions)
 
 
-def first_hindrance(conditions: tuple[Condition, ...], look: Look) -> tuple[int, Hindrance] | None:
+def first_blocker(conditions: tuple[Condition, ...], look: Candidate) -> tuple[int, Blocker] | None:
     """Return the first condition that does not hold, by its place, with what to tell; None if all do."""
     for place, condition in enumerate(conditions):
         if not condition.holds(look):
-            return place, condition.hindrance(look)
+            return place, condition.blocker(look)
     return None
 
 
-def since(task: Task) -> datetime:
+def status_since(task: Task) -> datetime:
     """Return when *task* came to the status it has."""
     arrived = (
         entry.at
@@ -60,18 +60,18 @@ def since(task: Task) -> datetime:
 
 
 def is_at_work(state: State, me: str) -> bool:
-    return held_by(state, me) is not None
+    return task_held_by(state, me) is not None
 
 
-def held_by(state: State, me: str) -> Task | None:
+def task_held_by(state: State, me: str) -> Task | None:
     """Return what *me* works on."""
     return next((task for task in state.tasks.values() if task.lease and task.lease.holder == me), None)
 
 
-def _busy(look: Look) -> Hindrance:
-    other = held_by(look.state, look.me)
+def _busy_blocker(look: Candidate) -> Blocker:
+    other = task_held_by(look.state, look.me)
     name = other.id if other else "nothing"
-    return Hindrance(f"{look.me} is at work on {name}", look.me, f"liza task show {name}")
+    return Blocker(f"{look.me} is at work on {name}", look.me, f"liza task show {name}")
 
 
-FREE: Final = Condition(lambda look: not is_at_work(look.state, look.me), _busy)
+FREE: Final = Condition(lambda look: not is_at_work(look.state, look.me), _busy_blocker)

@@ -15,39 +15,39 @@ from liza.domain.lifecycle import SUCCEEDED, TERMINAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from liza.domain.answers import Planned
+    from liza.domain.answers import PlannedTask
     from liza.domain.model import State
 
 MOST_CRITERIA: Final = 15  # lines of done_when that one review can hold in its head
 LONGEST_TASK: Final = 4000  # characters of a description; what is longer is a spec, and belongs into one
 
 # A line that is made of these alone cannot turn out to be false. What names a thing can.
-_EMPTY: Final = (
+_VAGUE: Final = (
     "a all also an and any are as at be been better clean code complete completed correct correctly "
     "criteria do does done enough etc everything expected fine fully good great high implemented improved "
     "in is it its looks made meets more new nice nicely of ok okay perfect perfectly possible properly "
     "quality ready requirements robust satisfied should so specified task tests that the there they thing "
     "things this to user users very was well were will with work worked working works "
 )
-_EMPTY_WORDS: Final = frozenset(_EMPTY.split())
+_VAGUE_WORDS: Final = frozenset(_VAGUE.split())
 _NAMES_SOMETHING: Final = re.compile(r"[`'\"\d/_]|\w\.\w")
 
 
-class Ground(NamedTuple):
+class PlanContext(NamedTuple):
     """What a plan is held against."""
 
     state: State
     has_file: Callable[[str], bool]  # whether the repository has a path
 
 
-def problems(ground: Ground, tasks: tuple[Planned, ...]) -> list[str]:
+def problems(ground: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
     """Return why *tasks* cannot be put on the board; all faults at once, so that one answer can mend them."""
     if crowd := _too_many(ground, tasks):
         return [crowd]
     return [fault for task in tasks for check in _CHECKS for fault in check(ground, task, tasks)]
 
 
-def doubts(tasks: tuple[Planned, ...]) -> list[str]:
+def concerns(tasks: tuple[PlannedTask, ...]) -> list[str]:
     """Return what a planner is asked to reconsider once; a plan that stays so is taken all the same."""
     unbounded = [task.id for task in tasks if not task.scope.include]
     if not unbounded:
@@ -57,20 +57,20 @@ def doubts(tasks: tuple[Planned, ...]) -> list[str]:
     ]
 
 
-def _too_many(ground: Ground, tasks: tuple[Planned, ...]) -> str | None:
+def _too_many(ground: PlanContext, tasks: tuple[PlannedTask, ...]) -> str | None:
     most = ground.state.config.limits.max_plan_tasks
     if len(tasks) <= most:
         return None
     return f"a plan of {len(tasks)} tasks is more than {most}; plan the first steps, each worth one review"
 
 
-def _ids(ground: Ground, task: Planned, _: tuple[Planned, ...]) -> Iterator[str]:
+def _ids(ground: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...]) -> Iterator[str]:
     known = {name.casefold() for section in (ground.state.tasks, ground.state.archived) for name in section}
     if task.id.casefold() in known:
         yield f"the id {task.id} is taken; choose another"
 
 
-def _dependencies(ground: Ground, task: Planned, tasks: tuple[Planned, ...]) -> Iterator[str]:
+def _dependencies(ground: PlanContext, task: PlannedTask, tasks: tuple[PlannedTask, ...]) -> Iterator[str]:
     mine = {other.id for other in tasks}
     for name in task.depends_on:
         status = ground.state.status_of(name)
@@ -80,7 +80,7 @@ def _dependencies(ground: Ground, task: Planned, tasks: tuple[Planned, ...]) -> 
             yield f"{task.id} depends on {name}, which is {status} and will never be done"
 
 
-def _criteria(_: Ground, task: Planned, __: tuple[Planned, ...]) -> Iterator[str]:
+def _criteria(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
     for line in task.done_when:
         if not is_falsifiable(line):
             yield f"{task.id}: no test can show that {line!r} is false; say what is there, or printed"
@@ -93,15 +93,15 @@ def is_falsifiable(line: str) -> bool:
     if _NAMES_SOMETHING.search(line):
         return True
     words = re.findall(r"\w+", line.casefold())
-    return any(word not in _EMPTY_WORDS for word in words)
+    return any(word not in _VAGUE_WORDS for word in words)
 
 
-def _size(_: Ground, task: Planned, __: tuple[Planned, ...]) -> Iterator[str]:
+def _size(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
     if len(task.description) > LONGEST_TASK:
         yield f"the description of {task.id} has {len(task.description)} characters; move them to a spec file"
 
 
-def _paths(_: Ground, task: Planned, __: tuple[Planned, ...]) -> Iterator[str]:
+def _paths(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
     for path in (*task.scope.include, *task.scope.exclude):
         if path.startswith(("/", "~")) or ".." in path.split("/"):
             yield f"{task.id}: the path {path!r} of its scope leads out of the repository; give one inside"
@@ -110,15 +110,15 @@ def _paths(_: Ground, task: Planned, __: tuple[Planned, ...]) -> Iterator[str]:
         yield f"{task.id}: {both[0]!r} is both in and out of its scope; decide"
 
 
-def _spec(ground: Ground, task: Planned, _: tuple[Planned, ...]) -> Iterator[str]:
-    if task.spec_ref is not None and not ground.has_file(path_of(task.spec_ref)):
+def _spec(ground: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...]) -> Iterator[str]:
+    if task.spec_ref is not None and not ground.has_file(spec_file(task.spec_ref)):
         yield (
             f"{task.id}: its spec_ref {task.spec_ref!r} names no file of the repository; name one "
             "(`docs/x.md#part`), or leave it out"
         )
 
 
-def path_of(reference: str) -> str:
+def spec_file(reference: str) -> str:
     """Return the file that a reference such as `docs/x.md#part` or `docs/x.md:12` is about."""
     return re.split(r"#|:\d|\s", reference.strip(), maxsplit=1)[0]
 

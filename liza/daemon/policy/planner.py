@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, is_given_up
-from liza.daemon.policy.reviewer import is_retriable, named_in
+from liza.daemon.policy.reviewer import conflict_task_in, is_retriable
 from liza.domain import events as e
+from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
 from liza.domain.answers import Replan, Step
-from liza.domain.budget import awaits
+from liza.domain.budget import is_cap_question_open
 from liza.domain.changes import HUMAN, SUPERVISOR, dead_dependencies
-from liza.domain.closing import close, is_of_agents, open_ones
 from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
 from liza.domain.record import with_records
-from liza.domain.similarity import words
+from liza.domain.similarity import significant_words
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.domain.answers import Plan, Planned
+    from liza.domain.answers import Plan, PlannedTask
     from liza.domain.model import Actor, Discovery, Note, State
 
 MOST_QUESTIONS: Final = 3
@@ -36,8 +36,8 @@ ORPHANED: Final = "dead_dependency"
 NEVER_MERGES: Final = "failed_merges"
 
 
-class Wake(NamedTuple):
-    """Why the planner's agent is needed, and all that it should see."""
+class PlanRequest(NamedTuple):
+    """Why the planner's agent is needed, and what it is shown."""
 
     step: Step
     why: str
@@ -47,43 +47,43 @@ class Wake(NamedTuple):
     anomalies: tuple[str, ...] = ()
 
 
-def wake(state: State) -> Wake | None:
-    """Return what the planner's agent should think about now, or None while it would change nothing."""
-    woken = _woken(state)
+def plan_request(state: State) -> PlanRequest | None:
+    """Return what the planner's agent is needed for now; None where nothing is new."""
+    woken = _bare_request(state)
     if woken is None:
         return None
-    seen = [one.id for one in open_ones(state) if is_of_agents(one)][-MOST_SHOWN:]
+    seen = [one.id for one in open_anomalies(state) if is_for_planner(one)][-MOST_SHOWN:]
     found = [item.id for item in state.discovered.values() if item.considered is None][-MOST_SHOWN:]
     return woken._replace(anomalies=tuple(seen), discoveries=tuple(found))
 
 
-def _woken(state: State) -> Wake | None:
+def _bare_request(state: State) -> PlanRequest | None:
     if state.goal.status is not GoalStatus.IN_PROGRESS:
         return None
-    general = [note for note in _unread(state) if _is_general(state, note)]
+    general = [note for note in _unread_notes(state) if _is_general(state, note)]
     if is_unplanned(state):
         return _first_plan(state, general)
     for task in state.tasks.values():
-        if task.status is Status.BLOCKED and _may_be_answered(state, task) and _is_news(state, task):
-            about = [note for note in _unread(state) if note.about in (None, task.id)]
-            return Wake(Step.REPLAN, f"{task.id} is BLOCKED", task.id, _ids(about))
+        if task.status is Status.BLOCKED and _is_answerable(state, task) and _is_news(state, task):
+            about = [note for note in _unread_notes(state) if note.about in (None, task.id)]
+            return PlanRequest(Step.REPLAN, f"{task.id} is BLOCKED", task.id, _ids(about))
     return _more_work(state, general)
 
 
-def _first_plan(state: State, general: list[Note]) -> Wake | None:
+def _first_plan(state: State, general: list[Note]) -> PlanRequest | None:
     if state.goal.questions and not general:
         return None
-    return Wake(Step.PLAN, "there is no plan yet", notes=_ids(general))
+    return PlanRequest(Step.PLAN, "there is no plan yet", notes=_ids(general))
 
 
-def _more_work(state: State, general: list[Note]) -> Wake | None:
-    found = _urgent(state)
+def _more_work(state: State, general: list[Note]) -> PlanRequest | None:
+    found = _urgent_discoveries(state)
     if not found and not general:
         return None
     why = " and ".join(
         [*(["urgent work was discovered"] if found else []), *(["people say something"] if general else [])]
     )
-    return Wake(Step.PLAN, why, notes=_ids(general))
+    return PlanRequest(Step.PLAN, why, notes=_ids(general))
 
 
 def is_unplanned(state: State) -> bool:
@@ -91,10 +91,10 @@ def is_unplanned(state: State) -> bool:
     goal = state.goal
     if goal.begun is None:
         return not state.tasks and not state.archived
-    return goal.planned is None and not _of_goal(state)
+    return goal.planned is None and not _goal_statuses(state)
 
 
-def _of_goal(state: State) -> list[Status]:
+def _goal_statuses(state: State) -> list[Status]:
     """Return the statuses of the tasks that came since the goal's turn; of all where it was the first."""
     begun = state.goal.begun
     if begun is None:
@@ -109,7 +109,7 @@ def _is_general(state: State, note: Note) -> bool:
     return note.about is None or state.status_of(note.about) in TERMINAL
 
 
-def _unread(state: State) -> list[Note]:
+def _unread_notes(state: State) -> list[Note]:
     """Return what people said and nobody acted on; that a conflict is resolved is for the reviewer."""
     return [
         note
@@ -119,20 +119,20 @@ def _unread(state: State) -> list[Note]:
 
 
 def _is_for_reviewer(state: State, note: Note) -> bool:
-    task = state.tasks.get(named_in(note) or "")
+    task = state.tasks.get(conflict_task_in(note) or "")
     return task is not None and is_retriable(task)
 
 
-def _answers(state: State, task: Task) -> bool:
+def _is_merge_retried(state: State, task: Task) -> bool:
     """Tell whether the reviewer is about to try the merge of *task* again."""
     return is_retriable(task) and any(
-        note.processed is None and named_in(note) == task.id for note in state.human_notes.values()
+        note.processed is None and conflict_task_in(note) == task.id for note in state.human_notes.values()
     )
 
 
-def _may_be_answered(state: State, task: Task) -> bool:
+def _is_answerable(state: State, task: Task) -> bool:
     """Tell whether thinking about *task* may help; what it may cost is for people to say."""
-    return not _answers(state, task) and not awaits(state, task.id)
+    return not _is_merge_retried(state, task) and not is_cap_question_open(state, task.id)
 
 
 def _is_news(state: State, task: Task) -> bool:
@@ -143,7 +143,7 @@ def _is_news(state: State, task: Task) -> bool:
     )
 
 
-def _urgent(state: State) -> list[Discovery]:
+def _urgent_discoveries(state: State) -> list[Discovery]:
     return [
         item
         for item in state.discovered.values()
@@ -155,13 +155,13 @@ def _ids(notes: list[Note]) -> tuple[str, ...]:
     return tuple(note.id for note in notes)
 
 
-def stuck(state: State) -> list[tuple[Task, e.Block]]:
+def stuck_tasks(state: State) -> list[tuple[Task, e.Block]]:
     """Return the tasks that coders cannot finish as they are, with what to ask about each."""
-    found = ((task, check(state, task)) for task in state.tasks.values() for check in _STUCK)
+    found = ((task, check(state, task)) for task in state.tasks.values() for check in _STUCK_CHECKS)
     return [(task, block) for task, block in found if block is not None]
 
 
-def _orphaned(state: State, task: Task) -> e.Block | None:
+def _dead_dependency_block(state: State, task: Task) -> e.Block | None:
     dead = dead_dependencies(state, task) if task.status in CLAIMABLE else ()
     if not dead:
         return None
@@ -170,7 +170,7 @@ def _orphaned(state: State, task: Task) -> e.Block | None:
     return e.Block(reason=f"it waits for {named}", questions=(question,), rule=ORPHANED)
 
 
-def _given_up(state: State, task: Task) -> e.Block | None:
+def _failed_coders_block(state: State, task: Task) -> e.Block | None:
     is_free = task.status is Status.IDLE and not dead_dependencies(state, task)
     if not is_free or not is_given_up(state, task):
         return None
@@ -178,7 +178,7 @@ def _given_up(state: State, task: Task) -> e.Block | None:
     return e.Block(reason=why, questions=(WHAT_NOW,), rule=GIVEN_UP)
 
 
-def _unmergeable(state: State, task: Task) -> e.Block | None:
+def _failed_merges_block(state: State, task: Task) -> e.Block | None:
     is_free = task.status is Status.INTEGRATION_FAILED and not dead_dependencies(state, task)
     if not is_free or task.integration_failures < MOST_FAILED_INTEGRATIONS:
         return None
@@ -187,7 +187,7 @@ def _unmergeable(state: State, task: Task) -> e.Block | None:
     return e.Block(reason=why, questions=(WHAT_NOW,), rule=NEVER_MERGES)
 
 
-_STUCK: Final = (_orphaned, _given_up, _unmergeable)
+_STUCK_CHECKS: Final = (_dead_dependency_block, _failed_coders_block, _failed_merges_block)
 
 
 def _last_failure(task: Task) -> str:
@@ -200,38 +200,38 @@ def is_complete(state: State) -> bool:
     return (
         state.goal.status is GoalStatus.IN_PROGRESS
         and all(task.status in TERMINAL for task in state.tasks.values())
-        and not SUCCEEDED.isdisjoint(_of_goal(state))
-        and not _unread(state)
-        and wake(state) is None
+        and not SUCCEEDED.isdisjoint(_goal_statuses(state))
+        and not _unread_notes(state)
+        and plan_request(state) is None
     )
 
 
-def completed(state: State, at: datetime) -> State:
+def with_goal_completed(state: State, at: datetime) -> State:
     """Return the board with its goal COMPLETE, where it is."""
     if not is_complete(state):
         return state
-    left = [one.id for one in open_ones(state)]
-    state = close(state, left, by=SUPERVISOR.id, at=at)
-    return state.but(goal=state.goal.but(status=GoalStatus.COMPLETE, completed=at))
+    left = [one.id for one in open_anomalies(state)]
+    state = close_anomalies(state, left, by=SUPERVISOR.id, at=at)
+    return state.replace(goal=state.goal.replace(status=GoalStatus.COMPLETE, completed=at))
 
 
-def planned(state: State, wake: Wake, plan: Plan, *, by: Actor, at: datetime) -> State:
+def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
     is_first = is_unplanned(state)
     state = _with_tasks(state, plan.tasks, by, at)
     questions = plan.questions if is_first else ()
     planned_at = at if plan.tasks else state.goal.planned
-    state = state.but(goal=state.goal.but(questions=questions[:MOST_QUESTIONS], planned=planned_at))
-    return marked(state, wake, by=by, at=at, became=plan.tasks)
+    state = state.replace(goal=state.goal.replace(questions=questions[:MOST_QUESTIONS], planned=planned_at))
+    return with_request_processed(state, wake, by=by, at=at, became=plan.tasks)
 
 
-def _with_tasks(state: State, tasks: tuple[Planned, ...], by: Actor, at: datetime) -> State:
+def _with_tasks(state: State, tasks: tuple[PlannedTask, ...], by: Actor, at: datetime) -> State:
     for item in tasks:
-        state = add_task(_task(item, by, at), by=by, at=at)(state)
+        state = add_task(_new_task(item, by, at), by=by, at=at)(state)
     return state
 
 
-def _task(item: Planned, by: Actor, at: datetime) -> Task:
+def _new_task(item: PlannedTask, by: Actor, at: datetime) -> Task:
     return Task(
         id=item.id,
         description=item.description,
@@ -247,20 +247,20 @@ def _task(item: Planned, by: Actor, at: datetime) -> Task:
     )
 
 
-def replanned(state: State, wake: Wake, answer: Replan, *, by: Actor, at: datetime) -> State:
+def with_replan(state: State, wake: PlanRequest, answer: Replan, *, by: Actor, at: datetime) -> State:
     """Return the board after a planner's answer about a BLOCKED task."""
     name = str(wake.task)
     if state.task(name).status is not Status.BLOCKED:
         return state  # somebody answered meanwhile
-    if answer.questions and (note := _plain_answer(state, wake)):
+    if answer.questions and (note := _human_answer(state, wake)):
         state = apply(e.Retry(guidance=note.message), to=name, by=HUMAN, at=at)(state)
-        return marked(state, wake, by=by, at=at)
+        return with_request_processed(state, wake, by=by, at=at)
     state = _with_tasks(state, answer.tasks, by, at)
-    state = apply(_verdict(answer), to=name, by=by, at=at)(state)
-    return marked(state, wake, by=by, at=at, became=answer.tasks)
+    state = apply(_replan_event(answer), to=name, by=by, at=at)(state)
+    return with_request_processed(state, wake, by=by, at=at, became=answer.tasks)
 
 
-def _plain_answer(state: State, wake: Wake) -> Note | None:
+def _human_answer(state: State, wake: PlanRequest) -> Note | None:
     """Return what people said after the only question on the board was put to them: that is its answer.
 
     The planner may make something better of it than guidance; what it may not do is ask the same again.
@@ -277,7 +277,7 @@ def _plain_answer(state: State, wake: Wake) -> Note | None:
     return next((note for note in reversed(notes) if note.timestamp > task.asked), None)
 
 
-def _verdict(answer: Replan) -> e.Event:
+def _replan_event(answer: Replan) -> e.Event:
     if answer.tasks:
         names = tuple(task.id for task in answer.tasks)
         return e.Supersede(superseded_by=names, rescope_reason=str(answer.rescope_reason))
@@ -288,54 +288,56 @@ def _verdict(answer: Replan) -> e.Event:
     return e.Defer(questions=answer.questions[:MOST_QUESTIONS])
 
 
-def without_answer(state: State, wake: Wake, why: str, *, by: Actor, at: datetime) -> State:
+def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, at: datetime) -> State:
     """Return the board after the planner's agent gave no usable answer twice: people are asked instead."""
     question = f"The planner gave no usable answer ({why}). What should be done?"
     if wake.task is None:
         if is_unplanned(state):
-            state = state.but(goal=state.goal.but(questions=(question,)))
-        return marked(state, wake, by=by, at=at)
+            state = state.replace(goal=state.goal.replace(questions=(question,)))
+        return with_request_processed(state, wake, by=by, at=at)
     task = state.task(wake.task)
     if task.status is not Status.BLOCKED:
         return state
-    if note := _plain_answer(state, wake):
+    if note := _human_answer(state, wake):
         state = apply(e.Retry(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
-        return marked(state, wake, by=by, at=at)
+        return with_request_processed(state, wake, by=by, at=at)
     deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
-    return marked(deferred, wake, by=by, at=at)
+    return with_request_processed(deferred, wake, by=by, at=at)
 
 
-def marked(state: State, wake: Wake, *, by: Actor, at: datetime, became: tuple[Planned, ...] = ()) -> State:
+def with_request_processed(
+    state: State, wake: PlanRequest, *, by: Actor, at: datetime, became: tuple[PlannedTask, ...] = ()
+) -> State:
     """Return the board with what *wake* showed marked as looked at; *became* is what was planned."""
     others = any(
         task.status is Status.BLOCKED and task.id != wake.task and _is_news(state, task)
         for task in state.tasks.values()
     )
-    state = read(
+    state = with_notes_read(
         state,
         tuple(n for n in wake.notes if not (others and state.human_notes[n].about is None)),
         by=by,
         at=at,
     )
-    state = close(state, wake.anomalies, by=by.id, at=at)
+    state = close_anomalies(state, wake.anomalies, by=by.id, at=at)
     found = [state.discovered[name] for name in wake.discoveries]
-    items = {item.id: item.but(considered=at, became_task=_grown_from(item, became)) for item in found}
-    return state.but(discovered=with_records(state.discovered, items)) if items else state
+    items = {item.id: item.replace(considered=at, became_task=_task_for(item, became)) for item in found}
+    return state.replace(discovered=with_records(state.discovered, items)) if items else state
 
 
-def _grown_from(item: Discovery, tasks: tuple[Planned, ...]) -> str | None:
+def _task_for(item: Discovery, tasks: tuple[PlannedTask, ...]) -> str | None:
     """Return which of *tasks* takes up what was found: the one that speaks of most of it."""
-    wanted = words(item.description)
-    shares = {task.id: len(wanted & words(task.description)) for task in tasks}
+    wanted = significant_words(item.description)
+    shares = {task.id: len(wanted & significant_words(task.description)) for task in tasks}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best and shares[best] * 2 >= len(wanted) else None
 
 
-def read(state: State, notes: tuple[str, ...], *, by: Actor, at: datetime) -> State:
+def with_notes_read(state: State, notes: tuple[str, ...], *, by: Actor, at: datetime) -> State:
     """Return the board with *notes* marked as processed."""
     seen = {
-        name: state.human_notes[name].but(processed=at, processed_by=by.id)
+        name: state.human_notes[name].replace(processed=at, processed_by=by.id)
         for name in notes
         if state.human_notes[name].processed is None
     }
-    return state.but(human_notes=with_records(state.human_notes, seen)) if seen else state
+    return state.replace(human_notes=with_records(state.human_notes, seen)) if seen else state

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from liza.daemon.policy.conditions import Hindrance
+from liza.daemon.policy.conditions import Blocker
 from liza.domain.model import State
-from liza.domain.switches import MEANING, Switch, thrown, way_on
+from liza.domain.switches import MEANING, Switch, resume_command, strongest_switch
 
 
-class Setting(NamedTuple):
-    """A run from outside: its board, the switches that are thrown with what they say, and whether it runs."""
+class RunContext(NamedTuple):
+    """A run: its board, the thrown switches with their texts, whether a supervisor runs, and whether the disk
+    is full.
+    """
 
     state: State
     switches: Mapping[str, str]
@@ -20,50 +22,52 @@ class Setting(NamedTuple):
 
     @property
     def switch(self) -> Switch:
-        return thrown(self.switches)
+        return strongest_switch(self.switches)
 
 
 class Precondition(NamedTuple):
     """A condition of every turn. Where it does not hold, a worker waits, or *ends*."""
 
-    holds: Callable[[Setting], bool]
-    hindrance: Callable[[Setting], Hindrance]
+    holds: Callable[[RunContext], bool]
+    blocker: Callable[[RunContext], Blocker]
     ends: bool = False
 
 
-def hindered(setting: Setting) -> tuple[Precondition, Hindrance] | None:
+def first_unmet(setting: RunContext) -> tuple[Precondition, Blocker] | None:
     """Return the first condition that keeps every worker from its turn, with what to tell people."""
     for one in PRECONDITIONS:
         if not one.holds(setting):
-            return one, one.hindrance(setting)
+            return one, one.blocker(setting)
     return None
 
 
-def _closed(setting: Setting) -> Hindrance:
+def _goal_blocker(setting: RunContext) -> Blocker:
     goal = setting.state.goal
-    return Hindrance(f"the goal is {goal.status}", "you", 'liza goal "…"; liza run', goal.completed)
+    return Blocker(f"the goal is {goal.status}", "you", 'liza goal "…"; liza run', goal.completed)
 
 
-def _switched(setting: Setting) -> Hindrance:
+def _switch_blocker(setting: RunContext) -> Blocker:
     name = setting.switch.name
     said = setting.switches[name]
     what = f"{name} is thrown{f' ({said})' if said else ''}: {MEANING[setting.switch]}"
-    return Hindrance(what, "you", way_on(said))
+    return Blocker(what, "you", resume_command(said))
 
 
-def _cramped(setting: Setting) -> Hindrance:
-    return Hindrance(str(setting.shortage), "you", "liza status")
+def _disk_blocker(setting: RunContext) -> Blocker:
+    return Blocker(str(setting.shortage), "you", "liza status")
 
 
-def _nobody(_: Setting) -> Hindrance:
-    return Hindrance("nobody works, because no supervisor runs", "you", "liza run")
+def _supervisor_blocker(_: RunContext) -> Blocker:
+    return Blocker("nobody works, because no supervisor runs", "you", "liza run")
 
 
-NOBODY: Final = Precondition(lambda setting: setting.is_running, _nobody)  # all others come before it
+SUPERVISOR_RUNS: Final = Precondition(
+    lambda setting: setting.is_running, _supervisor_blocker
+)  # all others come before it
 PRECONDITIONS: Final = (
-    Precondition(lambda setting: not setting.state.goal.is_over, _closed, ends=True),
-    Precondition(lambda setting: setting.switch is not Switch.ABORT, _switched, ends=True),
-    Precondition(lambda setting: setting.switch is Switch.NORMAL, _switched),
-    Precondition(lambda setting: setting.shortage is None, _cramped),
-    NOBODY,
+    Precondition(lambda setting: not setting.state.goal.is_over, _goal_blocker, ends=True),
+    Precondition(lambda setting: setting.switch is not Switch.ABORT, _switch_blocker, ends=True),
+    Precondition(lambda setting: setting.switch is Switch.NORMAL, _switch_blocker),
+    Precondition(lambda setting: setting.shortage is None, _disk_blocker),
+    SUPERVISOR_RUNS,
 )

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.admission import buried, mourned
+from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.events import Lose, Merge, Reclaim
 from liza.domain.lifecycle import TERMINAL
-from liza.domain.model import AgentStatus, Status
+from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import with_records
 from liza.workflow.transition import apply
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 SUBMITTED: Final = frozenset({Status.READY_FOR_REVIEW, Status.APPROVED, Status.INTEGRATION_FAILED})
-SOON: Final = timedelta(seconds=60)  # how long a living worker may take to clear up after a finished task
+CLEANUP_GRACE: Final = timedelta(
+    seconds=60
+)  # how long a living worker may take to clear up after a finished task
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Leftover:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RecoveryFacts:
     """All that a plan depends on."""
 
     state: State
@@ -141,22 +143,22 @@ def lost_sentence(commit: str) -> str:
     return f"its commit {commit[:12]} is gone or damaged, as where the power fails"
 
 
-def plain(action: Action) -> dict[str, object]:
+def action_json(action: Action) -> dict[str, object]:
     """Return *action* as JSON values, with its name and its sentence."""
     return {"action": type(action).__name__, **asdict(action), "says": str(action)}
 
 
-def plan(facts: Facts) -> tuple[Action, ...]:
+def plan(facts: RecoveryFacts) -> tuple[Action, ...]:
     """Return what is to be done, in order: nobody may write to a worktree that is given to somebody else."""
-    return (*settling(facts), *clearing(facts))
+    return (*settling_actions(facts), *clearing_actions(facts))
 
 
-def clearing(facts: Facts) -> tuple[Action, ...]:
+def clearing_actions(facts: RecoveryFacts) -> tuple[Action, ...]:
     """Return what nobody needs any more."""
-    return (*pruned(facts), *retired(facts))
+    return (*worktrees_to_prune(facts), *branches_to_retire(facts))
 
 
-def settling(facts: Facts) -> tuple[Action, ...]:
+def settling_actions(facts: RecoveryFacts) -> tuple[Action, ...]:
     """Return what the next run depends on; all else can be cleared up at any time."""
     return (
         *(KillLeftover(process) for process in facts.leftovers),
@@ -167,21 +169,21 @@ def settling(facts: Facts) -> tuple[Action, ...]:
     )
 
 
-def _merges(facts: Facts) -> Iterator[FinishMerge]:
+def _merges(facts: RecoveryFacts) -> Iterator[FinishMerge]:
     for task in facts.state.tasks.values():
-        commit = _landed(task, facts)
+        commit = _landed_merge(task, facts)
         if commit and (task.lease is None or why_dead(task, facts.living, facts.now)):
             yield FinishMerge(task.id, commit)
 
 
-def _landed(task: Task, facts: Facts) -> str | None:
+def _landed_merge(task: Task, facts: RecoveryFacts) -> str | None:
     """Return the recorded merge of *task* that the branch contains, though the board does not say so yet."""
     if task.status is not Status.APPROVED or task.merging is None or task.is_tainted:
         return None
     return task.merging.commit if task.merging.commit in facts.contained else None
 
 
-def _losses(facts: Facts) -> Iterator[RepeatTask | ReportLoss]:
+def _losses(facts: RecoveryFacts) -> Iterator[RepeatTask | ReportLoss]:
     for task in facts.state.tasks.values():
         if task.status in SUBMITTED and task.review_commit in facts.lost:
             yield RepeatTask(task.id, str(task.review_commit))
@@ -191,7 +193,7 @@ def _losses(facts: Facts) -> Iterator[RepeatTask | ReportLoss]:
             yield ReportLoss(task.id, str(task.merge_commit), task.status)
 
 
-def repeated(name: str, commit: str, *, at: datetime) -> Change:
+def repeat_task(name: str, commit: str, *, at: datetime) -> Change:
     """Let a task be done again whose submitted *commit* is gone."""
 
     def make(state: State) -> State:
@@ -204,10 +206,10 @@ def repeated(name: str, commit: str, *, at: datetime) -> Change:
     return Change(SUPERVISOR.id, f"repeat {name}", make)
 
 
-def _leases(facts: Facts) -> Iterator[ReclaimTask]:
+def _leases(facts: RecoveryFacts) -> Iterator[ReclaimTask]:
     for task in facts.state.tasks.values():
         reason = why_dead(task, facts.living, facts.now)
-        if task.lease and reason and not _landed(task, facts):
+        if task.lease and reason and not _landed_merge(task, facts):
             yield ReclaimTask(task.id, task.lease.holder, reason)
 
 
@@ -222,20 +224,20 @@ def why_dead(task: Task, living: Collection[str], now: datetime) -> str | None:
     return None
 
 
-def _agents(facts: Facts) -> Iterator[MarkStopped]:
+def _agents(facts: RecoveryFacts) -> Iterator[MarkStopped]:
     for agent in facts.state.agents.values():
-        if agent.status is not AgentStatus.STOPPED and agent.id not in facts.living:
+        if agent.status is not WorkerStatus.STOPPED and agent.id not in facts.living:
             yield MarkStopped(agent.id)
 
 
-def pruned(facts: Facts, most: int | None = None) -> Iterator[PruneWorktree]:
+def worktrees_to_prune(facts: RecoveryFacts, most: int | None = None) -> Iterator[PruneWorktree]:
     """Yield the worktrees of finished tasks but the newest *most*, so many as the settings keep.
 
     It is a step that may be taken in the middle of a run.
     """
     done = {action.task for action in _merges(facts)}
     most = facts.state.config.limits.kept_worktrees if most is None else most
-    there = [task.id for task in finished_first(facts.state) if task.id in facts.worktrees]
+    there = [task.id for task in finished_tasks(facts.state) if task.id in facts.worktrees]
     kept = {*there[max(0, len(there) - most) :], *(done if most else ())}
     for name in sorted(facts.worktrees - kept):
         status = Status.MERGED if name in done else facts.state.status_of(name)
@@ -244,24 +246,24 @@ def pruned(facts: Facts, most: int | None = None) -> Iterator[PruneWorktree]:
             yield PruneWorktree(name, status)
 
 
-def finished_first(state: State) -> list[Task]:
+def finished_tasks(state: State) -> list[Task]:
     """Return the finished tasks of the board, those that were finished first before the others."""
     done = [task for task in state.tasks.values() if task.status in TERMINAL]
     return sorted(done, key=lambda task: task.history[-1].at)
 
 
-def retired(facts: Facts) -> Iterator[RetireBranch]:
+def branches_to_retire(facts: RecoveryFacts) -> Iterator[RetireBranch]:
     """Yield the merged branches of tasks that have left the board."""
     yield from (RetireBranch(name) for name in sorted(facts.merged_branches))
 
 
-def _is_fresh(name: str, facts: Facts) -> bool:
+def _is_fresh(name: str, facts: RecoveryFacts) -> bool:
     """Tell whether a worker that finished the task *name* may be about to clear its worktree itself."""
     task = facts.state.tasks.get(name)
-    return bool(facts.living) and task is not None and facts.now - task.history[-1].at < SOON
+    return bool(facts.living) and task is not None and facts.now - task.history[-1].at < CLEANUP_GRACE
 
 
-def reclaimed(living: Collection[str], *, at: datetime, killed: bool = False) -> Change:
+def reclaim_tasks(living: Collection[str], *, at: datetime, killed: bool = False) -> Change:
     """Return the change that takes back every task whose holder is dead or silent.
 
     Nothing follows for a task from the death of a holder that was *killed*.
@@ -273,12 +275,12 @@ def reclaimed(living: Collection[str], *, at: datetime, killed: bool = False) ->
                 is_dead = task.lease is not None and task.lease.holder not in living
                 reclaim = Reclaim(reason=reason, killed=killed and is_dead)
                 state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
-        return buried(state, living)
+        return settle_reservations_except(state, living)
 
     return Change(SUPERVISOR.id, "reclaim", make)
 
 
-def finished(task: str, commit: str, *, at: datetime) -> Change:
+def finish_merge(task: str, commit: str, *, at: datetime) -> Change:
     """Return the change that writes down a merge which happened, unless somebody did so meanwhile."""
     change = apply(Merge(commit=commit), to=task, by=SUPERVISOR, at=at)
 
@@ -288,16 +290,16 @@ def finished(task: str, commit: str, *, at: datetime) -> Change:
     return Change(SUPERVISOR.id, change.what, make)
 
 
-def stopped(agents: Collection[str], *, at: datetime) -> Change:
+def mark_stopped(agents: Collection[str], *, at: datetime) -> Change:
     """Return the change that writes down that *agents* do not run; they come back with the next start."""
 
     def make(state: State) -> State:
         changed = {
-            name: agent.but(status=AgentStatus.STOPPED, since=at)
+            name: agent.replace(status=WorkerStatus.STOPPED, since=at)
             for name, agent in state.agents.items()
-            if name in agents and agent.status is not AgentStatus.STOPPED
+            if name in agents and agent.status is not WorkerStatus.STOPPED
         }
-        state = mourned(state, agents)
-        return state.but(agents=with_records(state.agents, changed)) if changed else state
+        state = settle_reservations_of(state, agents)
+        return state.replace(agents=with_records(state.agents, changed)) if changed else state
 
     return Change(SUPERVISOR.id, f"stopped {', '.join(sorted(agents))}", make)

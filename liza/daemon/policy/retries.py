@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from liza.system.run_control import Ending
+from liza.system.run_control import RunEnding
 
 AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 # How a session ends that cannot be gone on with.
-BROKEN: Final = frozenset({Ending.CRASHED, Ending.EMPTY, Ending.NOT_STARTED})
+BROKEN: Final = frozenset({RunEnding.CRASHED, RunEnding.EMPTY, RunEnding.NOT_STARTED})
 
 
-class Retry(Enum):
+class RetryKind(Enum):
     """What is tried after a run that gave no answer."""
 
     NOTHING = auto()  # there is no answer to be had, or there is one
@@ -29,66 +29,66 @@ class Tried(NamedTuple):
 
     kills: int = 0  # of the agent, in a row
     has_stand_in: bool = False  # another agent was asked since the last start
-    second: Retry = Retry.NOTHING  # how a second answer is asked for, once it is
+    second: RetryKind = RetryKind.NOTHING  # how a second answer is asked for, once it is
     was_unread: bool = False  # whether the first answer could not be read at all
 
 
-class RunEnd(NamedTuple):
+class FailedRun(NamedTuple):
     """How a run ended that gave no answer to be used."""
 
-    ending: Ending
+    ending: RunEnding
     is_unread: bool = False  # it ended by itself, and no answer can be read from what it said
     has_session: bool = False
     may_stand_in: bool = False  # the agent could not work at all, and there is another one
 
 
-def retry_after(run: RunEnd, tried: Tried, again: frozenset[Ending]) -> Retry:
+def retry_after(run: FailedRun, tried: Tried, again: frozenset[RunEnding]) -> RetryKind:
     """Return what to try after *run*; after the endings in *again* a second answer may be asked for."""
-    return next((one for one in RETRIES[run.ending] if _MAY[one](run, tried, again)), Retry.NOTHING)
+    return next((one for one in RETRIES[run.ending] if _MAY[one](run, tried, again)), RetryKind.NOTHING)
 
 
-_SECOND: Final = (Retry.IN_SESSION, Retry.ANSWER_ONLY, Retry.WHOLE)
-RETRIES: Final[Mapping[Ending, tuple[Retry, ...]]] = {
-    Ending.DONE: _SECOND,
-    Ending.KILLED: (Retry.SAME,),
-    Ending.CRASHED: (Retry.STAND_IN, *_SECOND),
-    Ending.EMPTY: _SECOND,
-    Ending.NOT_STARTED: (Retry.STAND_IN, *_SECOND),
-    Ending.AUTH: (Retry.STAND_IN,),
-    Ending.QUOTA: (Retry.STAND_IN,),
-    Ending.TIMEOUT: _SECOND,
-    Ending.SILENT: _SECOND,
-    Ending.SLOW_START: _SECOND,
+_SECOND: Final = (RetryKind.IN_SESSION, RetryKind.ANSWER_ONLY, RetryKind.WHOLE)
+RETRIES: Final[Mapping[RunEnding, tuple[RetryKind, ...]]] = {
+    RunEnding.DONE: _SECOND,
+    RunEnding.KILLED: (RetryKind.SAME,),
+    RunEnding.CRASHED: (RetryKind.STAND_IN, *_SECOND),
+    RunEnding.EMPTY: _SECOND,
+    RunEnding.NOT_STARTED: (RetryKind.STAND_IN, *_SECOND),
+    RunEnding.AUTH: (RetryKind.STAND_IN,),
+    RunEnding.QUOTA: (RetryKind.STAND_IN,),
+    RunEnding.TIMEOUT: _SECOND,
+    RunEnding.SILENT: _SECOND,
+    RunEnding.SLOW_START: _SECOND,
     # These say when to come back, or that somebody else decides.
-    Ending.RATE_LIMITED: (),
-    Ending.CONTEXT_FULL: (),
-    Ending.STOPPED: (),
-    Ending.CAPPED: (),
+    RunEnding.RATE_LIMITED: (),
+    RunEnding.CONTEXT_FULL: (),
+    RunEnding.STOPPED: (),
+    RunEnding.CAPPED: (),
 }
 
 
-def _is_second_due(run: RunEnd, tried: Tried, again: frozenset[Ending]) -> bool:
+def _is_second_due(run: FailedRun, tried: Tried, again: frozenset[RunEnding]) -> bool:
     """Return whether a second answer may be asked for, or one whose session broke be asked for otherwise."""
-    if tried.second is Retry.NOTHING:
+    if tried.second is RetryKind.NOTHING:
         return run.ending in again
-    return tried.second is Retry.IN_SESSION and run.ending in BROKEN
+    return tried.second is RetryKind.IN_SESSION and run.ending in BROKEN
 
 
-def _may_go_on(run: RunEnd, tried: Tried, again: frozenset[Ending]) -> bool:
-    is_first = tried.second is Retry.NOTHING
-    return is_first and run.ending is Ending.DONE and run.has_session and run.ending in again
+def _may_go_on(run: FailedRun, tried: Tried, again: frozenset[RunEnding]) -> bool:
+    is_first = tried.second is RetryKind.NOTHING
+    return is_first and run.ending is RunEnding.DONE and run.has_session and run.ending in again
 
 
-def _may_ask_answer(run: RunEnd, tried: Tried, again: frozenset[Ending]) -> bool:
-    first = run.ending is Ending.DONE and run.is_unread
-    is_unread = first if tried.second is Retry.NOTHING else tried.was_unread
+def _may_ask_answer(run: FailedRun, tried: Tried, again: frozenset[RunEnding]) -> bool:
+    first = run.ending is RunEnding.DONE and run.is_unread
+    is_unread = first if tried.second is RetryKind.NOTHING else tried.was_unread
     return _is_second_due(run, tried, again) and is_unread
 
 
-_MAY: Final[Mapping[Retry, Callable[[RunEnd, Tried, frozenset[Ending]], bool]]] = {
-    Retry.SAME: lambda _run, tried, _again: tried.kills < len(AFTER_A_KILL),
-    Retry.STAND_IN: lambda run, tried, _again: run.may_stand_in and not tried.has_stand_in,
-    Retry.IN_SESSION: _may_go_on,
-    Retry.ANSWER_ONLY: _may_ask_answer,
-    Retry.WHOLE: _is_second_due,
+_MAY: Final[Mapping[RetryKind, Callable[[FailedRun, Tried, frozenset[RunEnding]], bool]]] = {
+    RetryKind.SAME: lambda _run, tried, _again: tried.kills < len(AFTER_A_KILL),
+    RetryKind.STAND_IN: lambda run, tried, _again: run.may_stand_in and not tried.has_stand_in,
+    RetryKind.IN_SESSION: _may_go_on,
+    RetryKind.ANSWER_ONLY: _may_ask_answer,
+    RetryKind.WHOLE: _is_second_due,
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, Finding
-from liza.daemon.policy.conditions import FREE, Condition, Hindrance, Look, allows, is_at_work
+from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, GateFindings
+from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
-from liza.domain.answers import Progress, Ruling
-from liza.domain.lifecycle import name_of
+from liza.domain.answers import FeedbackStatus, Ruling
+from liza.domain.lifecycle import event_name
 from liza.domain.model import IntegrationFailure, Status
 from liza.domain.verdicts import Evidence, Feedback, Outcome, Severity, Verdict
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from liza.domain.answers import Review
     from liza.domain.model import Note, State, Task
 
-_SUBMITTED: Final = frozenset({name_of(e.Submit), name_of(e.FindNothing)})
-_APPROVED: Final = frozenset({name_of(e.Approve), name_of(e.RetryMerge)})
+_SUBMITTED: Final = frozenset({event_name(e.Submit), event_name(e.FindNothing)})
+_APPROVED: Final = frozenset({event_name(e.Approve), event_name(e.RetryMerge)})
 _RESOLVED: Final = re.compile(r"\s*conflict resolved for\s+([\w.-]*\w)", re.IGNORECASE)
 
 
@@ -42,40 +42,40 @@ def _oldest(
 ) -> Task | None:
     if is_at_work(state, me):
         return None
-    found = [task for task in state.tasks.values() if allows(conditions, Look(state, task, me, now))]
-    return min(found, key=lambda task: _since(task, events), default=None)
+    found = [task for task in state.tasks.values() if all_hold(conditions, Candidate(state, task, me, now))]
+    return min(found, key=lambda task: _last_event_time(task, events), default=None)
 
 
-def _not_for_reviewers(look: Look) -> Hindrance:
-    return Hindrance(f"{look.task.status} is not for reviewers", "nobody", f"liza task show {look.task.id}")
+def _status_blocker(look: Candidate) -> Blocker:
+    return Blocker(f"{look.task.status} is not for reviewers", "nobody", f"liza task show {look.task.id}")
 
 
-def _is_held(look: Look) -> bool:
+def _is_held(look: Candidate) -> bool:
     return look.task.lease is not None and look.task.lease.is_live(look.now)
 
 
-def _held(look: Look) -> Hindrance:
+def _lease_blocker(look: Candidate) -> Blocker:
     holder = look.task.lease.holder if look.task.lease else "nobody"
-    return Hindrance(f"{holder} is at it", holder, f"liza explain {holder}")
+    return Blocker(f"{holder} is at it", holder, f"liza explain {holder}")
 
 
-def _own_work(look: Look) -> Hindrance:
-    return Hindrance(
+def _own_work_blocker(look: Candidate) -> Blocker:
+    return Blocker(
         f"{look.me} wrote it, and nobody judges their own work",
         "another reviewer",
         f"liza task show {look.task.id}",
     )
 
 
-def _forced(look: Look) -> Hindrance:
-    return Hindrance(
+def _taint_blocker(look: Candidate) -> Blocker:
+    return Blocker(
         "it passed by force, and merges only once a person accepts that",
         "you",
         f"liza task accept {look.task.id}",
     )
 
 
-def merging(state: State, now: datetime) -> Task | None:
+def task_in_merge(state: State, now: datetime) -> Task | None:
     """Return the task that is being merged: its lease is the place at the head of the queue.
 
     One at a time: of two merges that are tested beside each other, the second to land is tested for nothing.
@@ -94,42 +94,42 @@ def is_next_to_merge(state: State, task: Task, now: datetime) -> bool:
 
 def approved_at(task: Task) -> datetime:
     """Return since when *task* waits to be merged."""
-    return _since(task, _APPROVED)
+    return _last_event_time(task, _APPROVED)
 
 
-def _is_merge_free(look: Look) -> bool:
-    other = merging(look.state, look.now)
+def _is_merge_free(look: Candidate) -> bool:
+    other = task_in_merge(look.state, look.now)
     return other is None or other is look.task
 
 
-def _waits_for_merge(look: Look) -> Hindrance:
-    other = merging(look.state, look.now)
+def _merge_queue_blocker(look: Candidate) -> Blocker:
+    other = task_in_merge(look.state, look.now)
     holder = other.lease.holder if other and other.lease else "nobody"
     name = other.id if other else "another task"
-    return Hindrance(
+    return Blocker(
         f"{holder} merges {name}, and merges come one after the other", holder, f"liza explain {name}"
     )
 
 
-_NOT_OWN: Final = Condition(lambda look: look.me not in look.task.authors, _own_work)
-_NOT_HELD: Final = Condition(lambda look: not _is_held(look), _held)
+_NOT_OWN: Final = Condition(lambda look: look.me not in look.task.authors, _own_work_blocker)
+_NOT_HELD: Final = Condition(lambda look: not _is_held(look), _lease_blocker)
 TO_REVIEW: Final = (
-    Condition(lambda look: look.task.status is Status.READY_FOR_REVIEW, _not_for_reviewers),
+    Condition(lambda look: look.task.status is Status.READY_FOR_REVIEW, _status_blocker),
     _NOT_HELD,
     _NOT_OWN,
     FREE,
 )
 TO_MERGE: Final = (
-    Condition(lambda look: look.task.status is Status.APPROVED, _not_for_reviewers),
-    Condition(lambda look: not look.task.is_tainted, _forced),
+    Condition(lambda look: look.task.status is Status.APPROVED, _status_blocker),
+    Condition(lambda look: not look.task.is_tainted, _taint_blocker),
     _NOT_HELD,
-    Condition(_is_merge_free, _waits_for_merge),
+    Condition(_is_merge_free, _merge_queue_blocker),
     _NOT_OWN,
     FREE,
 )
 
 
-def _since(task: Task, events: frozenset[str]) -> datetime:
+def _last_event_time(task: Task, events: frozenset[str]) -> datetime:
     """Return when one of *events* last happened; long ago where history no longer shows it."""
     return next((entry.at for entry in reversed(task.history) if entry.event in events), task.created)
 
@@ -137,21 +137,28 @@ def _since(task: Task, events: frozenset[str]) -> datetime:
 _OUTCOMES: Final = {Ruling.APPROVE: Outcome.PASS, Ruling.REJECT: Outcome.REVISE, Ruling.BLOCK: Outcome.BLOCK}
 
 
-def verdict(gate: str, review: Review, *, tree: str, run: str, at: datetime) -> Verdict:
+def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: datetime) -> Verdict:
     """Return what the word of a reviewer's agent comes to; an approval with open points is none."""
     outcome, reason, feedback = _OUTCOMES[review.verdict], review.reason, review.feedback
-    if outcome is Outcome.PASS and (left := left_open(review)):
+    if outcome is Outcome.PASS and (left := open_points(review)):
         outcome, feedback = Outcome.REVISE, left
         reason = f"approved, although points are open: {left[0].message}"
     seen = Evidence(run=run)
     return Verdict(
-        gate=gate, outcome=outcome, at=at, tree=tree, reason=reason, feedback=feedback, evidence=seen
+        gate=gate,
+        outcome=outcome,
+        at=at,
+        tree=tree,
+        reason=reason,
+        feedback=feedback,
+        confidence=review.confidence,
+        evidence=seen,
     )
 
 
-def concluded(task: Task, found: Finding) -> e.Event:
+def event_for_verdicts(task: Task, found: GateFindings) -> e.Event:
     """Return what follows from what machines and reviewers said about *task*."""
-    new = news(task, found.verdicts)
+    new = new_verdicts(task, found.verdicts)
     facts: dict[str, Any] = {"verdicts": new, "phase": found.phase, "known": found.known}
     if found.outcome is Outcome.REVISE:
         return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
@@ -165,21 +172,21 @@ def concluded(task: Task, found: Finding) -> e.Event:
     return e.Approve(commit=str(task.review_commit), taints=found.taints, **facts)
 
 
-def news(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+def new_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
     """Return the *verdicts* that were not submitted with the work: each is told, and counted, once."""
     return tuple(verdict for verdict in verdicts if verdict not in task.verdicts)
 
 
-def left_open(review: Review) -> tuple[Feedback, ...]:
+def open_points(review: Review) -> tuple[Feedback, ...]:
     """Return what the review itself says must still be mended; to approve that is a contradiction."""
     # A remark beside an approval that says nothing of its weight is a remark.
     weighed = (item for item in review.feedback if "severity" in item.model_fields_set)
     blockers = tuple(item for item in weighed if item.severity is Severity.BLOCKER)
-    earlier = (prior for prior in review.prior_feedback if prior.status is Progress.OPEN)
+    earlier = (prior for prior in review.prior_feedback if prior.status is FeedbackStatus.OPEN)
     return (*blockers, *(Feedback(message=prior.message) for prior in earlier))
 
 
-def unsaid(task: Task, review: Review) -> str | None:
+def missing_feedback(task: Task, review: Review) -> str | None:
     """Return what an approval should have said about the review before; it is asked for once.
 
     A rejection is never asked for again: whoever was about to reject might approve the second time.
@@ -194,7 +201,7 @@ def unsaid(task: Task, review: Review) -> str | None:
     )
 
 
-def no_verdict(why: str, meaning: Outcome) -> e.Event:
+def no_verdict_block(why: str, meaning: Outcome) -> e.Event:
     """Return what the silence of a reviewer means: as the gate says, and never a pass."""
     reason = f"the review gave no verdict twice: {why}"
     if meaning is Outcome.REVISE:
@@ -206,7 +213,7 @@ def no_verdict(why: str, meaning: Outcome) -> e.Event:
     )
 
 
-def conflicted(task: Task, reason: str, paths: tuple[str, ...]) -> tuple[e.Event, ...]:
+def events_for_conflict(task: Task, reason: str, paths: tuple[str, ...]) -> tuple[e.Event, ...]:
     """Return what follows from a conflict that nobody could resolve without thought.
 
     Its coder gets it back, unless it came to nothing before on the same paths: then people are asked.
@@ -221,23 +228,23 @@ def conflicted(task: Task, reason: str, paths: tuple[str, ...]) -> tuple[e.Event
     return failed, e.Block(reason=reason, questions=(question,), only_people=True)
 
 
-class Resolved(NamedTuple):
+class ResolvedConflict(NamedTuple):
     """A person says that a conflict is out of the way."""
 
     note: Note
     task: Task
 
 
-def resolved(state: State) -> Resolved | None:
+def resolved_conflict(state: State) -> ResolvedConflict | None:
     """Return the oldest note that a person resolved the conflict of a task that still waits for it."""
     for note in state.human_notes.values():
-        task = state.tasks.get(named_in(note) or "")
+        task = state.tasks.get(conflict_task_in(note) or "")
         if note.processed is None and task is not None and is_retriable(task):
-            return Resolved(note, task)
+            return ResolvedConflict(note, task)
     return None
 
 
-def named_in(note: Note) -> str | None:
+def conflict_task_in(note: Note) -> str | None:
     """Return the task whose conflict *note* says is resolved."""
     match = _RESOLVED.match(note.message)
     return match[1] if match else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import SUPERVISOR, Change
-from liza.domain.model import Agent, AgentStatus, Role
+from liza.domain.model import Role, WorkerRecord, WorkerStatus
 from liza.domain.record import next_id, with_record, with_records
 
 if TYPE_CHECKING:
@@ -21,25 +21,27 @@ if TYPE_CHECKING:
     from liza.domain.config import Workers
     from liza.domain.model import State
 
-Worker = Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+WorkerRole = Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
 
-PARENT: Final = "LIZA_SUPERVISOR"  # the variable that tells a worker the pid of who must live for it to live
-AGAIN: Final = 42  # exit code of a worker that asks to be started again
-KILLED: Final = -signal.SIGKILL
+PARENT_VARIABLE: Final = (
+    "LIZA_SUPERVISOR"  # the variable that tells a worker the pid of who must live for it to live
+)
+RESTART_CODE: Final = 42  # exit code of a worker that asks to be started again
+KILLED_CODE: Final = -signal.SIGKILL
 
 FIRST_DELAY: Final = 0.1  # seconds before the first restart, doubled each time
 LONGEST_DELAY: Final = 30.0  # seconds
-STEADY: Final = 60.0  # seconds of life after which a crash is the first again
-QUICK: Final = 1.0  # seconds: what asks to be started again sooner than this would spin
+STABLE_AFTER: Final = 60.0  # seconds of life after which a crash is the first again
+MIN_LIFETIME: Final = 1.0  # seconds: what asks to be started again sooner than this would spin
 MOST_CRASHES: Final = 3
 WINDOW: Final = 300.0  # seconds in which that many crashes are a loop
 
 
 @dataclass(frozen=True)
-class Post:
-    """One worker's place: whether a process fills it, and when it may be filled again."""
+class Slot:
+    """The slot of one worker: whether it has a process, and when one may be started."""
 
-    role: Worker
+    role: WorkerRole
     name: str
     due: float | None = 0.0  # None: not again in this run
     began: float | None = None  # None: no process
@@ -51,9 +53,9 @@ class Post:
         return self.due is None
 
 
-def names(workers: Workers) -> dict[str, Worker]:
+def worker_roles(workers: Workers) -> dict[str, WorkerRole]:
     """Return the workers that a run has by its settings: coder-1, coder-2 …"""
-    counts: dict[Worker, int] = {
+    counts: dict[WorkerRole, int] = {
         Role.PLANNER: workers.planner,
         Role.CODER: workers.coder,
         Role.REVIEWER: workers.reviewer,
@@ -61,33 +63,33 @@ def names(workers: Workers) -> dict[str, Worker]:
     return {f"{role}-{number}": role for role, count in counts.items() for number in range(1, count + 1)}
 
 
-def staffed(posts: Mapping[str, Post], workers: Workers) -> dict[str, Post]:
+def with_slots_for(posts: Mapping[str, Slot], workers: Workers) -> dict[str, Slot]:
     """Return *posts* as *workers* wants them; one that is too many stays while a process fills it."""
-    wanted = names(workers)
+    wanted = worker_roles(workers)
     kept = {name: post for name, post in posts.items() if name in wanted or post.began is not None}
-    return kept | {name: Post(role, name) for name, role in wanted.items() if name not in kept}
+    return kept | {name: Slot(role, name) for name, role in wanted.items() if name not in kept}
 
 
-def is_due(post: Post, now: float) -> bool:
+def is_due(post: Slot, now: float) -> bool:
     return post.began is None and post.due is not None and post.due <= now
 
 
-def filled(post: Post, now: float) -> Post:
+def with_process(post: Slot, now: float) -> Slot:
     return replace(post, began=now)
 
 
-def vacated(post: Post, code: int, now: float) -> Post:
+def with_exit(post: Slot, code: int, now: float) -> Slot:
     """Return *post* after its process ended with *code*, which is negative for a signal."""
     lived = now - (now if post.began is None else post.began)
     if not is_crash(code):
         # The first time at once; one that never lives long has to wait longer each time.
-        delay = post.delay if lived < QUICK else 0.0
-        return replace(post, began=None, due=now + delay, delay=_next(delay))
+        delay = post.delay if lived < MIN_LIFETIME else 0.0
+        return replace(post, began=None, due=now + delay, delay=_next_delay(delay))
     crashes = (*(at for at in post.crashes if at > now - WINDOW), now)
     if len(crashes) >= MOST_CRASHES:
         return replace(post, began=None, due=None, crashes=crashes)
-    delay = FIRST_DELAY if lived >= STEADY else max(post.delay, FIRST_DELAY)
-    return replace(post, began=None, due=now + delay, delay=_next(delay), crashes=crashes)
+    delay = FIRST_DELAY if lived >= STABLE_AFTER else max(post.delay, FIRST_DELAY)
+    return replace(post, began=None, due=now + delay, delay=_next_delay(delay), crashes=crashes)
 
 
 def is_crash(code: int) -> bool:
@@ -95,41 +97,41 @@ def is_crash(code: int) -> bool:
 
     Nobody dies of SIGKILL by a mistake of their own: a person, or a machine short of memory, sent it.
     """
-    return code not in (0, AGAIN, KILLED)
+    return code not in (0, RESTART_CODE, KILLED_CODE)
 
 
-def told(code: int) -> str:
+def exit_sentence(code: int) -> str:
     """Return in words how a process ended."""
-    if code == AGAIN:
+    if code == RESTART_CODE:
         return "asked to be started again"
     if code == 0:
         return "had nothing more to do"
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def _next(delay: float) -> float:
+def _next_delay(delay: float) -> float:
     return min(LONGEST_DELAY, max(FIRST_DELAY, 2 * delay))
 
 
-def enlisted(posts: Collection[Post], *, at: datetime) -> Change:
+def register_workers(posts: Collection[Slot], *, at: datetime) -> Change:
     """Return the change that puts the workers of *posts* on the board, as if nothing had happened before."""
 
     def make(state: State) -> State:
-        agents = {post.name: Agent(id=post.name, role=post.role, since=at) for post in posts}
-        return state.but(agents=with_records(state.agents, agents))
+        agents = {post.name: WorkerRecord(id=post.name, role=post.role, since=at) for post in posts}
+        return state.replace(agents=with_records(state.agents, agents))
 
     return Change(SUPERVISOR.id, f"start {', '.join(post.name for post in posts)}", make)
 
 
-def crashed(post: Post, why: str, *, at: datetime) -> Change:
+def record_crash(post: Slot, why: str, *, at: datetime) -> Change:
     """Return the change that records a crash of *post*, and that it was stopped where it was one too many."""
 
     def make(state: State) -> State:
-        known = state.agents.get(post.name) or Agent(id=post.name, role=post.role, since=at)
-        agent = known.but(crashes=(*known.crashes, at)[-MOST_CRASHES:])
+        known = state.agents.get(post.name) or WorkerRecord(id=post.name, role=post.role, since=at)
+        agent = known.replace(crashes=(*known.crashes, at)[-MOST_CRASHES:])
         if not post.is_stopped:
-            return state.but(agents=with_record(state.agents, agent))
-        agent = agent.but(status=AgentStatus.STOPPED, since=at, stopped_reason=why)
+            return state.replace(agents=with_record(state.agents, agent))
+        agent = agent.replace(status=WorkerStatus.STOPPED, since=at, stopped_reason=why)
         anomaly = Anomaly(
             id=next_id(state.anomalies, "anomaly"),
             type="crash_loop",
@@ -137,7 +139,7 @@ def crashed(post: Post, why: str, *, at: datetime) -> Change:
             timestamp=at,
             details=CrashLoop(agent=post.name, crashes=len(post.crashes)),
         )
-        return state.but(
+        return state.replace(
             agents=with_record(state.agents, agent), anomalies=with_record(state.anomalies, anomaly)
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.reports import metrics
-from liza.daemon.reports.words import ago
+from liza.daemon.reports.words import duration_text
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
 from liza.domain.metrics import figures
 from liza.domain.model import ANSWER_PLAN, Status
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
 
 
-def checkpoint(state: State, now: datetime, reason: str) -> str:
+def checkpoint_summary(state: State, now: datetime, reason: str) -> str:
     """Return the summary of *state* as Markdown."""
     sections = {
         "Metrics": _metrics(state, now),
@@ -40,14 +40,14 @@ def _section(title: str, items: Iterable[str]) -> list[str]:
 def _metrics(state: State, now: datetime) -> Iterator[str]:
     tasks = state.tasks.values()
     statuses = [*(task.status for task in tasks), *state.archived.values()]
-    yield f"{ago(now - state.goal.created)} since the goal was set"
+    yield f"{duration_text(now - state.goal.created)} since the goal was set"
     yield f"{sum(status in SUCCEEDED for status in statuses)} of {len(statuses)} tasks succeeded"
     yield f"{sum(status in TERMINAL - SUCCEEDED for status in statuses)} given up or replaced"
     yield f"{sum(task.review_cycles_total for task in tasks)} rejections of the tasks on the board"
     yield f"{sum(task.iteration for task in tasks)} rounds of their current coders"
     yield f"{sum(len(agent.crashes) for agent in state.agents.values())} crashes of workers"
     yield f"{sum(note.processed is None for note in state.human_notes.values())} notes not read yet"
-    yield from (f"{name}: {value}" for name, value in metrics.rows(figures(state, now)))
+    yield from (f"{name}: {value}" for name, value in metrics.figure_rows(figures(state, now)))
 
 
 def _by_status(state: State) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _by_status(state: State) -> Iterator[str]:
 def _anomalies(state: State) -> Iterator[str]:
     for anomaly in state.anomalies.values():
         if anomaly.processed is None:
-            facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.plain().items())
+            facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.to_json().items())
             about = f" of {anomaly.task_id}" if anomaly.task_id else ""
             yield f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts or 'no details'}"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.daemon.reports.words import ago
-from liza.domain.metrics import FEW_REVIEWS, Figures, figures, together
+from liza.daemon.reports.words import duration_text
+from liza.domain.metrics import MIN_REVIEWS, Figures, figures, sum_metrics
 from liza.domain.model import Sprint, Status
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ def of_goal(board: Board, now: datetime) -> Figures:
             sprint = Sprint.model_validate(entry.put["sprint"])
             sprints[sprint.number] = sprint
     state = board.read()
-    return figures(state, now, together(sprint.metrics for sprint in sprints.values()), state.goal.created)
+    return figures(state, now, sum_metrics(sprint.metrics for sprint in sprints.values()), state.goal.created)
 
 
-def as_json(found: Figures) -> dict[str, Any]:
+def figures_json(found: Figures) -> dict[str, Any]:
     return found._asdict()
 
 
-def table(found: Figures) -> str:
+def figures_table(found: Figures) -> str:
     """Return the figures as lines of a name and a value."""
-    return "".join(f"{name:<24}{value}\n" for name, value in rows(found))
+    return "".join(f"{name:<24}{value}\n" for name, value in figure_rows(found))
 
 
-def rows(found: Figures) -> Iterator[tuple[str, str]]:
-    yield "sprint", f"{found.sprint}, {ago(timedelta(hours=found.hours))}"
+def figure_rows(found: Figures) -> Iterator[tuple[str, str]]:
+    yield "sprint", f"{found.sprint}, {duration_text(timedelta(hours=found.hours))}"
     yield "tasks added", str(found.added)
     yield "tasks by outcome", _counts(found.outcomes)
     yield "merged per hour", _number(found.merged_per_hour)
@@ -90,7 +90,7 @@ def _rate(value: float | None) -> str:
 
 
 def _length(seconds: int | None) -> str:
-    return "-" if seconds is None else ago(timedelta(seconds=seconds))
+    return "-" if seconds is None else duration_text(timedelta(seconds=seconds))
 
 
 def retrospective(state: State, why: str, now: datetime) -> str:
@@ -105,7 +105,7 @@ def retrospective(state: State, why: str, now: datetime) -> str:
         f"{task.id}: {task.blocked_reason}" for task in state.tasks.values() if task.status is Status.BLOCKED
     ]
     sections: dict[str, Iterable[str]] = {
-        "Metrics": (f"{name}: {value}" for name, value in rows(found)),
+        "Metrics": (f"{name}: {value}" for name, value in figure_rows(found)),
         "Blocked": blocked,
         "Rules that fired": fired,
         "Time by status": (f"{name}: {_length(spent)}" for name, spent in _longest(found.seconds)),
@@ -132,7 +132,7 @@ def suggestions(found: Figures, blocked: Iterable[str]) -> Iterator[str]:
         yield f"most work is rejected at first; `{kind}` is the commonest reason: say it in the specification"
     if found.rubber_stamps:
         names = ", ".join(found.rubber_stamps)
-        yield f"{names} approves nearly all of {FEW_REVIEWS} or more first looks: check some of it by hand"
+        yield f"{names} approves nearly all of {MIN_REVIEWS} or more first looks: check some of it by hand"
     if found.attempts and found.attempts_in_vain > _MUCH * found.attempts:
         yield "many attempts come to nothing: smaller tasks, or another agent, may help"
     if found.blocked_seconds > _MUCH * sum(found.seconds.values(), start=1):

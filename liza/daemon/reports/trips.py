@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from liza.domain.model import Remedy
-from liza.domain.rules import BY_NAME, file_name, resolving, sentence
+from liza.domain.rules import RULE_BY_NAME, report_name, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Trip
 
 
-def report(trip: Trip, state: State) -> str:
+def trip_report(trip: Trip, state: State) -> str:
     """Return what fired, on what evidence, and what to do about it, as Markdown."""
     return "\n".join([*_head(trip), *_body(trip, state)]) + "\n"
 
@@ -21,7 +21,7 @@ def report(trip: Trip, state: State) -> str:
 def _head(trip: Trip) -> Iterator[str]:
     yield f"# Circuit breaker: {trip.rule}"
     yield ""
-    yield f"{sentence(trip)}."
+    yield f"{trip_sentence(trip)}."
     yield ""
     yield f"- at {trip.at:%Y-%m-%dT%H:%M:%SZ}"
     yield f"- severity {trip.severity}"
@@ -34,9 +34,9 @@ def _body(trip: Trip, state: State) -> Iterator[str]:
     yield from _section("Evidence", trip.says or trip.evidence)
     affected = ((name, state.status_of(name)) for name in trip.tasks)
     yield from _section("Affected tasks", [f"{name} ({status})" for name, status in affected])
-    rule = BY_NAME.get(trip.rule)
+    rule = RULE_BY_NAME.get(trip.rule)
     yield from _section("Suggested", [rule.then] if rule else [])
-    yield from _section("How to resolve", [_how(trip)])
+    yield from _section("How to resolve", [_how_to_resolve(trip)])
 
 
 def _section(title: str, items: tuple[str, ...] | list[str]) -> Iterator[str]:
@@ -44,13 +44,13 @@ def _section(title: str, items: tuple[str, ...] | list[str]) -> Iterator[str]:
     yield from [f"- {' '.join(item.split())}" for item in items] or ["- none"]
 
 
-def _how(trip: Trip) -> str:
+def _how_to_resolve(trip: Trip) -> str:
     if trip.action is Remedy.ALERT:
         return "nothing was stopped, so there is nothing to resolve"
-    return f"`{resolving(trip)}`; the agents go on once no trip is open"
+    return f"`{resolve_command(trip)}`; the agents go on once no trip is open"
 
 
-def listed(state: State) -> str:
+def trip_list(state: State) -> str:
     """Return the status of the breaker and a line for each trip, the latest last."""
     trips = state.circuit_breaker.trips
     lines = [f"Breaker   {state.circuit_breaker.status}, {len(trips)} trips"]
@@ -63,14 +63,14 @@ def listed(state: State) -> str:
 
 def _state_of(trip: Trip) -> str:
     if trip.resolved_at is None:
-        return f"open (`{resolving(trip)}`)"
+        return f"open (`{resolve_command(trip)}`)"
     return " ".join(str(trip.resolution).split())
 
 
-def as_json(state: State) -> dict[str, Any]:
+def breaker_json(state: State) -> dict[str, Any]:
     breaker = state.circuit_breaker
     return {"status": str(breaker.status), "trips": [trip_json(trip) for trip in breaker.trips]}
 
 
 def trip_json(trip: Trip) -> dict[str, Any]:
-    return {**trip.model_dump(mode="json"), "report": f"report/{file_name(trip)}"}
+    return {**trip.model_dump(mode="json"), "report": f"report/{report_name(trip)}"}

@@ -15,7 +15,7 @@ _MINUTE: Final = 60
 _HOUR: Final = 3600
 
 
-def ago(length: timedelta) -> str:
+def duration_text(length: timedelta) -> str:
     """Return a length of time as people say it, in two units at most."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < _MINUTE:
@@ -25,7 +25,7 @@ def ago(length: timedelta) -> str:
     return f"{seconds // _HOUR}h{seconds % _HOUR // _MINUTE:02}m"
 
 
-def outcome(state: State) -> str:
+def run_outcome(state: State) -> str:
     """Return in one line what came of a run."""
     statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
     done = sum(status in SUCCEEDED for status in statuses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from liza.gauntlet.agents.acting import ALWAYS, Act, Answer, deed, good
+from liza.gauntlet.agents.behaviour import ALWAYS, Answer, Run, commit_work, misbehaviour
 
 PATTERNS: Final[dict[str, list[Answer]]] = {
     "retries_in_a_loop": [
@@ -45,9 +45,9 @@ PATTERNS: Final[dict[str, list[Answer]]] = {
 
 
 def _register(name: str, anomalies: list[Answer]) -> None:
-    @deed(name, until=ALWAYS)
-    def _report(_act: Act) -> Answer:
-        return {**good(), "anomalies": anomalies}
+    @misbehaviour(name, until=ALWAYS)
+    def _report(_act: Run) -> Answer:
+        return {**commit_work(), "anomalies": anomalies}
 
 
 for _name, _anomalies in PATTERNS.items():

@@ -1,8 +1,8 @@
-"""The cage around an agent: what it sees, what it may write, whom it reaches and how much it may use.
+"""The bubblewrap sandbox around an agent: what it sees, may write, can reach and may use.
 
-What is decided is pure: facts become mounts, and mounts the words of a bubblewrap command. Of two mounts the
-more exact path wins, so that a secret inside of a directory that is shown stays hidden. What does not depend
-on the machine is in tables; whether the machine can do it at all is tried, once a process.
+Decisions are pure: facts become mounts, and mounts become arguments of bwrap. Of two mounts the more specific
+path wins, so that a secret inside a visible directory stays hidden. Whether the machine supports it is probed
+once a process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from liza.system.host import host
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "bwrap"
 INSTALL: Final = "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
-PATIENCE: Final = 10.0  # seconds that the trial may take; it takes ten milliseconds
+PROBE_TIMEOUT: Final = 10.0  # seconds that the trial may take; it takes ten milliseconds
 PAUSES: Final = (0.2, 1.0, 3.0)  # seconds before the second, third and fourth trial, where one is cut short
-FORGOTTEN: Final = 60.0  # seconds after which such a trial is made again
+PROBE_AGAIN_AFTER: Final = 60.0  # seconds after which such a trial is made again
 _SIGNALLED: Final = 128  # what a shell adds to the number of a signal
 _SCARCE: Final = (errno.ENOMEM, errno.EAGAIN)
 SMALL: Final = 64 << 20  # bytes of a directory in memory, which no limit of a process counts
@@ -45,8 +47,8 @@ _NO_NESTING: Final = ("--disable-userns", "--assert-userns-disabled")
 # Some programs will not work for root without asking, and no sandbox can be built by root inside of another.
 _NOT_ROOT: Final = ("--uid", "1000", "--gid", "1000")
 # SIGTERM is for the agent: a bwrap that died by it would take the agent with it before it could tidy up.
-_DEAF: Final = ("env", "--ignore-signal=TERM")
-_HEARING: Final = ("env", "--default-signal=TERM")
+_IGNORE_TERM: Final = ("env", "--ignore-signal=TERM")
+_DEFAULT_TERM: Final = ("env", "--default-signal=TERM")
 
 
 class Access(StrEnum):
@@ -69,12 +71,12 @@ class Mount(NamedTuple):
         word = "--bind" if self.access is Access.WRITE else "--ro-bind"
         return [word, str(self.source or self.path), str(self.path)]
 
-    def sealing(self) -> list[str]:
+    def seal_words(self) -> list[str]:
         """Return what closes it once everything below is mounted."""
         return ["--remount-ro", str(self.path)] if self.access is Access.NOTHING else []
 
 
-class Bounds(NamedTuple):
+class ProcessBounds(NamedTuple):
     """How much one process may use; None is without a bound."""
 
     memory_mb: int | None = None
@@ -92,16 +94,16 @@ class Bounds(NamedTuple):
         return ["prlimit", "--core=0", *limits, "--"]
 
 
-NO_BOUNDS: Final = Bounds()
+NO_BOUNDS: Final = ProcessBounds()
 
 
 @dataclass(frozen=True)
-class Cage:
-    """One cage; *gate* are the words of a program in it that lets some of the network through."""
+class SandboxSpec:
+    """One sandboxed command; *gate* is the command prefix of the egress client."""
 
     mounts: tuple[Mount, ...]
     cwd: Path
-    bounds: Bounds = NO_BOUNDS
+    bounds: ProcessBounds = NO_BOUNDS
     has_network: bool = True
     may_nest: bool = False
     gate: tuple[str, ...] = ()
@@ -109,21 +111,21 @@ class Cage:
 
     def around(self, argv: Sequence[str]) -> list[str]:
         """Return the command that runs *argv* in the cage."""
-        mounts = ordered(self.mounts)
+        mounts = in_mount_order(self.mounts)
         return [
-            *(*_DEAF, PROGRAM, *_ALWAYS),
+            *(*_IGNORE_TERM, PROGRAM, *_ALWAYS),
             *(_NOT_ROOT if self.as_root else ()),
             *(() if self.may_nest else _NO_NESTING),
             *(() if self.has_network else ("--unshare-net",)),
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
             *(word for path in KERNEL for word in ("--ro-bind-try", str(path), str(path))),
             *(word for mount in mounts for word in mount.words()),
-            *(word for mount in mounts for word in mount.sealing()),
-            *("--chdir", str(self.cwd), "--", *_HEARING, *self.bounds.words(), *self.gate, *argv),
+            *(word for mount in mounts for word in mount.seal_words()),
+            *("--chdir", str(self.cwd), "--", *_DEFAULT_TERM, *self.bounds.words(), *self.gate, *argv),
         ]
 
 
-def ordered(mounts: Iterable[Mount]) -> list[Mount]:
+def in_mount_order(mounts: Iterable[Mount]) -> list[Mount]:
     """Return *mounts* so that none covers a more exact one; of two at one path, the later counts."""
     latest = {mount.path: mount for mount in mounts}
     return sorted(latest.values(), key=lambda mount: (len(mount.path.parts), str(mount.path)))
@@ -146,7 +148,7 @@ KERNEL: Final = tuple(
     Path("/proc") / name
     for name in (*("sys", "sysrq-trigger", "fs", "mtrr", "scsi", "acpi", "driver", "keys"), "dynamic_debug")
 )
-ROOMS: Final = tuple(map(Path, ("/var/tmp", "/dev/shm")))  # noqa: S108 - programs expect to write there
+SCRATCH_DIRECTORIES: Final = tuple(map(Path, ("/var/tmp", "/dev/shm")))  # noqa: S108 - programs expect to write there
 ROOT: Final = Path("/")
 SCRATCH: Final = Path("/tmp")  # noqa: S108 - where a private directory is put
 # What a cage keeps of what is hidden: names are resolved here, and some systems keep their programs here.
@@ -166,14 +168,14 @@ SHARED: Final = ("", ".local", ".cargo", "go")
 # What was installed for the checkout, and is no part of it.
 DEPENDENCIES: Final = (".venv", "venv", "node_modules")
 # Variables that name files which are needed wherever they are.
-NAMING: Final = (
+PATH_VARIABLES: Final = (
     *("VIRTUAL_ENV", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
 # Where a cage has what would otherwise stand inside of the tree that is worked on.
-INSIDE: Final = Path("/run/liza")
+SANDBOX_ROOT: Final = Path("/run/liza")
 # Variables that name a directory which is another one in the cage.
-REPLACED: Final = (
+REPLACED_VARIABLES: Final = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
     "CARGO_HOME",
 )
@@ -187,8 +189,8 @@ SECRETS: Final = (
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a machine has that matters to a cage; all paths are without links."""
+class HostView:
+    """What the host has that matters to a sandbox; all paths are resolved."""
 
     home: Path
     hidden: tuple[Path, ...]
@@ -197,27 +199,27 @@ class Surroundings:
     secrets: tuple[Path, ...]  # below what is shown
 
 
-class Privacy(NamedTuple):
-    """The directories that a run has for itself, seen at the places where programs look for them."""
+class PrivateDirs(NamedTuple):
+    """The private directories of a run, mounted where programs look for them."""
 
     home: Path
     scratch: Path
 
 
-def surrounding(around: Surroundings, own: Privacy) -> list[Mount]:
-    """Return what a cage sees of the machine; the worktree and git come on top."""
+def host_mounts(around: HostView, own: PrivateDirs) -> list[Mount]:
+    """Return the mounts of the host's files; the worktree and git come on top."""
     return [
         *(Mount(path, Access.NOTHING) for path in around.hidden),
-        *(Mount(path, Access.ROOM) for path in ROOMS if path.is_dir()),
+        *(Mount(path, Access.ROOM) for path in SCRATCH_DIRECTORIES if path.is_dir()),
         *(Mount(path, Access.READ, Path(os.devnull)) for path in around.hidden_files),
         Mount(SCRATCH, Access.WRITE, own.scratch),
         Mount(around.home, Access.WRITE, own.home),
         *(Mount(path, Access.READ) for path in around.shown),
-        *(_hiding(path) for path in around.secrets if path not in around.shown),
+        *(_hiding_mount(path) for path in around.secrets if path not in around.shown),
     ]
 
 
-def _hiding(path: Path) -> Mount:
+def _hiding_mount(path: Path) -> Mount:
     return Mount(path, Access.NOTHING) if path.is_dir() else Mount(path, Access.READ, Path(os.devnull))
 
 
@@ -225,17 +227,17 @@ def is_below(path: Path, directories: Iterable[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
 
 
-def environment_in(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+def sandbox_environment(environment: Mapping[str, str], home: Path) -> dict[str, str]:
     """Return *environment* as it is right inside: home and scratch are where they always are."""
-    kept = {name: value for name, value in environment.items() if name not in REPLACED}
+    kept = {name: value for name, value in environment.items() if name not in REPLACED_VARIABLES}
     # Compiled modules are known by path, size and second: the same for two trees that are seen at one path.
     cache = {"PYTHONPYCACHEPREFIX": str(SCRATCH / "pycache")} if "PYTHONPYCACHEPREFIX" in kept else {}
     return kept | {"HOME": str(home), "TMPDIR": str(SCRATCH)} | cache
 
 
-def surveyed(
+def inspect_host(
     argv: Sequence[str], environment: Mapping[str, str], *, checkout: Path, show: Iterable[Path] = ()
-) -> Surroundings:
+) -> HostView:
     """Look at this machine: what is there to hide, and what of that is needed to run *argv*."""
     home = Path(environment.get("HOME") or Path.home())
     home = home.resolve() if home.is_dir() else Path.home().resolve()
@@ -244,11 +246,13 @@ def surveyed(
     hidden = [path for path in (*HIDDEN, *homes[1:], checkout) if _is_directory(path) and path != ROOT]
     covered = (*hidden, home, SCRATCH)
     wanted = {
-        path.resolve() for path in (*_needed(argv, environment, homes, checkout), *show) if _is_seen(path)
+        path.resolve()
+        for path in (*_needed_paths(argv, environment, homes, checkout), *show)
+        if _is_seen(path)
     }
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
-    return Surroundings(
+    return HostView(
         home=home,
         hidden=tuple(hidden),
         hidden_files=tuple(path for path in HIDDEN_FILES if _is_seen(path)),
@@ -260,7 +264,7 @@ def surveyed(
 
 
 def _is_seen(path: Path) -> bool:
-    """Tell whether *path* is there for us; a search path may lead through directories that are not ours."""
+    """Return whether *path* exists and we may see it; a search path may lead through others' directories."""
     return os.path.exists(path)  # noqa: PTH110 - the other raises where we may not look
 
 
@@ -268,7 +272,7 @@ def _is_directory(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _needed(
+def _needed_paths(
     argv: Sequence[str], environment: Mapping[str, str], homes: Sequence[Path], checkout: Path
 ) -> Iterable[Path]:
     yield from SYSTEM
@@ -276,28 +280,30 @@ def _needed(
     yield from (Path(sys.prefix), Path(sys.base_prefix))
     yield from (home / name for home in homes for name in TOOLCHAINS)
     yield from (checkout / name for name in DEPENDENCIES)
-    for name in NAMING:
+    for name in PATH_VARIABLES:
         yield from (
             Path(word) for word in environment.get(name, "").split(os.pathsep) if word.startswith("/")
         )
     path = environment.get("PATH", os.defpath)
-    yield from (installation(Path(word), homes) for word in path.split(os.pathsep) if word.startswith("/"))
+    yield from (
+        installation_root(Path(word), homes) for word in path.split(os.pathsep) if word.startswith("/")
+    )
     if program := shutil.which(argv[0], path=path):
-        yield from _with_installation(Path(program), homes)
+        yield from _installation_paths(Path(program), homes)
     # A script of the user's may well be more than one file.
     named = [Path(word) for word in argv if word.startswith("/") and Path(word).is_file()]
     yield from (path for file in named for path in (file, file.parent))
 
 
-def _with_installation(program: Path, homes: Sequence[Path]) -> Iterable[Path]:
+def _installation_paths(program: Path, homes: Sequence[Path]) -> Iterable[Path]:
     for path in (program, program.resolve()):
         parts = path.parts
         if "node_modules" in parts:
             yield Path(*parts[: parts.index("node_modules") + 1])
-        yield installation(path.parent, homes)
+        yield installation_root(path.parent, homes)
 
 
-def installation(directory: Path, homes: Iterable[Path]) -> Path:
+def installation_root(directory: Path, homes: Iterable[Path]) -> Path:
     """Return what has to be seen for the programs in *directory* to run: of `x/bin` mostly the whole of x."""
     shared = {ROOT, *(home / name for home in homes for name in SHARED)}
     return directory.parent if directory.name == "bin" and directory.parent not in shared else directory
@@ -313,7 +319,7 @@ def files_named(environment: Mapping[str, str], names: Iterable[str]) -> tuple[s
     return tuple(value for value in values if value.startswith("/") and Path(value).is_file())
 
 
-class Doing(StrEnum):
+class RunPurpose(StrEnum):
     """What a run is for: an agent's own, or the project's commands that a gate runs."""
 
     AGENT = "agent"
@@ -322,8 +328,8 @@ class Doing(StrEnum):
     COMMAND = "command"
 
 
-class Visit(NamedTuple):
-    """Who is to be caged: whose private directories it gets, and what it may change."""
+class Tenant(NamedTuple):
+    """Who runs in the sandbox: whose private directories it gets, and what it may write."""
 
     name: str
     task: str | None = None  # whose branch it may commit to
@@ -333,89 +339,91 @@ class Visit(NamedTuple):
     keeps: tuple[str, ...] = ()  # what it needs of the user's home, to write: where it keeps its own login
     hosts: tuple[str, ...] = ()  # that its provider serves it from
     borrows: bool = True  # whether it finds what was installed in the user's checkout
-    doing: Doing = Doing.AGENT
+    doing: RunPurpose = RunPurpose.AGENT
     inherits: bool = False  # whether a gate's command finds in its home what a setup left there
 
 
-class Warden(Protocol):
-    """Puts jobs into cages."""
+class Sandbox(Protocol):
+    """Runs jobs in a sandbox."""
 
     @property
-    def is_caging(self) -> bool:
-        """Tell whether a job will really be in a cage."""
+    def is_sandboxed(self) -> bool:
+        """Return whether a job will really be in a cage."""
         ...
 
     def path_inside(self, cwd: Path) -> Path:
         """Return the path at which a job that runs in *cwd* finds itself."""
         ...
 
-    def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:
+    def caged(self, job: Job, visit: Tenant) -> AbstractContextManager[Job]:
         """Give *job* as it must be run; what the run did for keeps is taken over at the end."""
         ...
 
 
-class Unguarded:
-    """Lets everybody run free."""
+class Unsandboxed:
+    """Runs jobs without a sandbox."""
 
-    is_caging = False
+    is_sandboxed = False
 
     def path_inside(self, cwd: Path) -> Path:
         return cwd
 
-    def caged(self, job: Job, visit: Visit) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
+    def caged(self, job: Job, visit: Tenant) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
         return nullcontext(job)
 
 
-UNGUARDED: Final = Unguarded()
+UNSANDBOXED: Final = Unsandboxed()
 
 
-class Trial(NamedTuple):
-    """What came of trying a cage: why there is none, and whether that may be another time."""
+class SandboxProbe(NamedTuple):
+    """Result of probing the sandbox: why it does not work, and whether that may pass."""
 
     why: str | None
     is_passing: bool = False
 
 
-def obstacle() -> str | None:
-    """Return why nothing can be caged on this machine, as a sentence without its end; None where it can."""
-    return tried().why
+def sandbox_obstacle() -> str | None:
+    """Return why no sandbox works on this machine; None where one does."""
+    return probe_sandbox().why
 
 
-def tried() -> Trial:
-    """Try a cage, again where the trial itself was cut short; what is found out is known from then on."""
+def probe_sandbox() -> SandboxProbe:
+    """Probe the sandbox, again after a transient failure; the result is cached."""
+    if host().SANDBOX_LACK:
+        return SandboxProbe(host().SANDBOX_LACK)
     now = time.monotonic()
-    if _known and (not _known[-1][1].is_passing or now < _known[-1][0] + FORGOTTEN):
-        return _known[-1][1]
-    found = _try()
+    if _last_probe and (not _last_probe[-1][1].is_passing or now < _last_probe[-1][0] + PROBE_AGAIN_AFTER):
+        return _last_probe[-1][1]
+    found = _probe_once()
     for pause in PAUSES:
         if not found.is_passing:
             break
         time.sleep(pause)
-        found = _try()
-    _known[:] = [(time.monotonic(), found)]
+        found = _probe_once()
+    _last_probe[:] = [(time.monotonic(), found)]
     return found
 
 
-_known: Final[list[tuple[float, Trial]]] = []  # the last trial, and when it was
+_last_probe: Final[list[tuple[float, SandboxProbe]]] = []  # the last trial, and when it was
 
 
-def _try() -> Trial:
+def _probe_once() -> SandboxProbe:
     missing = [name for name in (PROGRAM, "prlimit", "env") if shutil.which(name) is None]
     if missing:
-        return Trial(f"there is no {missing[0]}; {INSTALL}, util-linux and coreutils")
+        return SandboxProbe(f"there is no {missing[0]}; {INSTALL}, util-linux and coreutils")
     mounts = (Mount(SCRATCH, Access.NOTHING),)
-    trial = Cage(mounts, Path("/"), Bounds(file_mb=1), has_network=False).around(["true"])
+    trial = SandboxSpec(mounts, Path("/"), ProcessBounds(file_mb=1), has_network=False).around(["true"])
     try:
-        done = subprocess.run(trial, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(trial, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
-        return Trial(f"{PROGRAM} cannot be tried: {error}", is_passing=True)
+        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_passing=True)
     except OSError as error:
-        return Trial(f"{PROGRAM} cannot be tried: {error}", is_passing=error.errno in _SCARCE)
+        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_passing=error.errno in _SCARCE)
     if done.returncode == 0:
-        return Trial(None)
+        return SandboxProbe(None)
     said = done.stderr.strip().splitlines()
     why = said[-1] if said else f"exit code {done.returncode}"
     is_killed = done.returncode < 0 or done.returncode > _SIGNALLED
     if is_killed or why.endswith(tuple(map(os.strerror, _SCARCE))):
-        return Trial(f"{PROGRAM} was cut short ({why})", is_passing=True)
-    return Trial(f"{PROGRAM} does not work here ({why}); allow unprivileged user namespaces to it")
+        return SandboxProbe(f"{PROGRAM} was cut short ({why})", is_passing=True)
+    return SandboxProbe(f"{PROGRAM} does not work here ({why}); allow unprivileged user namespaces to it")

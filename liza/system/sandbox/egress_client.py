@@ -1,7 +1,8 @@
-"""The inside of the turnstile, run in the cage by its path: it listens on loopback, then becomes the agent.
+"""The proxy's end inside the sandbox, run by its path: it listens on loopback, then execs the agent.
 
-`python hatch.py SOCKET PORT [HOST:PORT …] -- COMMAND …`: what connects to PORT talks to the proxy behind
-SOCKET; what connects to one of the others is taken to that very address outside. It imports nothing of Liza.
+`python egress_client.py SOCKET PORT [HOST:PORT …] -- COMMAND …`: connections to PORT go to the proxy
+behind SOCKET; connections to one of the other ports are tunnelled to that address. It imports nothing
+of Liza.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ GREETING = 4096  # bytes; the longest answer to CONNECT that is waited for
 def main(words: list[str]) -> None:
     split = words.index("--")
     (path, port, *others), command = words[:split], words[split + 1 :]
-    doors = [(_listening(int(port)), "")]
-    doors += [(_listening(int(other.rpartition(":")[2])), other) for other in others]
+    doors = [(_listen(int(port)), "")]
+    doors += [(_listen(int(other.rpartition(":")[2])), other) for other in others]
     if os.fork() == 0:
         _serve(path, doors)
         return
     os.execvp(command[0], command)  # noqa: S606 - the words are a command, and no shell is wanted
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     return socket.create_server(("127.0.0.1", port), backlog=64)
 
 
@@ -47,8 +48,8 @@ def _carry(path: str, near: socket.socket, target: str) -> None:
     far = socket.socket(socket.AF_UNIX)
     try:
         far.connect(path)
-        if not target or _is_through(far, target):
-            _join(near, far)
+        if not target or _connect_through(far, target):
+            _relay(near, far)
     except OSError:
         pass  # one of the two left, which is how connections end
     finally:
@@ -56,7 +57,7 @@ def _carry(path: str, near: socket.socket, target: str) -> None:
         far.close()
 
 
-def _is_through(far: socket.socket, target: str) -> bool:
+def _connect_through(far: socket.socket, target: str) -> bool:
     far.sendall(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
     answer = b""
     while not answer.endswith(b"\r\n\r\n") and len(answer) < GREETING:
@@ -67,7 +68,7 @@ def _is_through(far: socket.socket, target: str) -> bool:
     return b" 200 " in answer.splitlines()[0]
 
 
-def _join(one: socket.socket, other: socket.socket) -> None:
+def _relay(one: socket.socket, other: socket.socket) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, (one, other))
         selector.register(other, selectors.EVENT_READ, (other, one))

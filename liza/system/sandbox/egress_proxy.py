@@ -1,7 +1,7 @@
-"""The way out of a cage without a network: one socket, behind which only hosts on a list are reached.
+"""The egress proxy of a sandbox without network: a Unix socket to an allowlist of hosts.
 
-It is a proxy of the plainest kind (CONNECT, and absolute addresses for plain HTTP) on a Unix socket that is
-shown to the cage; `liza.system.sandbox.egress_client` is its other end.
+It speaks CONNECT, and absolute URLs for plain HTTP; `liza.system.sandbox.egress_client` is the end inside the
+sandbox.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MODEL_HOSTS: Final = (
     *("api.mistral.ai", "api.groq.com", "api.deepseek.com", "api.x.ai", "api.together.xyz"),
     *("*.openai.azure.com", "bedrock-runtime.*.amazonaws.com", "dashscope.aliyuncs.com"),
 )
-PATIENCE: Final = 30.0  # seconds to reach a host
-LONGEST: Final = 16384  # bytes of a line, and of all headers
+CONNECT_TIMEOUT: Final = 30.0  # seconds to reach a host
+LONGEST_HEAD: Final = 16384  # bytes of a line, and of all headers
 CHUNK: Final = 1 << 16
 
 
@@ -38,12 +38,12 @@ class Target(NamedTuple):
 
 
 def is_allowed(target: Target, hosts: Sequence[str]) -> bool:
-    """Tell whether *target* is on the list."""
-    known = (host_in(entry) for entry in hosts)
-    return any(name.port == target.port and _is_named(target.host, name.host) for name in known if name)
+    """Return whether *target* is on the list."""
+    known = (parse_host(entry) for entry in hosts)
+    return any(name.port == target.port and _matches(target.host, name.host) for name in known if name)
 
 
-def host_in(entry: str) -> Target | None:
+def parse_host(entry: str) -> Target | None:
     """Return the host and port of an *entry* of the list, 443 if it has none; None where it is no host."""
     name, colon, port = entry.rpartition(":")
     if not colon or entry.endswith("]"):
@@ -52,8 +52,8 @@ def host_in(entry: str) -> Target | None:
     return Target(name, int(port)) if name and port.isascii() and port.isdecimal() else None
 
 
-def _is_named(host: str, pattern: str) -> bool:
-    """Tell whether *pattern* stands for *host*; an asterisk is part of one label, and never a dot.
+def _matches(host: str, pattern: str) -> bool:
+    """Return whether *pattern* stands for *host*; an asterisk is part of one label, and never a dot.
 
     Else `bedrock-runtime.*.amazonaws.com` would stand for a bucket that anybody can have.
     """
@@ -75,8 +75,8 @@ def target_of(line: str) -> Target | None:
     return Target(host, port) if host and port else None
 
 
-class _Passing(StreamRequestHandler):
-    server: _Turnstile
+class _ProxyHandler(StreamRequestHandler):
+    server: _EgressProxy
     rbufsize = 0  # what follows the head is carried on, so none of it may be taken here
 
     def handle(self) -> None:
@@ -85,7 +85,7 @@ class _Passing(StreamRequestHandler):
 
     def _head(self) -> list[bytes]:
         lines: list[bytes] = []
-        while sum(map(len, lines)) < LONGEST and (line := self.rfile.readline(LONGEST)).strip():
+        while sum(map(len, lines)) < LONGEST_HEAD and (line := self.rfile.readline(LONGEST_HEAD)).strip():
             lines.append(line)
         return lines
 
@@ -102,7 +102,7 @@ class _Passing(StreamRequestHandler):
 
     def _connect(self, target: Target, line: str, head: list[bytes]) -> None:
         try:
-            far = socket.create_connection(target, PATIENCE)
+            far = socket.create_connection(target, CONNECT_TIMEOUT)
         except (OSError, ValueError) as error:  # a name that nobody can look up
             self._refuse("502 Bad Gateway", f"{target} cannot be reached: {error}")
             return
@@ -111,8 +111,8 @@ class _Passing(StreamRequestHandler):
             if line.startswith("CONNECT "):
                 self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                far.sendall(_own(line) + b"".join(head[1:]) + b"\r\n")
-            joined(self.connection, far)
+                far.sendall(_origin_form(line) + b"".join(head[1:]) + b"\r\n")
+            relay(self.connection, far)
 
     def _refuse(self, status: str, why: str) -> None:
         body = f"liza: {why}\n"
@@ -120,8 +120,8 @@ class _Passing(StreamRequestHandler):
         self.wfile.write((head + body).encode())
 
 
-def _own(line: str) -> bytes:
-    """Return a request line as the host itself wants it: without its own name."""
+def _origin_form(line: str) -> bytes:
+    """Return a request line in origin form, as the host expects it."""
     method, _, rest = line.partition(" ")
     place, _, version = rest.partition(" ")
     parts = urlsplit(place)
@@ -129,8 +129,8 @@ def _own(line: str) -> bytes:
     return f"{method} {path} {version or 'HTTP/1.0'}\r\n".encode("latin-1")
 
 
-def joined(one: socket.socket, other: socket.socket) -> None:
-    """Carry bytes both ways until both sides have said all."""
+def relay(one: socket.socket, other: socket.socket) -> None:
+    """Relay bytes in both directions until both sides are closed."""
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, (one, other))
         selector.register(other, selectors.EVENT_READ, (other, one))
@@ -144,21 +144,21 @@ def joined(one: socket.socket, other: socket.socket) -> None:
                     far.shutdown(socket.SHUT_WR)
 
 
-class _Turnstile(ThreadingUnixStreamServer):
+class _EgressProxy(ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, path: Path, hosts: Sequence[str]) -> None:
         self.hosts = tuple(hosts)
         self.refused: list[str] = []
-        super().__init__(str(path), _Passing)
+        super().__init__(str(path), _ProxyHandler)
 
 
 @contextmanager
-def turnstile(path: Path, hosts: Sequence[str]) -> Iterator[list[str]]:
-    """Let through at *path* whoever wants to one of *hosts*; give the list of whom it turned away."""
+def run_egress_proxy(path: Path, hosts: Sequence[str]) -> Iterator[list[str]]:
+    """Run an egress proxy on the socket *path* that allows *hosts*; yield the list of refused targets."""
     path.unlink(missing_ok=True)
-    with _Turnstile(path, hosts) as server:
+    with _EgressProxy(path, hosts) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), name="turnstile", daemon=True).start()
         try:
             yield server.refused

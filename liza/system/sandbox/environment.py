@@ -44,16 +44,16 @@ HEADLESS: Final = {
 }
 
 
-def allowed(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+def allowed_environment(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
     """Return what of *environment* an agent gets: what is allowed to all, and the names in *also*."""
     return {
-        name: without_own_first(value, environment) if name == "PATH" else value
+        name: with_own_programs_last(value, environment) if name == "PATH" else value
         for name, value in environment.items()
         if name in ALLOWED or name.startswith(ALLOWED_STEMS) or name in also
     }
 
 
-def without_own_first(path: str, environment: Mapping[str, str]) -> str:
+def with_own_programs_last(path: str, environment: Mapping[str, str]) -> str:
     """Return *path* with the programs of Liza's own environment last, unless its user activated it.
 
     Whoever put Liza on the PATH wanted `liza`, not its `python3` in place of the project's.
