@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.flows import gate_options, merging_phase
+from liza.daemon.flows import added_effect, gate_options, merging_phase
 from liza.daemon.turn import LEASE_SLACK, RESTART_DELAYS, RUNS, GateTampered
 from liza.domain.record import utc_now
 from liza.domain.verdicts import Feedback, Outcome, Verdict
@@ -271,6 +271,10 @@ def run_gates(
                 )
                 if turn.stop.level is not StopLevel.GO:
                     raise Halted
+                moved = engine.after(workflow, moved.position, verdict, facts)
+                said.append(verdict)
+            case GateJob(gate) if (effect := added_effect(gate)) is not None:
+                verdict = registry.run_effect(gate.id, effect, gate_options(gate.options), case)
                 moved = engine.after(workflow, moved.position, verdict, facts)
                 said.append(verdict)
             case ProceedJob():

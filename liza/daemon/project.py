@@ -112,9 +112,10 @@ def create_board(
 
 def _require_runnable(root: Path, config: Config) -> None:
     if "/" in config.workflow or config.workflow.endswith(".yaml"):
-        from liza.workflow.load import load_workflow  # noqa: PLC0415 - who names no file of their own need not wait
+        from liza.daemon.flows import added_names  # noqa: PLC0415 - who names no file of their own need not wait
+        from liza.workflow.load import load_workflow  # noqa: PLC0415 - as above
 
-        load_workflow(str(root / config.workflow), config.limits)
+        load_workflow(str(root / config.workflow), config.limits, added=added_names())
     elif config.workflow in UNSUPPORTED_WORKFLOWS:
         name = config.workflow
         raise UsageError(f"the workflow {name!r} cannot be run yet; use `liza`, or a file of that shape")
@@ -125,6 +126,10 @@ def _require_runnable(root: Path, config: Config) -> None:
 
         require_copies(Repository.around(root), config.worktree.copied)
     _require_commands(root, config)
+    if config.notify.channels:
+        from liza.daemon.notify import require_channels  # noqa: PLC0415 - few projects have one
+
+        require_channels(config.notify)
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
 
