@@ -6,7 +6,6 @@ asks for that very name, so that what is installed costs nobody who does not use
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -51,6 +50,8 @@ class Registry(Generic[T]):
 
     def unknown(self, name: str) -> UsageError:
         """Return the sentence for a name that nobody has."""
+        from difflib import get_close_matches  # noqa: PLC0415 - `liza status` need not wait for it
+
         names = self.names()
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

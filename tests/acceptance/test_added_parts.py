@@ -172,6 +172,11 @@ def test_without_the_package_each_is_one_sentence(project: Project) -> None:
     project.settings(workflow="liza")
     done = project("init", "Make a file", site="")
     assert done.returncode == 2
+    assert "agents.default: there is no backend 'sample'; known: command, replay, litellm, " in done.stderr
+
+    project.settings(workflow="liza", agents={})
+    done = project("init", "Make a file", site="")
+    assert done.returncode == 2
     assert "there is no notification channel 'file'; known: command, webhook" in done.stderr
 
 
