@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -22,11 +23,12 @@ from liza.domain.providers import should_use_fallback
 from liza.domain.record import utc_now
 from liza.domain.routing import RouteKey, override_keys, resolve_route
 from liza.errors import UsageError
+from liza.system.plugins import Registry
 from liza.system.run_control import RunEnding
 from liza.system.sandbox.bubblewrap import UNSANDBOXED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from liza.agents.detect import AvailableAgent
     from liza.agents.protocol import Agent, Brief
@@ -215,11 +217,8 @@ def agent_for(choice: AgentChoice, root: Path, apply: Apply, warden: Sandbox = U
             "no agent is set up, and none was found on the PATH; "
             "say in agents.default.backend or agents.default.command of the settings what to run"
         )
-    make = _BACKENDS.get(backend)
-    if make is None:
-        return UnavailableAgent(f"there is no backend {backend!r}; known: {', '.join(_BACKENDS)}")
     try:
-        return make(choice, root, apply, warden)
+        return BACKENDS[backend](choice, root, apply, warden)
     except UsageError as error:
         return UnavailableAgent(str(error))
 
@@ -291,10 +290,17 @@ def _make_acp_agent(choice: AgentChoice, root: Path, _apply: Apply, warden: Sand
     return CliAgent(cli, choice.replace(command=None, arguments=None), private_homes(root), warden=warden)
 
 
-_BACKENDS: Final[dict[str, Callable[[AgentChoice, Path, Apply, Sandbox], Agent]]] = {
-    COMMAND: _make_command_agent,
-    REPLAY: _make_replay_agent,
-    LITELLM: _make_litellm_agent,
-    **{name: partial(_make_cli_agent, name) for name in CLIS},
-    "acp": _make_acp_agent,
-}
+MakeAgent = Callable[[AgentChoice, Path, "Apply", "Sandbox"], "Agent"]
+# A package adds a backend as an entry point of the group `liza.agents` that makes an agent of a choice.
+BACKENDS: Final[Registry[MakeAgent]] = Registry(
+    "liza.agents",
+    "backend",
+    {
+        COMMAND: _make_command_agent,
+        REPLAY: _make_replay_agent,
+        LITELLM: _make_litellm_agent,
+        **{name: partial(_make_cli_agent, name) for name in CLIS},
+        "acp": _make_acp_agent,
+    },
+    Callable,  # type: ignore[arg-type]  # isinstance knows it
+)

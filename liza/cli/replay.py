@@ -23,6 +23,7 @@ from pydantic import ValidationError
 import liza
 from liza.agents.recording import REPLY, load_recording
 from liza.board.protocol import create_board_at, has_board, open_board
+from liza.daemon.flows import workflow_to_adopt
 from liza.daemon.policy.progress import human_waits
 from liza.daemon.project import HOME, IGNORED, effective_config
 from liza.daemon.supervisor import EXIT_CODES
@@ -37,7 +38,6 @@ from liza.repo.clone import clone_repository
 from liza.repo.command import exclude
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import RunEnding
-from liza.workflow.load import workflow_text
 from liza.workflow.transition import add_task
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ def _with_base(
 def _create_board(clone: Repository, before: State, config: Config) -> Path:
     exclude(clone.root, IGNORED)
     state, tasks = initial_board(before, config)
-    state = state.replace(workflow=workflow_text(config, clone.root))
+    state = state.replace(workflow=workflow_to_adopt(config, clone.root))
     with closing(create_board_at(clone.root / HOME, state)) as board:
         for task in tasks:
             board.update(add_task(task, by=HUMAN, at=utc_now()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.flows import gate_options
+from liza.daemon.flows import added_effect, gate_options
 from liza.daemon.policy.retries import AFTER_A_KILL
 from liza.daemon.turn import LEASE_SLACK, RUNS, GateTampered
 from liza.domain.position import Position
@@ -263,6 +263,12 @@ def run_gates(
                 verdict = registry.run_gate(gate.id, gate.kind, gate_options(gate.options), case)
                 if turn.stop.level is not StopLevel.GO:
                     raise Halted
+                said.append(verdict)
+                moved = engine.report(
+                    workflow, moved.position, turn.place.clock(), verdicts=[verdict], facts=facts
+                )
+            case GateJob(gate) if (effect := added_effect(gate)) is not None:
+                verdict = registry.run_effect(gate.id, effect, gate_options(gate.options), case)
                 said.append(verdict)
                 moved = engine.report(
                     workflow, moved.position, turn.place.clock(), verdicts=[verdict], facts=facts

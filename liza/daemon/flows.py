@@ -11,17 +11,17 @@ from liza.domain.position import FINAL
 from liza.errors import UsageError, Violation
 from liza.gates import registry
 from liza.workflow.document import Effect, GateKind
-from liza.workflow.load import is_file, load_workflow, workflow_text
-from liza.workflow.supported import unsupported_parts
+from liza.workflow.load import NOTHING_ADDED, SUFFIX, AddedNames, is_file, load_workflow, workflow_text
+from liza.workflow.supported import LEAVE_OUT, unsupported_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.config import Limits
-    from liza.domain.model import State
-    from liza.workflow.document import Workflow
+    from liza.domain.model import Adopted, State
+    from liza.workflow.document import Gate, Workflow
 
 CODER: Final = "coder"
 _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
@@ -39,25 +39,22 @@ def workflow_of(config: Config, root: Path) -> Workflow:
 
 @lru_cache(maxsize=4)
 def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
-    flow = load_workflow(name, limits, _shape_violations)
+    # Those that come with Liza name nothing that a package adds, so that nobody has to look for it.
+    added = added_names() if name.endswith(SUFFIX) else NOTHING_ADDED
+    flow = load_workflow(name, limits, _shape_violations, added)
     for place, phase in flow.phases.items():
         for gate in phase.gates:
-            if gate.kind not in _NOT_MACHINES:
-                _require_valid_gate(
-                    f"the workflow {name!r}, phase {place}, gate {gate.id}",
-                    gate.kind,
-                    gate_options(gate.options),
-                )
+            _require_valid_gate(f"the workflow {name!r}, phase {place}, gate {gate.id}", gate)
     return flow
 
 
 def adopt_workflow(board: Board, root: Path, by: str) -> None:
     """Let the tasks of *board* follow the workflow that its settings name, as its file is now."""
-    if workflow_text(board.read().config, root) == board.read().workflow:
+    if workflow_to_adopt(board.read().config, root) == board.read().workflow:
         return
 
     def make(state: State) -> State:
-        flow, new = workflow_of(state.config, root), workflow_text(state.config, root)
+        flow, new = workflow_of(state.config, root), workflow_to_adopt(state.config, root)
         for task in state.tasks.values():
             if task.position and task.position.end not in FINAL and task.position.phase not in flow.phases:
                 where = f"{task.id} is in the phase {task.position.phase}"
@@ -65,6 +62,20 @@ def adopt_workflow(board: Board, root: Path, by: str) -> None:
         return state if new == state.workflow else state.replace(workflow=new)
 
     board.update(Change(by, "adopt the workflow", make))
+
+
+def workflow_to_adopt(config: Config, root: Path) -> Adopted:
+    """Return the workflow that *config* names, as a board keeps it."""
+    return (
+        workflow_text(config, root, added_names())
+        if is_file(config.workflow)
+        else workflow_text(config, root)
+    )
+
+
+def added_names() -> AddedNames:
+    """Return the kinds of gate and the effects that installed packages add."""
+    return AddedNames(registry.GATES.added(), registry.EFFECTS.added())
 
 
 def _shape_violations(flow: Workflow) -> list[Violation]:
@@ -75,19 +86,44 @@ def _shape_violations(flow: Workflow) -> list[Violation]:
         usual = Config.model_fields["workflow"].default
         mend = f"use `{usual}`, or a file of that shape"
         return [Violation("phases", f"it cannot be run yet: {shape}", mend)]
-    return unsupported_parts(flow)
+    return [*unsupported_parts(flow), *_effects_without_effect(flow)]
 
 
-def _require_valid_gate(where: str, kind: GateKind, options: dict[str, Any]) -> None:
+def _effects_without_effect(flow: Workflow) -> Iterator[Violation]:
+    """Yield the effects that nobody would perform."""
+    for place, phase in flow.phases.items():
+        is_merged = False
+        for number, gate in enumerate(phase.gates):
+            name, at = gate.options.get("effect"), f"phases.{place}.gates[{number}].effect"
+            if gate.kind is GateKind.EFFECT and is_merged:
+                yield Violation(
+                    at, "it comes after the merge, when the task is over", "put it before the merge"
+                )
+            elif gate.kind is GateKind.EFFECT and name in list(Effect) and name != Effect.MERGE:
+                yield Violation(at, f"the effect {name!r} does nothing", LEAVE_OUT)
+            is_merged = is_merged or name == Effect.MERGE
+
+
+def added_effect(gate: Gate) -> str | None:
+    """Return the effect of *gate* if it is one that a package adds."""
+    name = gate.options.get("effect") if gate.kind is GateKind.EFFECT else None
+    return name if name is not None and name not in list(Effect) else None
+
+
+def _require_valid_gate(where: str, gate: Gate) -> None:
+    options = gate_options(gate.options)
     try:
-        registry.validate_options(kind, options)
+        if (effect := added_effect(gate)) is not None:
+            registry.validate_effect(effect, options)
+        elif gate.kind not in _NOT_MACHINES:
+            registry.validate_options(gate.kind, options)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
 
 
 def gate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return *options* without those that the engine itself reads."""
-    return {key: value for key, value in options.items() if key not in {"tree", "on_timeout"}}
+    return {key: value for key, value in options.items() if key not in {"tree", "on_timeout", "effect"}}
 
 
 def merging_phase(workflow: Workflow) -> str | None:

@@ -1,8 +1,10 @@
-"""Sends alerts to people: each alarm once, through alerts.log, to their command and their webhook.
+"""Sends alerts to people: each alarm once, through alerts.log, to their command, webhook and other channels.
 
 alerts.log is the queue: workers and commands append to it, and the one supervisor sends what is new. The
 offset of what was sent is stored beside it, so that a restart neither repeats nor loses an alert. Sending has
 its own thread, so that a slow receiver blocks nobody.
+
+A package adds a channel as an entry point of the group `liza.notify` that is a `Channel`.
 """
 
 from __future__ import annotations
@@ -17,18 +19,24 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from liza.domain.config import Notify
-from liza.domain.record import utc_now
-from liza.errors import DiskTrouble
+from liza.domain.problems import violations_from
+from liza.domain.record import NonEmptyStr, Record, utc_now
+from liza.errors import DiskTrouble, UsageError
 from liza.system.files import overwrite
+from liza.system.plugins import Registry
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from liza.board.protocol import Alert, Board
     from liza.daemon.alarms import Alarm
@@ -89,6 +97,65 @@ class Message(NamedTuple):
         return json.dumps(self._asdict(), ensure_ascii=False).encode()
 
 
+class Channel(NamedTuple):
+    """A row: what the channel may be told, who sends, and how the channel is called where it fails."""
+
+    options: type[Record]
+    send: Callable[[Any, Message, float], str | None]  # options, message, seconds; what went wrong
+    name_of: Callable[[Any], str] | None = None
+    is_tried_again: bool = True
+
+
+class ByCommand(Record):
+    command: tuple[NonEmptyStr, ...]
+    cwd: Path
+
+
+class ByWebhook(Record):
+    url: NonEmptyStr
+    secret_env: NonEmptyStr
+
+
+def _send_by_command(options: ByCommand, message: Message, patience: float) -> str | None:
+    return run_command(options.command, message, options.cwd, patience)
+
+
+def _send_by_webhook(options: ByWebhook, message: Message, patience: float) -> str | None:
+    return post_webhook(options.url, os.environ.get(options.secret_env), message, patience)
+
+
+def _host_of(options: ByWebhook) -> str:
+    # Only the host: the rest of an address is often the secret.
+    return urlsplit(options.url).hostname or "the webhook"
+
+
+CHANNELS: Final[Registry[Channel]] = Registry(
+    "liza.notify",
+    "notification channel",
+    {
+        "command": Channel(
+            ByCommand, _send_by_command, lambda options: options.command[0], is_tried_again=False
+        ),
+        "webhook": Channel(ByWebhook, _send_by_webhook, _host_of, is_tried_again=True),
+    },
+    Channel,
+)
+
+
+def require_channels(notify: Notify) -> None:
+    """Raise one sentence where *notify* names a channel that nobody has, or tells it something unknown."""
+    for name, options in notify.channels.items():
+        _validated(name, options)
+
+
+def _validated(name: str, options: Mapping[str, Any]) -> Record:
+    record = CHANNELS[name].options
+    try:
+        return record.model_validate(dict(options))
+    except ValidationError as error:
+        raise UsageError(str(violations_from(error, record, f"notify.channels.{name}", {})[0])) from error
+
+
 class Notifier:
     """Sends the lines of alerts.log, one after the other."""
 
@@ -145,27 +212,36 @@ class Notifier:
         """Send one alert; return whether it was sent or given up, False where the shutdown cut it short."""
         if not alert.says or alert.says.startswith(UNSENT):
             return True
-        message, notify = Message(alert.at, alert.says, self._root.name), self._notify
-        whys: list[str] = []
-        if notify.command and (why := run_command(notify.command, message, self._root, self._patience)):
-            whys.append(f"{notify.command[0]} {why}")
-        if notify.webhook and (why := self._post_with_retries(notify.webhook, notify.secret_env, message)):
-            # Only the host: the rest of an address is often the secret.
-            whys.append(f"{urlsplit(notify.webhook).hostname or 'the webhook'} {why}")
+        message = Message(alert.at, alert.says, self._root.name)
+        sent = (self._send(name, options, message) for name, options in self._wanted(self._notify))
+        whys = [why for why in sent if why]
         if whys and self._is_late():
             return False
         for why in whys:
             self._log_failure(f"{why}: {alert.says}")
         return True
 
-    def _post_with_retries(self, url: str, secret_env: str, message: Message) -> str | None:
-        secret = os.environ.get(secret_env)
-        why = post_webhook(url, secret, message, self._patience)
-        for delay in self._retries:
-            if why is None or not self._wait_before_retry(delay):
-                break
-            why = post_webhook(url, secret, message, self._patience)
-        return why
+    def _wanted(self, notify: Notify) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the channels that *notify* names, with their options."""
+        if notify.command:
+            yield "command", {"command": notify.command, "cwd": self._root}
+        if notify.webhook:
+            yield "webhook", {"url": notify.webhook, "secret_env": notify.secret_env}
+        yield from notify.channels.items()
+
+    def _send(self, name: str, options: Mapping[str, Any], message: Message) -> str | None:
+        """Send through the channel *name*, again where it may be; return what went wrong, with its name."""
+        try:
+            channel, told = CHANNELS[name], _validated(name, options)
+            why = channel.send(told, message, self._patience)
+            for delay in self._retries if channel.is_tried_again else ():
+                if why is None or not self._wait_before_retry(delay):
+                    break
+                why = channel.send(told, message, self._patience)
+        except Exception as error:  # noqa: BLE001 - a package's own; whatever it raises, the next alert has to be sent
+            return f"{name} failed ({error})"
+        said = channel.name_of(told) if channel.name_of else name
+        return f"{said} {why}" if why else None
 
     def _wait_before_retry(self, delay: float) -> bool:
         """Wait before a retry; return whether there is time for one."""

@@ -107,15 +107,11 @@ def create_board(
 
 
 def _workflow_text(config: Config, root: Path) -> Adopted:
-    if not _is_file(config.workflow):
+    if "/" not in config.workflow and not config.workflow.endswith(".yaml"):
         return Adopted()
-    from liza.workflow.load import workflow_text  # noqa: PLC0415 - who names no file of their own need not wait
+    from liza.daemon.flows import workflow_to_adopt  # noqa: PLC0415 - who names no file of their own need not wait
 
-    return workflow_text(config, root)
-
-
-def _is_file(workflow: str) -> bool:
-    return "/" in workflow or workflow.endswith(".yaml")
+    return workflow_to_adopt(config, root)
 
 
 def _require_runnable(root: Path, config: Config) -> None:
@@ -127,19 +123,26 @@ def _require_runnable(root: Path, config: Config) -> None:
         from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
 
         require_copies(Repository.around(root), config.worktree.copied)
-    _require_commands(root, config)
+    _require_agents(root, config)
+    if config.notify.channels:
+        from liza.daemon.notify import require_channels  # noqa: PLC0415 - few projects have one
+
+        require_channels(config.notify)
     if config.spec is not None and not (root / config.spec).is_file():
         raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
 
 
-def _require_commands(root: Path, config: Config) -> None:
-    """Refuse an agent whose command names a file of the repository that is not there."""
+def _require_agents(root: Path, config: Config) -> None:
+    """Refuse a backend that nobody has, and a command that names a file which is not in the repository."""
     from liza.agents.command import missing_file  # noqa: PLC0415 - only where settings are applied
+    from liza.agents.select import BACKENDS  # noqa: PLC0415 - as above
 
     agents = config.agents
     named = {"agents.default": agents.default, "agents.fallback": agents.fallback}
     named |= {f"agents.overrides.{key}": choice for key, choice in agents.overrides.items()}
     for key, choice in named.items():
+        if choice and choice.backend and choice.backend not in BACKENDS:
+            raise UsageError(f"{key}: {BACKENDS.unknown(choice.backend)}")
         if choice and choice.backend != "replay" and (word := missing_file(choice.command or (), root)):
             raise UsageError(
                 f"{key}.command names {word!r}, and there is no such file in {root}; "

@@ -18,6 +18,7 @@ Minutes = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Hours = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+ChannelOption = bool | int | str | tuple[str, ...]
 
 INTEGRATION_BRANCH: Final = "liza/integration"
 
@@ -93,6 +94,8 @@ class Notify(Record):
     command: tuple[NonEmptyStr, ...] | None = None
     webhook: NonEmptyStr | None = None
     secret_env: NonEmptyStr = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+    # Further ones by name, that packages add, each with what it is told.
+    channels: dict[NonEmptyStr, dict[NonEmptyStr, ChannelOption]] = Field(default_factory=dict)
 
 
 class SprintLength(Record):

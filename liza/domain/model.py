@@ -468,6 +468,8 @@ class Adopted(Record):
 
     name: NonEmptyStr | None = None  # where it is another than the settings name, and of a file
     text: str = ""  # of the file, as it was when it was read
+    gates: tuple[NonEmptyStr, ...] = ()  # the kinds of gate in it that packages add
+    effects: tuple[NonEmptyStr, ...] = ()
 
 
 def _check_positive(revision: int) -> int:

@@ -1,9 +1,12 @@
-"""Every kind of gate by its name: its options, and the function that judges."""
+"""Every kind of gate by its name: its options, and the function that judges; and effects that packages add.
+
+A package adds a kind of gate as an entry point of the group `liza.gates` that is a `GateType`, and an effect
+as one of `liza.effects` that is an `EffectType`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -15,6 +18,7 @@ from liza.errors import UsageError
 from liza.gates import artifact, command, human, proof, refs, scan, scope, score
 from liza.gates.context import GateContext
 from liza.gates.finding import Finding, escape_to_line
+from liza.system.plugins import Registry
 
 Judge = Callable[[Any, GateContext], Finding]
 
@@ -47,24 +51,51 @@ GATE_TYPES: Final[dict[str, GateType]] = {
 }
 
 
+class EffectType(NamedTuple):
+    """A row: what the effect may be told, who performs it, and what for.
+
+    It may be performed again, where a worker died before that it was done was written down.
+    """
+
+    options: type[Record]
+    perform: Judge  # the finding is a pass once it is done
+    meaning: str
+
+
+GATES: Final[Registry[GateType]] = Registry("liza.gates", "kind of gate called", GATE_TYPES, GateType)
+EFFECTS: Final[Registry[EffectType]] = Registry("liza.effects", "effect", {}, EffectType)
+
+
 def validate_options(kind: str, options: Mapping[str, Any]) -> Record:
     """Return *options* as the record of *kind*; raise one sentence where they are wrong."""
-    row = GATE_TYPES.get(kind)
-    if row is None:
-        near = get_close_matches(kind, GATE_TYPES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(GATE_TYPES)}"
-        raise UsageError(f"there is no kind of gate called {kind!r}; {hint}")
+    return _validated(f"a gate of the kind {kind}", GATES[kind].options, options)
+
+
+def validate_effect(name: str, options: Mapping[str, Any]) -> Record:
+    """Return *options* as the record of the effect *name*; raise one sentence where they are wrong."""
+    return _validated(f"the effect {name}", EFFECTS[name].options, options)
+
+
+def _validated(what: str, record: type[Record], options: Mapping[str, Any]) -> Record:
     try:
-        return row.options.model_validate(dict(options))
+        return record.model_validate(dict(options))
     except ValidationError as error:
-        problem = violations_from(error, row.options, "", {})[0]
+        problem = violations_from(error, record, "", {})[0]
         where = f"{problem.path.removeprefix('.')}: " if problem.path else ""
-        raise UsageError(f"a gate of the kind {kind}: {where}{problem.problem}; {problem.mend}") from error
+        raise UsageError(f"{what}: {where}{problem.problem}; {problem.mend}") from error
 
 
 def run_gate(gate: str, kind: str, options: Mapping[str, Any], case: GateContext) -> Verdict:
     """Return what the gate *gate* says about the head of *case*."""
-    found = GATE_TYPES[kind].judge(validate_options(kind, options), case)
+    return _verdict(gate, GATES[kind].judge(validate_options(kind, options), case), case)
+
+
+def run_effect(gate: str, name: str, options: Mapping[str, Any], case: GateContext) -> Verdict:
+    """Perform the effect *name* on the head of *case*; return whether it is done as what *gate* says."""
+    return _verdict(gate, EFFECTS[name].perform(validate_effect(name, options), case), case)
+
+
+def _verdict(gate: str, found: Finding, case: GateContext) -> Verdict:
     return Verdict(
         gate=gate,
         outcome=found.outcome,

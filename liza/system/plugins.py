@@ -6,7 +6,6 @@ asks for that very name, so that what is installed costs nobody who does not use
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -22,9 +21,12 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The parts of one kind by name; each is an object, or the `module:name` where one is found."""
 
-    def __init__(self, group: str, what: str, own: Mapping[str, T | str]) -> None:
+    def __init__(
+        self, group: str, what: str, own: Mapping[str, T | str], expects: type | None = None
+    ) -> None:
         self.group: Final = group
         self._what = what
+        self._expects = expects
         self._own = dict(own)
         self._loaded: dict[str, T] = {}
 
@@ -38,16 +40,18 @@ class Registry(Generic[T]):
             self._loaded[name] = self._load_own(name) if name in self._own else self._load_added(name)
         return self._loaded[name]
 
-    def own(self) -> list[str]:
-        """Return the names that come with Liza."""
-        return list(self._own)
+    def added(self) -> list[str]:
+        """Return the names that packages add; none of it is imported."""
+        return sorted(_entry_points(self.group).keys() - self._own.keys())
 
     def names(self) -> list[str]:
         """Return every name; it reads what is installed, and imports none of it."""
-        return [*self._own, *(name for name in sorted(_entry_points(self.group)) if name not in self._own)]
+        return [*self._own, *self.added()]
 
     def unknown(self, name: str) -> UsageError:
         """Return the sentence for a name that nobody has."""
+        from difflib import get_close_matches  # noqa: PLC0415 - `liza status` need not wait for it
+
         names = self.names()
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -76,6 +80,9 @@ class Registry(Generic[T]):
                 f"the {self._what} {name!r} of {_package_of(found[0])} cannot be loaded: {error}; "
                 "mend that package, or use another"
             ) from error
+        if self._expects and not isinstance(part, self._expects):
+            said = f"the {self._what} {name!r} of {_package_of(found[0])} is no {self._expects.__name__}"
+            raise UsageError(f"{said}; mend that package, or use another")
         return part
 
 

@@ -161,7 +161,7 @@ class _PhaseVisit:
     def _through(self, gate: Gate, levels: set[int]) -> set[int]:
         if gate.kind is GateKind.EFFECT:
             for level in levels:
-                self._judge_effects(level, (Effect(gate.options["effect"]),))
+                self._judge_effects(level, (gate.options["effect"],))
         if not gate.decides:
             return levels
         if gate.kind is GateKind.AGENT and gate.role == self._maker:
@@ -170,11 +170,12 @@ class _PhaseVisit:
         sure = not gate.when and not gate.unless and set(gate.skip_if) <= {Predicate.FINAL_ITERATION}
         return {SOMEBODY} if sure else levels | {SOMEBODY}
 
-    def _judge_effects(self, level: int, effects: tuple[Effect, ...]) -> None:
+    def _judge_effects(self, level: int, effects: tuple[str, ...]) -> None:
+        # Nobody here knows what an effect of a package does with the work: it may show it to all the world.
         needed = [
-            (effect, SOMEBODY if effect in CLEAN_ONLY else BEFORE)
+            (effect, BEFORE if effect in IF_TAINTED else SOMEBODY)
             for effect in effects
-            if effect in PUBLISHING_EFFECTS
+            if effect in PUBLISHING_EFFECTS or effect not in list(Effect)
         ]
         for effect, least in needed:
             if level < least:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,7 +16,7 @@ from liza.domain.model import Adopted, State
 from liza.domain.problems import did_you_mean, line_of, violations_from
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import UsageError, Violation
-from liza.workflow.document import OPTIONS, Gate, GateKind, Workflow
+from liza.workflow.document import OPTIONS, Effect, Gate, GateKind, Workflow
 from liza.workflow.floor import floor_violations
 from liza.workflow.validate import structure_violations
 
@@ -26,6 +26,16 @@ _PACKAGE: Final = files("liza.workflow")
 Check = Callable[[Workflow], list[Violation]]
 
 
+class AddedNames(NamedTuple):
+    """What packages add to the words of a document."""
+
+    gates: Collection[str] = ()
+    effects: Collection[str] = ()
+
+
+NOTHING_ADDED: Final = AddedNames()
+
+
 def packaged_names() -> list[str]:
     """Return the names of the workflows that come with Liza."""
     return sorted(
@@ -33,10 +43,16 @@ def packaged_names() -> list[str]:
     )
 
 
-def load_workflow(name: str, limits: Limits | None = None, check: Check | None = None) -> Workflow:
+def load_workflow(
+    name: str,
+    limits: Limits | None = None,
+    check: Check | None = None,
+    added: AddedNames = NOTHING_ADDED,
+) -> Workflow:
     """Return the workflow *name*, or that in the file of this path; raise UsageError with what is wrong.
 
-    *check* is what else a document has to be, for whoever asks for more than that it hangs together.
+    *check* is what else a document has to be, for whoever asks for more than that it hangs together; *added*
+    are the kinds of gate and effects that it may name beside those of Liza.
     """
     if not is_file(name):
         if name not in packaged_names():
@@ -51,7 +67,7 @@ def load_workflow(name: str, limits: Limits | None = None, check: Check | None =
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
-    return parse_workflow(text, name, limits, check)
+    return parse_workflow(text, name, limits, check, added)
 
 
 def workflow_on(state: State) -> Workflow:
@@ -59,12 +75,13 @@ def workflow_on(state: State) -> Workflow:
     name = state.workflow.name or state.config.workflow
     if not state.workflow.text and is_file(name):
         raise UsageError(f"the workflow {name} was not read yet; `liza run` reads it")
-    return _on_board(name, state.workflow.text, state.config.limits)
+    added = AddedNames(state.workflow.gates, state.workflow.effects)
+    return _on_board(name, state.workflow.text, state.config.limits, added)
 
 
 @lru_cache(maxsize=8)
-def _on_board(name: str, text: str, limits: Limits) -> Workflow:
-    return parse_workflow(text, name, limits) if text else load_workflow(name, limits)
+def _on_board(name: str, text: str, limits: Limits, added: AddedNames) -> Workflow:
+    return parse_workflow(text, name, limits, added=added) if text else load_workflow(name, limits)
 
 
 def is_file(name: str) -> bool:
@@ -72,19 +89,25 @@ def is_file(name: str) -> bool:
     return "/" in name or name.endswith(SUFFIX)
 
 
-def workflow_text(config: Config, root: Path) -> Adopted:
+def workflow_text(config: Config, root: Path, added: AddedNames = NOTHING_ADDED) -> Adopted:
     """Return what a board has to know of the workflow that *config* names; nothing of one of Liza's own."""
     if not is_file(config.workflow):
         return Adopted()
     try:
-        return Adopted(name=config.workflow, text=(root / config.workflow).read_text(encoding="utf-8"))
+        text = (root / config.workflow).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         message = f"cannot read the workflow {config.workflow}; name a file that is there"
         raise UsageError(message) from error
+    gates, effects = ([name for name in sorted(names) if name in text] for names in added)
+    return Adopted(name=config.workflow, text=text, gates=tuple(gates), effects=tuple(effects))
 
 
 def parse_workflow(
-    text: str, where: str, limits: Limits | None = None, check: Check | None = None
+    text: str,
+    where: str,
+    limits: Limits | None = None,
+    check: Check | None = None,
+    added: AddedNames = NOTHING_ADDED,
 ) -> Workflow:
     """Return what the document *text* says, checked; *where* is the file that an error names."""
     try:
@@ -92,7 +115,7 @@ def parse_workflow(
     except BadYaml as error:
         raise UsageError(f"{where} is no workflow: {error}; mend it") from error
     lines = lines_by_path(places)
-    wrong = list(_expand(data, limits or Limits()))
+    wrong = list(_expand(data, limits or Limits(), added))
     if not wrong:
         try:
             workflow = Workflow.model_validate(data)
@@ -110,7 +133,7 @@ def parse_workflow(
     raise UsageError(f"{where} is no workflow: {'; '.join(map(str, told))}")
 
 
-def _expand(data: dict[str, Any], limits: Limits) -> Iterator[Violation]:
+def _expand(data: dict[str, Any], limits: Limits, added: AddedNames) -> Iterator[Violation]:
     """Write out in *data* what a document says in short, and yield what cannot be."""
     phases = data.get("phases")
     if not isinstance(phases, dict):
@@ -122,7 +145,7 @@ def _expand(data: dict[str, Any], limits: Limits) -> Iterator[Violation]:
         yield from _resolve_limits(phase, f"phases.{name}", limits)
         gates = phase.get("gates", [])
         if isinstance(gates, list):
-            yield from _expand_gates(gates, f"phases.{name}.gates", defined)
+            yield from _expand_gates(gates, f"phases.{name}.gates", defined, added)
 
 
 def _resolve_limits(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[Violation]:
@@ -138,7 +161,9 @@ def _resolve_limits(phase: dict[str, Any], path: str, limits: Limits) -> Iterato
         yield Violation(f"{path}.max_iterations", problem, f"{did_you_mean(most, known)} Or write a number")
 
 
-def _expand_gates(gates: list[Any], path: str, defined: dict[str, dict[str, Any]]) -> Iterator[Violation]:
+def _expand_gates(
+    gates: list[Any], path: str, defined: dict[str, dict[str, Any]], added: AddedNames
+) -> Iterator[Violation]:
     for number, gate in enumerate(gates):
         here = f"{path}[{number}]"
         if isinstance(gate, str):
@@ -148,17 +173,28 @@ def _expand_gates(gates: list[Any], path: str, defined: dict[str, dict[str, Any]
                 hint = did_you_mean(gate, list(defined))
                 yield Violation(here, f"no phase above defines a gate {gate!r}", hint)
         elif isinstance(gate, dict):
-            yield from _collect_options(gate, here)
+            yield from _collect_options(gate, here, added)
             defined.setdefault(str(gate.get("id")), gate)
 
 
-def _collect_options(gate: dict[str, Any], path: str) -> Iterator[Violation]:
+def _collect_options(gate: dict[str, Any], path: str, added: AddedNames) -> Iterator[Violation]:
     """Gather under `options` what only gates of this kind can be told."""
     kind = gate.get("kind")
-    if kind not in list(GateKind):
-        return  # the record says so
-    own = OPTIONS[GateKind(kind)]
+    kinds = [*GateKind, *added.gates]
+    if kind not in kinds:
+        if isinstance(kind, str):
+            problem = f"{kind!r} is not one of the known kinds of gate"
+            yield Violation(f"{path}.kind", problem, did_you_mean(kind, kinds))
+        return  # else the record says so
     options = {key: gate.pop(key) for key in list(gate) if key not in GATE_KEYS}
+    # What packages add checks its options itself.
+    if kind in added.gates or (kind == GateKind.EFFECT and options.get("effect") in added.effects):
+        gate["options"] = options
+        return
+    own = OPTIONS[GateKind(str(kind))]
+    if kind == GateKind.EFFECT and options.get("effect") not in (effects := [*Effect, *added.effects]):
+        said = str(options.get("effect"))
+        yield Violation(f"{path}.effect", f"there is no effect {said!r}", did_you_mean(said, effects))
     known = sorted({*GATE_KEYS, *own})
     for key in options.keys() - own.keys():
         problem = f"{key!r} is not a key that belongs to a gate of kind {kind}"

@@ -10,7 +10,7 @@ from liza.domain.problems import did_you_mean
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
-from liza.workflow.document import AFTER_WORK, Effect, GateKind, Workflow, edges_of
+from liza.workflow.document import AFTER_WORK, GateKind, Workflow, edges_of
 
 
 def structure_violations(workflow: Workflow) -> list[Violation]:
@@ -58,11 +58,6 @@ def _gates(workflow: Workflow) -> Iterator[Violation]:
                 yield Violation(at, f"the gate {gate.id!r} is already in {name}", "give it another id")
             if gate.kind is GateKind.AGENT and gate.role is None:
                 yield Violation(at, f"the gate {gate.id!r} says no role", "add `role:`, who judges")
-            if gate.kind is GateKind.EFFECT and gate.options.get("effect") not in list(Effect):
-                said = str(gate.options.get("effect"))
-                yield Violation(
-                    f"{at}.effect", f"there is no effect {said!r}", did_you_mean(said, list(Effect))
-                )
 
 
 def _rules(workflow: Workflow) -> Iterator[Violation]:
