@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from liza.system.host import FORCE_PORTABLE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -39,6 +41,14 @@ if sys.prefix != sys.base_prefix:
     # version manager, or have no pytest.
     os.environ["VIRTUAL_ENV"] = sys.prefix
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(FORCE_PORTABLE) != "1":
+        return
+    for item in items:
+        if mark := item.get_closest_marker("linux"):
+            item.add_marker(pytest.mark.skip(reason=f"only Linux promises it: {mark.args[0]}"))
 
 
 @pytest.fixture
