@@ -10,9 +10,13 @@ export LIZA_AGENTS_CACHE
 LIZA_REAL_CACHE ?= $(CURDIR)/.real
 export LIZA_REAL_CACHE
 
+# What runs with LIZA_PORTABLE=1: not what needs the sandbox, nor whole runs, which would only be slower.
+PORTABLE := tests/contract tests/unit/test_platform.py tests/unit/test_agents_protocol.py $(addprefix tests/integration/, \
+  test_agents_process.py test_editor.py test_files.py test_locks.py test_switches.py test_wait.py test_worker_process.py)
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
+.PHONY: help test test-unit test-portable test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +34,9 @@ test-agents: $(INSTALLED) sandbox ## let real coding programs work, on a scripte
 test-real: $(INSTALLED) sandbox ## try five real projects with their own tests, in the sandbox and without
 	@$(BIN)/python scripts/real.py
 	@$(BIN)/python -m pytest -q -rs -m real -n 2 --dist loadgroup tests/real
+
+test-portable: $(INSTALLED) ## run the tests of board, processes and workers without what only Linux has
+	@LIZA_PORTABLE=1 $(BIN)/python -m pytest -q -rs -n $(TEST_WORKERS) --dist worksteal $(PORTABLE)
 
 check: $(INSTALLED) ## lint and type-check only
 	@$(BIN)/ruff check

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from liza.system.host import FORCE_PORTABLE
 from tests.order import deal
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if processes > 1:
         items[:] = deal(items, processes)
+    if os.environ.get(FORCE_PORTABLE) != "1":
+        return
+    for item in items:
+        if mark := item.get_closest_marker("linux"):
+            item.add_marker(pytest.mark.skip(reason=f"only Linux promises it: {mark.args[0]}"))
 
 
 def pytest_collection_finish() -> None:

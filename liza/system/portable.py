@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -19,6 +20,7 @@ SANDBOX_LACK: Final = "there is no sandbox on this system: bubblewrap is for Lin
 SIGNALS_FILE_CHANGES: Final = False
 
 POLL_INTERVAL: Final = 0.05  # seconds between two looks whether a process ended
+SAVING: Final = 0.1  # seconds since the last write after which a save is over
 _MILLISECONDS: Final = 1000
 _LETTERS: Final = {
     psutil.STATUS_RUNNING: "R",
@@ -163,8 +165,9 @@ def is_opened_by_us_alone(descriptor: int) -> bool:  # noqa: ARG001 - as above
     return False
 
 
-def may_have_writer(descriptor: int) -> bool:  # noqa: ARG001 - as above
-    return False
+def may_have_writer(descriptor: int) -> bool:
+    """Return whether it changed just now: who is in the middle of a save writes again soon."""
+    return abs(time.time() - os.fstat(descriptor).st_mtime) < SAVING
 
 
 def boot_id() -> str:

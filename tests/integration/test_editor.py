@@ -67,6 +67,7 @@ def test_stale_saves_and_updates_are_both_kept(kind: str, tmp_path: Path) -> Non
     was_not_disturbed(home)
 
 
+@pytest.mark.linux("the kernel knows who else has a file open")
 class TestOpenFiles:
     def test_an_editor_that_keeps_the_file_open_saves_into_an_old_one(self, board: FileBoard) -> None:
         """Its text is taken in once it is done, however many updates came between."""
@@ -160,6 +161,7 @@ class TestOpenFiles:
         ended_well([opener])
 
 
+@pytest.mark.linux("whether a save is over is known at once")
 def test_files_that_cannot_trade_places_are_replaced(
     board: FileBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +249,7 @@ class TestRights:
             assert (home / "state.yaml").stat().st_mode & 0o400
             is_whole(FileBoard(home))
 
+    @pytest.mark.linux("names are exchanged without a link, which the system may refuse to others")
     def test_an_edit_that_may_not_be_read_is_said_and_waited_for(self, home: Path) -> None:
         by_rename(home / "state.yaml", with_note((home / "state.yaml").read_text(), "by hand").encode())
         (home / "state.yaml").chmod(0)

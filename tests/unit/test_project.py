@@ -45,7 +45,6 @@ HOMES: Final = {
     "acp": ["liza.agents.acp_bridge"],
     "detect_secrets": ["liza.gates.secrets"],
     "filelock": ["liza.system.locks"],
-    "git": ["liza.repo"],
     "litellm": ["liza.agents.llm.model"],
     "psutil": ["liza.system"],
     "pydantic": ["liza"],
