@@ -1,4 +1,4 @@
-"""The whole life of a task: one table of rows, and the one function that sets a status."""
+"""The life of a task: a table of rows, the function that sets a status, and the label of a position."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.domain import events as e
 from liza.domain.model import SUCCEEDED as SUCCEEDED  # noqa: PLC0414 - it belongs to the table, too
 from liza.domain.model import HistoryEntry, Role, Status
+from liza.domain.position import RELEASE, WORK, End, Stage
 from liza.domain.requirements import unmet_requirements
 from liza.errors import Forbidden, LeaseLost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from liza.domain.model import Actor, Task
+    from liza.domain.model import Actor, Lease, Task
+    from liza.domain.position import Position
 
 
 class Transition(NamedTuple):
@@ -165,3 +167,42 @@ def is_allowed_entry(entry: HistoryEntry) -> bool:
     event = EVENT_BY_NAME.get(entry.event)
     row = BY_SOURCE.get((entry.source, event)) if event else None
     return row is not None and entry.role in row.who and entry.target == (row.target or entry.source)
+
+
+# What a position is called, in every workflow.
+ENDED: Final[Mapping[End, Status]] = {
+    End.DONE: Status.COMPLETE,  # or MERGED, where the phase that it ended in merges
+    End.NOTHING_TO_DO: Status.NOTHING_TO_DO,
+    End.STOPPED: Status.ABANDONED,
+    End.SUPERSEDED: Status.SUPERSEDED,
+    End.BLOCKED: Status.BLOCKED,
+    End.PAUSED: Status.BLOCKED,
+}
+SENT_BACK: Final[Mapping[Stage | None, Status]] = {
+    None: Status.IDLE,
+    Stage.WORK: Status.REJECTED,
+    Stage.JUDGE: Status.REJECTED,
+    Stage.EFFECT: Status.INTEGRATION_FAILED,
+}
+
+
+def label_of(position: Position, lease: Lease | None) -> Status:
+    """Return what a task at *position* is called while *lease* holds it."""
+    if position.end is not None:
+        is_merged = position.end is End.DONE and position.stage is Stage.EFFECT
+        return Status.MERGED if is_merged else ENDED[position.end]
+    if position.waiting is not None:
+        return _waiting(position)
+    if position.stage is Stage.EFFECT:
+        return Status.APPROVED
+    if position.stage is Stage.JUDGE or position.worked:
+        return Status.READY_FOR_REVIEW
+    return Status.WORKING if lease else SENT_BACK[position.back_from]
+
+
+def _waiting(position: Position) -> Status:
+    if position.waiting == RELEASE:
+        return Status.DRAFT
+    # Somebody who is about to work, or has asked, needs an answer; what was made needs a yes.
+    needs_answer = position.waiting == WORK or (position.stage is Stage.WORK and not position.worked)
+    return Status.BLOCKED if needs_answer else Status.AWAITING_APPROVAL

@@ -12,8 +12,7 @@ from liza.domain import lifecycle
 from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
 from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
 from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
-from liza.domain.labels import label_of
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name
+from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name, label_of
 from liza.domain.model import GoalStatus, HistoryEntry, Status, Taint, waits_for
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record

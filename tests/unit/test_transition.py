@@ -12,7 +12,7 @@ from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR
 from liza.domain.config import Config, Limits
 from liza.domain.invariants import task_violations
-from liza.domain.labels import label_of
+from liza.domain.lifecycle import label_of
 from liza.domain.model import Lease, Role, Status, Task
 from liza.domain.position import RELEASE, TAINT, WORK, End, Position, Stage
 from liza.domain.verdicts import Outcome, Verdict
