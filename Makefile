@@ -12,7 +12,8 @@ export LIZA_REAL_CACHE
 
 # What runs with LIZA_PORTABLE=1: not what needs the sandbox, nor whole runs, which would only be slower.
 PORTABLE := tests/contract tests/unit/test_platform.py tests/unit/test_agents_protocol.py $(addprefix tests/integration/, \
-  test_agents_process.py test_editor.py test_files.py test_locks.py test_switches.py test_wait.py test_worker_process.py)
+  test_agents_process.py test_editor.py test_files.py test_locks.py test_supervisor.py test_switches.py \
+  test_wait.py test_worker_process.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

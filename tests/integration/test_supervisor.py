@@ -43,6 +43,7 @@ def everyone_started(here: Yard) -> None:
 
 
 class TestEnding:
+    @pytest.mark.linux("there is a sandbox, so that nobody compares checkouts")
     def test_a_complete_goal_ends_it_with_0_and_leaves_nothing(self, here: Yard) -> None:
         here.behave(coder="work", reviewer="work")
         assert here.ended(here.start()) == 0
@@ -146,6 +147,7 @@ class TestOnlyPeople:
 
 
 class TestKeepingAlive:
+    @pytest.mark.linux("there is a sandbox, so that its lack is no anomaly")
     def test_three_crashes_stop_a_worker_and_the_board_says_so(self, here: Yard) -> None:
         """Pains B: five crashes in 25 seconds and still going."""
         here.behave(coder="crash")
