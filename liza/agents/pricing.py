@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from liza.system.run_control import RunControl
 
 CHARACTERS_PER_TOKEN: Final = 3  # characters a token, fewer than usual: an estimate should rather be too high
-PROMPT_READS: Final = (
-    5  # how often a prompt is read again, since an agent sends all of it with each call of a tool
-)
+# How often a prompt is read again, since an agent sends all of it with each call of a tool.
+PROMPT_READS: Final = 5
 # Tokens that one run is guessed to have said, at most: what a program prints beyond that no model wrote.
 MOST_TOKENS_SAID: Final = 32_000
 MILLION: Final = 1_000_000

@@ -68,7 +68,6 @@ class FileAlerts:
 
 def append_alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
-    line = escape_unsafe(
-        environment_mask().text(" ".join(sentence.splitlines()))
-    )  # a name in the sentence may hold a line break
+    # A name in the sentence may hold a line break.
+    line = escape_unsafe(environment_mask().text(" ".join(sentence.splitlines())))
     append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")

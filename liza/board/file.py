@@ -67,9 +67,8 @@ if TYPE_CHECKING:
 
 SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 VIEWS: Final = 64  # boards of the past that a process remembers; they share all that did not change
-VIEW_SPACING: Final = (
-    8  # revisions between two of them: so an edit from a copy of minutes ago replays a few lines
-)
+# Revisions between two of them: so an edit from a copy of minutes ago replays a few lines.
+VIEW_SPACING: Final = 8
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
 IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 HEADER: Final = (
     "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
 )
-OPTIONAL_SECTIONS: Final = frozenset(
-    {"integration", "workflow"}
-)  # what stands in the file only where there is something to say
+# What stands in the file only where there is something to say.
+OPTIONAL_SECTIONS: Final = frozenset({"integration", "workflow"})
 SECTIONS: Final = (
     "goal",
     "tasks",

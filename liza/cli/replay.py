@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from liza.board.protocol import JournalEntry
 
 PATIENCE: Final = 120.0  # seconds of Liza's own that any rehearsal gets, beside what the run itself took
-SLOWDOWN: Final = (
-    2  # times longer than the recorded run that a rehearsal may take, for a machine that is busier
-)
+# Times longer than the recorded run that a rehearsal may take, for a machine that is busier.
+SLOWDOWN: Final = 2
 FIXED_SETTINGS: Final = {"agents": "the recorded agents play", "notify": "a rehearsal tells nobody"}
 NOT_PLAYED: Final = frozenset({RunEnding.CRASHED, RunEnding.KILLED, RunEnding.NOT_STARTED})
 TASK_FIELDS: Final = (  # what a task is, as opposed to what became of it

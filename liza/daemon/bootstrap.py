@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from liza.domain.model import Role, State, Task
 
-LONGEST_SPEC: Final = (
-    20_000  # characters of a spec that a prompt carries where the agent cannot read the file
-)
+# Characters of a spec that a prompt carries where the agent cannot read the file.
+LONGEST_SPEC: Final = 20_000
 
 
 class RunPaths(NamedTuple):

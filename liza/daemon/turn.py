@@ -89,12 +89,10 @@ if TYPE_CHECKING:
     Check = Callable[[AnswerValue], str | None]
 
 RUNS: Final = "runs"
-LEASE_SLACK: Final = (
-    30.0  # seconds beyond the silence limit, which ends the agent first, before a lease is let go
-)
-PROVIDER_WAIT: Final = (
-    10.0  # seconds that a turn which was begun waits for its provider before it gives its task back
-)
+# Seconds beyond the silence limit, which ends the agent first, before a lease is let go.
+LEASE_SLACK: Final = 30.0
+# Seconds that a turn which was begun waits for its provider before it gives its task back.
+PROVIDER_WAIT: Final = 10.0
 SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
 ANSWER_ONLY: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
@@ -356,9 +354,8 @@ class Turn:
     ended: list[EndedRun] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
-    proof: Callable[[AgentAnswer], AnswerValue | None] | None = (
-        None  # what work says whose answer cannot be read
-    )
+    # What work says whose answer cannot be read.
+    proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
 
     @cached_property
     def tamper_monitor(self) -> TamperMonitor | None:

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 COMPLETE: Final = 0  # exit code of a worker that has nothing more to do, or was told to go
 POLL_INTERVAL: Final = 0.8  # seconds an idle worker waits for the board before it looks at the switches again
 DISK_FULL_PAUSE: Final = timedelta(seconds=3)  # how long a worker that met a full disk leaves it alone
-LONGEST_IDLE: Final = (
-    20.0  # seconds after which it looks for work though nothing changed: leases end by themselves
-)
+# Seconds after which it looks for work though nothing changed: leases end by themselves.
+LONGEST_IDLE: Final = 20.0
 
 TURNS: Final[dict[Role, Callable[[Worker], AfterTurn]]] = {
     Role.PLANNER: planning.take_turn,

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
 
 USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
 MAX_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
-MAX_EARLIER_ANSWERS: Final = (
-    20  # earlier answers that the last is compared with; thousands would take seconds to read
-)
+# Earlier answers that the last is compared with; thousands would take seconds to read.
+MAX_EARLIER_ANSWERS: Final = 20
 MAX_REMARKS: Final = 5
 MIN_REASON_WORDS: Final = 3  # of a reason that a coder can act on without further feedback
 

@@ -32,9 +32,8 @@ from liza.domain.verdicts import Feedback
 TAG: Final = "liza"
 USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
 MOST_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
-MOST_EARLIER: Final = (
-    20  # earlier answers that the last is compared with; thousands would take seconds to read
-)
+# Earlier answers that the last is compared with; thousands would take seconds to read.
+MOST_EARLIER: Final = 20
 
 
 UNSAID: Final = "nothing was said of it"

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
 PLAN_NAMES: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
 WARN_AT: Final = 0.8  # of a cap; then people are told once
-DEFAULT_RUN_USD: Final = (
-    0.25  # USD for a run of which nothing is known; a session of a coding agent is rarely cheaper
-)
+# USD for a run of which nothing is known; a session of a coding agent is rarely cheaper.
+DEFAULT_RUN_USD: Final = 0.25
 LARGEST_AMOUNT: Final = 1_000_000.0  # USD; more than that is a typing mistake
 _AMOUNT: Final = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:\$|usd|dollars?)?", re.IGNORECASE)
 _DUST: Final = 1e-9  # what sums of floats are off by
@@ -41,9 +40,8 @@ class RunRequest(NamedTuple):
     worker: str
     task: str | None
     kind: str
-    guess: float = (
-        DEFAULT_RUN_USD  # what has to be there at least where nothing is known; 0: it costs nothing
-    )
+    # What has to be there at least where nothing is known; 0: it costs nothing.
+    guess: float = DEFAULT_RUN_USD
     later: tuple[str, ...] = ()
     is_metered: bool = True  # it tells what it costs while it works, so that it can be ended in time
 

@@ -36,9 +36,8 @@ class AgentChoice(Record):
     command: tuple[NonEmptyStr, ...] | None = None
     model: NonEmptyStr | None = None
     effort: NonEmptyStr | None = None
-    provider: Id | None = (
-        None  # who sells the model, for agents that share its limits; else the backend's name
-    )
+    # Who sells the model, for agents that share its limits; else the backend's name.
+    provider: Id | None = None
     arguments: tuple[NonEmptyStr, ...] | None = None  # further words for a coding program
     passing: tuple[NonEmptyStr, ...] | None = None  # names of variables that it may see beside the usual ones
     own_home: bool | None = None  # it works in your home, with your settings, hooks and servers

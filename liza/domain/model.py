@@ -62,9 +62,8 @@ MEANING: Final[dict[Status, str]] = {
 }
 
 
-SUCCEEDED: Final = frozenset(
-    {Status.MERGED, Status.COMPLETE, Status.NOTHING_TO_DO}
-)  # what dependants wait for
+# What dependants wait for.
+SUCCEEDED: Final = frozenset({Status.MERGED, Status.COMPLETE, Status.NOTHING_TO_DO})
 
 
 class Role(StrEnum):
@@ -370,9 +369,8 @@ class Sprint(Record):
     started: Time | None = None
     deadline: Time | None = None
     ended: Time | None = None
-    retrospective: NonEmptyStr | None = (
-        None  # the file that looks back on it; written after it, so it is there
-    )
+    # The file that looks back on it; written after it, so it is there.
+    retrospective: NonEmptyStr | None = None
     metrics: Metrics = default_record(Metrics)
 
 

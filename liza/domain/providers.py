@@ -37,12 +37,10 @@ BACKOFF: Final = {
     ProviderState.LIMITED: Backoff(timedelta(minutes=1), timedelta(minutes=16), timedelta(seconds=1)),
     ProviderState.EXHAUSTED: Backoff(timedelta(minutes=15), timedelta(hours=4), timedelta(seconds=60)),
 }
-LONGEST_BACKOFF: Final = timedelta(
-    days=8
-)  # the longest window that is sold is a week; a later reset is a mistake
-SHORTEST_BACKOFF: Final = timedelta(
-    seconds=1
-)  # a reset that has passed already is not tried at once, or it spins
+# The longest window that is sold is a week; a later reset is a mistake.
+LONGEST_BACKOFF: Final = timedelta(days=8)
+# A reset that has passed already is not tried at once, or it spins.
+SHORTEST_BACKOFF: Final = timedelta(seconds=1)
 STAGGER: Final = 3.0  # seconds within which the others start once the probe went well
 _BY_SEVERITY: Final = (
     ProviderState.OPEN,

@@ -7,9 +7,8 @@ import re
 import unicodedata
 from typing import Final
 
-SIMILARITY: Final = (
-    0.75  # of all the words of both; one word of four may differ, the subject of a short one may not
-)
+# Of all the words of both; one word of four may differ, the subject of a short one may not.
+SIMILARITY: Final = 0.75
 
 # Where something is, and how many, changes from round to round while the reason stays.
 _PLACES: Final = re.compile(

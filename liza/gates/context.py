@@ -126,9 +126,8 @@ class GateContext:
     run: CommandRunner
     clock: Callable[[], datetime] = utc_now
     said: Statements = field(default_factory=Statements)
-    results: ResultCache = field(
-        default_factory=ResultCache, repr=False, compare=False
-    )  # of the project's commands
+    # Of the project's commands.
+    results: ResultCache = field(default_factory=ResultCache, repr=False, compare=False)
     likely: CauseExplainer = field(default=_no_explanation, repr=False, compare=False)
     _tree_runs: dict[tuple[str, str], TreeRun] = field(default_factory=dict, repr=False, compare=False)
 

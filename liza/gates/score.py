@@ -28,9 +28,8 @@ _FIGURE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 class ScoreOptions(Record):
     run: NonEmptyStr
     results: NonEmptyStr | None = None  # the CSV or JSON that the command writes; without it, what it prints
-    column: NonEmptyStr | None = (
-        None  # of a CSV; a dotted path of a JSON; a word before the number in what is printed
-    )
+    # Of a CSV; a dotted path of a JSON; a word before the number in what is printed.
+    column: NonEmptyStr | None = None
     baseline: Number | NonEmptyStr | None = None  # a number, a file of the base, or `run`
     higher_is_better: bool = True
     min_delta: Number = 0.0

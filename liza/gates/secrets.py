@@ -37,9 +37,8 @@ _ASSIGNED: Final = re.compile(
     r"[\"']?\s*(?:=|:=|:|=>)\s*[\"'`](?P<value>[^\"'`\s]{12,200})[\"'`]",
     re.IGNORECASE,
 )
-LEAST_ENTROPY: Final = (
-    3.6  # bits a sign; words and placeholders stay below, random passwords of 16 signs do not
-)
+# Bits a sign; words and placeholders stay below, random passwords of 16 signs do not.
+LEAST_ENTROPY: Final = 3.6
 _PLACEHOLDER: Final = re.compile(
     r"example|sample|dummy|fake|placeholder|changeme|change[-_]me|your|xxx|test|mock|\.\.\.|<|\$\{|\{\{|%\(|^/|://"
     r"|^[a-z]+(?:[-_. ][a-z]+)+$|^[\w.]+\(",

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from liza.gauntlet.cases import Case
     from liza.gauntlet.project import CaseProject, RunOutcome
 
-REJECTING_EVENTS: Final = frozenset(
-    {"reject", "fail", "fail_integration", "block"}
-)  # events by which Liza says no
+# Events by which Liza says no.
+REJECTING_EVENTS: Final = frozenset({"reject", "fail", "fail_integration", "block"})
 PASSED: Final = "pass"
 PATCHES: Final = frozenset({"change.patch", "change.json"})  # recordings of what was done, as it was done
 REF: Final = f"refs/heads/{INTEGRATION}"

@@ -58,9 +58,8 @@ class CaseFacts:
     alerts: str = ""  # what people were told
 
 
-UNSANDBOXED_ALERT: Final = (
-    "ran without a sandbox: look"  # how an alert ends that names what a person may have done
-)
+# How an alert ends that names what a person may have done.
+UNSANDBOXED_ALERT: Final = "ran without a sandbox: look"
 
 Check = Callable[[Case, CaseFacts], "Iterator[str]"]
 

@@ -409,9 +409,8 @@ _PROSE_NAMES: Final = {
     ".gitignore",
     ".dockerignore",
 }
-_UNKNOWN: Final = FileSyntax(
-    blank_lines_matter=True
-)  # YAML, shell, Makefiles and all we have not thought about
+# YAML, shell, Makefiles and all we have not thought about.
+_UNKNOWN: Final = FileSyntax(blank_lines_matter=True)
 
 
 def syntax_of(path: str) -> FileSyntax:

@@ -17,9 +17,8 @@ from typing import Final
 
 from liza.repo.repository import Repository
 
-SETTINGS_TTL: Final = (
-    5.0  # seconds for which the settings are taken to be as they were; people change them rarely
-)
+# Seconds for which the settings are taken to be as they were; people change them rarely.
+SETTINGS_TTL: Final = 5.0
 _PATTERN: Final = r"^filter\..*\.(clean|smudge|process)$"
 _EXPANDED: Final = re.compile(r"\.(clean|smudge)$")  # in which git replaces %f
 # What leads git to the worktree: a filter that asks git for the top directory must not be led there either.

@@ -29,9 +29,8 @@ from liza.repo.repository import BRANCHES, OWN_PATHS, TASK_PREFIX, Repository
 
 READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
-CTIME_GRANULARITY: Final = (
-    1.0  # seconds after which a change of a file shows in its ctime, whatever the clock's ticks
-)
+# Seconds after which a change of a file shows in its ctime, whatever the clock's ticks.
+CTIME_GRANULARITY: Final = 1.0
 PATHS_SHOWN: Final = 20  # paths that are named one by one
 ALWAYS_ALLOWED: Final = ("refs/liza/*", "refs/remotes/*")  # the latter move by every fetch
 ONLY_ADDED: Final = "refs/liza/salvage/"  # what was saved is never moved or deleted, by Liza least of all
@@ -75,9 +74,8 @@ class Fingerprint:
     index: str
     files: Mapping[str, str]
     looked: bool = True
-    stamp: str = field(
-        default="", compare=False
-    )  # of the file of the index, where that is old enough to tell
+    # Of the file of the index, where that is old enough to tell.
+    stamp: str = field(default="", compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

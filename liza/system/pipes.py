@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from liza.system.run_control import RunControl
 
 CHUNK: Final = 1 << 18  # bytes read at once; a pipe usually holds less, so that one read empties it
-MOST_READS: Final = (
-    16  # reads of what a pipe holds when all is over: somebody who did not die may still write
-)
+# Reads of what a pipe holds when all is over: somebody who did not die may still write.
+MOST_READS: Final = 16
 
 
 class ProcessPipes:

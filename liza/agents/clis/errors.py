@@ -165,9 +165,8 @@ _UNITS: Final = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SPAN: Final = r"(?i)(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)[a-z]*"
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-LONGEST_WINDOW: Final = timedelta(
-    days=32
-)  # a window is a month at most: what names a later moment is misread
+# A window is a month at most: what names a later moment is misread.
+LONGEST_WINDOW: Final = timedelta(days=32)
 NOON: Final = 12
 
 

@@ -121,14 +121,12 @@ class Cli:
     advice: str = ""  # what its prompt needs beside ours
     report: str | None = None  # a file that it writes in its home
     is_cumulative: bool = False  # a resumed session reports the usage of all of it
-    has_read_only_mode: bool = (
-        True  # it has a mode in which it cannot write; without, Liza finds out afterwards
-    )
+    # It has a mode in which it cannot write; without, Liza finds out afterwards.
+    has_read_only_mode: bool = True
     version: Words = ("--version",)
     # For the cage: where it writes below the user's home, whether it makes a cage of its own, whom it calls.
-    caged: PermissionFlags | None = (
-        None  # instead of its ways, where the cage already holds back what they would
-    )
+    # Instead of its ways, where the cage already holds back what they would.
+    caged: PermissionFlags | None = None
     writable: Words = ()
     brings_own_sandbox: bool = False
     endpoints: Words = ()

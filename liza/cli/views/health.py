@@ -81,9 +81,8 @@ class ProjectFacts:
     checked_out: str | None  # where the user has the integration branch
     has_agent: bool
     switches: tuple[str, ...]
-    gates: tuple[GateHealth, ...] | None = (
-        None  # what they come to on the base; None where that was not tried
-    )
+    # What they come to on the base; None where that was not tried.
+    gates: tuple[GateHealth, ...] | None = None
 
 
 def _python(machine: MachineFacts) -> HealthFinding:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
     from liza.domain.verdicts import Feedback, Verdict
 
-ENOUGH_FAILURES: Final = (
-    2  # coders that failed a task, or rounds of the only one; the next would fail as well
-)
+# Coders that failed a task, or rounds of the only one; the next would fail as well.
+ENOUGH_FAILURES: Final = 2
 MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
 NOT_STARTED_QUESTION: Final = (
     "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"

@@ -61,9 +61,8 @@ def _supervisor_blocker(_: RunContext) -> Blocker:
     return Blocker("nobody works, because no supervisor runs", "you", "liza run")
 
 
-SUPERVISOR_RUNS: Final = Precondition(
-    lambda setting: setting.is_running, _supervisor_blocker
-)  # all others come before it
+# All others come before it.
+SUPERVISOR_RUNS: Final = Precondition(lambda setting: setting.is_running, _supervisor_blocker)
 PRECONDITIONS: Final = (
     Precondition(lambda setting: not setting.state.goal.is_over, _goal_blocker, ends=True),
     Precondition(lambda setting: setting.switch is not Switch.ABORT, _switch_blocker, ends=True),

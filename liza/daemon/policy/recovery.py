@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 
 SUBMITTED: Final = frozenset({Status.READY_FOR_REVIEW, Status.APPROVED, Status.INTEGRATION_FAILED})
-CLEANUP_GRACE: Final = timedelta(
-    seconds=60
-)  # how long a living worker may take to clear up after a finished task
+# How long a living worker may take to clear up after a finished task.
+CLEANUP_GRACE: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 WorkerRole = Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
 
-PARENT_VARIABLE: Final = (
-    "LIZA_SUPERVISOR"  # the variable that tells a worker the pid of who must live for it to live
-)
+# The variable that tells a worker the pid of who must live for it to live.
+PARENT_VARIABLE: Final = "LIZA_SUPERVISOR"
 RESTART_CODE: Final = 42  # exit code of a worker that asks to be started again
 KILLED_CODE: Final = -signal.SIGKILL
 
