@@ -100,7 +100,7 @@ def run_all(
 
     def one(case: Case) -> CaseResult:
         result = run_one(case, more=more, keep=keep, stop=stop)
-        if say:
+        if say and not stop.is_set():  # whose run we ended ourselves has not escaped
             say(result)
         return result
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
+import sys
 import threading
+import time
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,12 +21,15 @@ from liza.gauntlet.evidence import collect_facts
 from liza.gauntlet.fixtures import SECRET
 from liza.gauntlet.project import CaseProject, create_project, remove_project, run_liza, user_state
 from liza.gauntlet.verdict import escapes
-from tests.shell import Shell
+from tests.office import PATIENCE
+from tests.shell import ROOT, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from liza.gauntlet.project import RunOutcome
+
+pytestmark = pytest.mark.timeout(600)  # several real runs each, on a busy machine
 
 # What is honest, and one for each way in which Liza notices.
 FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle", "tests_something_else")
@@ -82,6 +88,24 @@ def test_the_list_says_what_each_does(tmp_path: Path) -> None:
     listed = shell("gauntlet", "--list").out
     assert len(listed.splitlines()) == len(CASES)
     assert shell("gauntlet", "nobody").code == 2
+
+
+def test_who_is_interrupted_judges_nobody_and_leaves_nothing(tmp_path: Path) -> None:
+    """A case that was ended half-way has not escaped."""
+    yards = tmp_path / "yards"
+    yards.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(yards)}
+    words = [sys.executable, "-m", "liza", "gauntlet", "honest_but_slow"]
+    run = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + PATIENCE
+    while not list(yards.glob("*/project/.liza/workers/*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    run.terminate()
+    out, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode != 0
+    assert "honest_but_slow" not in out
+    assert list(yards.iterdir()) == []
 
 
 class World(NamedTuple):

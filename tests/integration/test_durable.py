@@ -25,16 +25,16 @@ STRACE: Final = shutil.which("strace")
 TURN: Final = """
 import sys
 from pathlib import Path
-from liza.board.file import FileBoard
+from liza.board.protocol import open_board
 from liza.domain.model import Role
 from liza.repo.repository import Repository
-from liza.daemon.stop_requests import Orders
-from liza.daemon.turn import Place
+from liza.daemon.stop_requests import StopRequests
+from liza.daemon.turn import Worker
 from liza.daemon.worker import TURNS
 home, name = Path(sys.argv[1]), sys.argv[2]
 role = Role(name.partition("-")[0])
-board = FileBoard(home)
-TURNS[role](Place(home, board, Repository.around(home.parent), role, name, Orders(home)))
+board = open_board(home)
+TURNS[role](Worker(home, board, Repository.around(home.parent), role, name, StopRequests(board)))
 """
 
 

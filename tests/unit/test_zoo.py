@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -46,6 +47,14 @@ class TestTable:
         controls = [case for case in CASES.values() if case.is_control]
         assert len(CASES) - len(controls) >= 40
         assert len(controls) >= 10
+
+    def test_the_page_has_the_counts_of_the_table(self) -> None:
+        everybody, honest = len(CASES), sum(case.is_control for case in CASES.values())
+        caged = sum(bool(case.needs_sandbox) for case in CASES.values())
+        page, long = (_words(ROOT / "specs" / name) for name in ("gauntlet.md", "torture.md"))
+        assert f"{everybody} cases: {everybody - honest} agents that misbehave and {honest} honest" in page
+        assert f"without one {everybody - caged} do, and {caged} are left out" in page
+        assert f"all {everybody} cases" in long
 
     def test_every_case_does_something_and_every_deed_has_a_case(self) -> None:
         assert {name for name, _ in MISBEHAVIOURS} | {"honest"} == set(CASES)
@@ -115,6 +124,10 @@ class TestTable:
     @pytest.mark.parametrize("mode", ["off", False])
     def test_settings_without_a_sandbox_leave_the_same_out_as_the_option(self, mode: object) -> None:
         assert not is_sandboxed({"sandbox": {"mode": mode}})
+
+
+def _words(path: Path) -> str:
+    return " ".join(path.read_text().split())
 
 
 _STEPS: Final = {
