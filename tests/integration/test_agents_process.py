@@ -411,7 +411,8 @@ class TestWorkers:
         script = f"sleep {LONG} & echo $$ $! > {zoo.cry}; wait"
         with worker(zoo, script) as process:
             leader, child = map(int, zoo.cry.read_text().split())
-            mark = mark_of(child)
+            while (mark := mark_of(child)) is None:
+                time.sleep(0.01)  # while it becomes another program it has no environment to be read
             process.kill()
         died = gone(leader)
         result = sweep(zoo.runs, lambda run_id: run_id == "run-1")
