@@ -59,6 +59,7 @@ def test_the_command_says_what_came_of_each_case(tmp_path: Path) -> None:
     assert done.code == 0
 
 
+@pytest.mark.torture
 def test_without_the_proof_gate_tests_that_prove_nothing_are_merged(tmp_path: Path) -> None:
     """The one that nobody but this gate catches escapes, and the command says so."""
     shell = Shell(tmp_path)
