@@ -11,7 +11,6 @@ from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon import files
-from liza.daemon.flows import workflow_of
 from liza.daemon.project_sandbox import is_sandboxed
 from liza.daemon.reports.trips import trip_report
 from liza.daemon.tamper import DRIFTED, TamperMonitor
@@ -35,6 +34,7 @@ from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.errors import Refused, UsageError
 from liza.repo.repository import Repository
 from liza.workflow.catalogue import CATALOGUE
+from liza.workflow.load import workflow_on
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Breaker:
 
     def _rules(self, state: State) -> tuple[BreakerRule, ...]:
         try:
-            return board_rules(workflow_of(state.config, self._board.home.parent))
-        except UsageError:  # the workers say so, and pause; until it is mended, every rule counts
+            return board_rules(workflow_on(state))
+        except UsageError:  # it was not read yet; until it is, every rule counts
             return BREAKER_RULES
 
     def report(self, state: State) -> None:

@@ -11,7 +11,15 @@ from liza.domain.position import FINAL
 from liza.errors import UsageError, Violation
 from liza.gates import registry
 from liza.workflow.document import Effect, GateKind
-from liza.workflow.load import NOTHING_ADDED, SUFFIX, AddedNames, is_file, load_workflow, workflow_text
+from liza.workflow.load import (
+    NOTHING_ADDED,
+    SUFFIX,
+    AddedNames,
+    is_file,
+    load_workflow,
+    workflow_on,
+    workflow_text,
+)
 from liza.workflow.supported import LEAVE_OUT, unsupported_parts
 
 if TYPE_CHECKING:
@@ -50,27 +58,28 @@ def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
 
 def adopt_workflow(board: Board, root: Path, by: str) -> None:
     """Let the tasks of *board* follow the workflow that its settings name, as its file is now."""
-    if workflow_to_adopt(board.read().config, root) == board.read().workflow:
+    config, new = board.read().config, workflow_to_adopt(board.read().config, root)
+    if new == board.read().workflow:
         return
 
     def make(state: State) -> State:
-        flow, new = workflow_of(state.config, root), workflow_to_adopt(state.config, root)
+        if new == state.workflow or state.config.workflow != config.workflow:
+            return state  # the settings name another by now, which the next turn looks at
+        followed = state.replace(workflow=new)
+        flow = workflow_on(followed)
         for task in state.tasks.values():
             if task.position and task.position.end not in FINAL and task.position.phase not in flow.phases:
                 where = f"{task.id} is in the phase {task.position.phase}"
                 raise UsageError(f"{where}, which the workflow {flow.name} does not have; put the phase back")
-        return state if new == state.workflow else state.replace(workflow=new)
+        return followed
 
     board.update(Change(by, "adopt the workflow", make))
 
 
 def workflow_to_adopt(config: Config, root: Path) -> Adopted:
     """Return the workflow that *config* names, as a board keeps it."""
-    return (
-        workflow_text(config, root, added_names())
-        if is_file(config.workflow)
-        else workflow_text(config, root)
-    )
+    # Those that come with Liza name nothing that a package adds.
+    return workflow_text(config, root, added_names() if is_file(config.workflow) else NOTHING_ADDED)
 
 
 def added_names() -> AddedNames:

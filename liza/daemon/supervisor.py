@@ -41,6 +41,7 @@ from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import apply_team_file
+from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
 from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
@@ -67,6 +68,7 @@ from liza.system.host import host
 from liza.system.proc_table import RUN_MARK, sweep
 from liza.system.run_control import RunControl
 from liza.system.wakeup import Wakeup
+from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -133,7 +135,8 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         board.absorb()
         applied = apply_team_file(board, home.parent, fit=workflow_of)
         workflow_of(board.read().config, home.parent)
-        adopt_workflow(board, home.parent, by=SUPERVISOR.id)
+        if why_unvetted(home, repository, board.read()) is None:  # else the workers say so, and pause
+            adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
         scene = Recovery(board, repository)
         mended = scene.repair_refs(state)
@@ -341,7 +344,7 @@ class Supervisor:
             return RunEnd.COMPLETE
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             state = self._begin_next_goal()
-        named = rule_names(workflow_of(state.config, self._recovery.home.parent))
+        named = rule_names(workflow_on(state))
         self._tell(alarms(state, now, named))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = progress.only_people(state, now) or (self._shortage and idle)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.breaker import resume
+from liza.cli.views.screen import LineView
+from liza.daemon.breaker import Breaker, resume
 from liza.daemon.project import record_applied, team_settings
+from liza.daemon.supervisor import supervise
 from liza.daemon.team_file import apply_team_file
 from liza.daemon.worker import _why_unfit
 from liza.domain.model import Status, TaskScope
 from liza.domain.record import utc_now
+from liza.domain.switches import Switch
 from tests.office import ROOT, Office
 
 if TYPE_CHECKING:
@@ -68,6 +72,20 @@ def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path
     assert "is as an agent made it" in str(_why_unfit(coder, office.state))
     resume(office.board, utc_now())
     assert _why_unfit(coder, office.state) is None
+
+
+def test_a_run_that_begins_does_not_follow_a_workflow_that_nobody_has_seen(tmp_path: Path) -> None:
+    """Nor does its circuit breaker: what an agent left out of the file still watches."""
+    flow = (ROOT / "liza" / "workflow" / "liza.yaml").read_text()
+    evil = flow.replace("  - anomaly_patterns\n", "")
+    office = office_with(tmp_path, {FLOW: evil}, {FLOW: flow}, workflow=FLOW)
+    office.user.git("merge", "-q", office.ref)
+    office.board.switches.throw(Switch.ABORT, "at once")
+
+    supervise(office.home, LineView(StringIO()), baseline=False)
+
+    assert office.state.workflow.text == flow
+    assert "retry_cluster" in {rule.name for rule in Breaker(office.board)._rules(office.state)}
 
 
 def test_a_reviewer_reads_the_instructions_of_the_base(tmp_path: Path) -> None:
