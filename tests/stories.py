@@ -23,7 +23,7 @@ from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback
 from liza.workflow import transition
 from liza.workflow.load import parse_workflow
-from liza.workflow.transition import started
+from liza.workflow.transition import new_task_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def new_task(name: str = "t1", **fields: Any) -> Task:  # noqa: ANN401 - whateve
             **fields,
         }
     )
-    return started(PLAIN, task, by=PLANNER, at=NOW)
+    return new_task_at_start(PLAIN, task, by=PLANNER, at=NOW)
 
 
 def advance(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:

@@ -570,9 +570,9 @@ class _Merge:
 
 def _with_new(state: State, wanted: Task, at: datetime) -> State:
     from liza.workflow.load import workflow_on  # noqa: PLC0415 - who only reads a board needs no workflow
-    from liza.workflow.transition import started  # noqa: PLC0415 - as above
+    from liza.workflow.transition import new_task_at_start  # noqa: PLC0415 - as above
 
-    return state.with_task(started(workflow_on(state), wanted, by=HUMAN, at=at))
+    return state.with_task(new_task_at_start(workflow_on(state), wanted, by=HUMAN, at=at))
 
 
 def _has_same_request(one: Task, other: Task) -> bool:

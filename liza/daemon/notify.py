@@ -145,10 +145,10 @@ CHANNELS: Final[Registry[Channel]] = Registry(
 def require_channels(notify: Notify) -> None:
     """Raise one sentence where *notify* names a channel that nobody has, or tells it something unknown."""
     for name, options in notify.channels.items():
-        _validated(name, options)
+        _validate_channel(name, options)
 
 
-def _validated(name: str, options: Mapping[str, Any]) -> Record:
+def _validate_channel(name: str, options: Mapping[str, Any]) -> Record:
     record = CHANNELS[name].options
     try:
         return record.model_validate(dict(options))
@@ -232,7 +232,7 @@ class Notifier:
     def _send(self, name: str, options: Mapping[str, Any], message: Message) -> str | None:
         """Send through the channel *name*, again where it may be; return what went wrong, with its name."""
         try:
-            channel, told = CHANNELS[name], _validated(name, options)
+            channel, told = CHANNELS[name], _validate_channel(name, options)
             why = channel.send(told, message, self._patience)
             for delay in self._retries if channel.is_tried_again else ():
                 if why is None or not self._wait_before_retry(delay):

@@ -34,7 +34,8 @@ from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
     from liza.daemon.turn import AgentAnswer, Turn, Worker
-    from liza.domain.answers import AgentAnomaly, AnswerValue
+    from liza.domain.anomalies import AgentAnomaly
+    from liza.domain.answers import AnswerValue
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
 

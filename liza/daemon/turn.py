@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.daemon.stop_requests import StopRequests
     from liza.daemon.tamper import DriftReport
-    from liza.domain.answers import AgentAnomaly
+    from liza.domain.anomalies import AgentAnomaly
     from liza.domain.events import Event
     from liza.domain.verdicts import Verdict
     from liza.errors import BrokenGate

@@ -127,7 +127,8 @@ class NoSandbox(Record):
     why: NonEmptyStr
 
 
-Details = Annotated[
+# What agents may report; the others are facts that only Liza states: conflicts, drift, crash loops.
+AgentAnomaly = (
     RetryLoop
     | TradeOff
     | DebtCreated
@@ -141,12 +142,10 @@ Details = Annotated[
     | ScopeDeviation
     | HypothesisExhaustion
     | Other
-    | MergeConflict
-    | CheckoutDrift
-    | CrashLoop
-    | RejectedEdit
-    | GateBroken
-    | NoSandbox,
+)
+
+Details = Annotated[
+    AgentAnomaly | MergeConflict | CheckoutDrift | CrashLoop | RejectedEdit | GateBroken | NoSandbox,
     Field(discriminator="type"),
 ]
 

@@ -6,25 +6,11 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from liza.domain.anomalies import (
-    AssumptionViolated,
-    DebtCreated,
-    ExternalBlocker,
-    HypothesisExhaustion,
-    Other,
-    RetryLoop,
-    ScopeDeviation,
-    SpecAmbiguity,
-    SpecChanged,
-    SpecGap,
-    SystemAmbiguity,
-    TradeOff,
-    Workaround,
-)
+from liza.domain.anomalies import AgentAnomaly, Other
 from liza.domain.model import Checkpoint, Role, TaskKind, TaskScope, Urgency, Validation
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.verdicts import Feedback
@@ -72,39 +58,8 @@ _ADDS_TESTS: Final = re.compile(
 )
 
 
-AgentAnomaly = (
-    RetryLoop
-    | TradeOff
-    | DebtCreated
-    | AssumptionViolated
-    | Workaround
-    | SpecAmbiguity
-    | SpecGap
-    | SpecChanged
-    | SystemAmbiguity
-    | ExternalBlocker
-    | ScopeDeviation
-    | HypothesisExhaustion
-    | Other
-)
-# The other types of anomaly are facts that only Liza states: conflicts, drift, crash loops.
 AGENT_ANOMALY_TYPES: Final[dict[str, type[Record]]] = {
-    kind.model_fields["type"].default: kind
-    for kind in (
-        RetryLoop,
-        TradeOff,
-        DebtCreated,
-        AssumptionViolated,
-        Workaround,
-        SpecAmbiguity,
-        SpecGap,
-        SpecChanged,
-        SystemAmbiguity,
-        ExternalBlocker,
-        ScopeDeviation,
-        HypothesisExhaustion,
-        Other,
-    )
+    kind.model_fields["type"].default: kind for kind in get_args(AgentAnomaly)
 }
 # What the board says of every anomaly, so that whoever copies one from there says it as well.
 _BOARD_FIELDS: Final = frozenset({"id", "task_id", "logged_by", "timestamp", "processed"})

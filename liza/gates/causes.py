@@ -187,17 +187,17 @@ def _explain_absent_module(setting: CommandSurroundings, line: str, ran: Command
         return (
             f"{module} is not in your checkout either ({where}); if it is generated, make it in `gates.setup`"
         )
-    return _uninstalled(setting, line, top)
+    return _explain_uninstalled(setting, line, top)
 
 
-def _uninstalled(setting: CommandSurroundings, line: str, module: str) -> str:
+def _explain_uninstalled(setting: CommandSurroundings, line: str, module: str) -> str:
     if own := _own_python(line):
         return (
             f"`{own}` is the Python of Liza's own environment ({sys.prefix}), which has no {module}; leave "
             "that environment (`deactivate`), or name the project's Python by its path"
         )
     if place := setting.elsewhere(f"{module}/__init__.py") or setting.elsewhere(f"{module}.py"):
-        return _unseen(module, place)
+        return _explain_unseen(module, place)
     return f"its Python has no {module}; install it there, or in `gates.setup`"
 
 
@@ -207,10 +207,10 @@ def _hidden_module(setting: CommandSurroundings, top: str, there: Path) -> str |
         return _explain_hidden(setting, there)
     at = there.relative_to(setting.root).parts
     place = "/".join(at[: at.index(top)]) if top in at else "/".join(at[:-1])
-    return _unseen(top, place or ".")
+    return _explain_unseen(top, place or ".")
 
 
-def _unseen(module: str, place: str) -> str:
+def _explain_unseen(module: str, place: str) -> str:
     return (
         f"{module} is a package of the project, which Python does not find in the tree under test; "
         f"put `PYTHONPATH={place}` before the command, or `pip install -e .` into `gates.setup`"
@@ -249,7 +249,7 @@ def _absent_package(setting: CommandSurroundings, line: str, ran: CommandResult)
     name = found["name"]
     if name.startswith(("./", "../", "/")):
         return next(
-            filter(None, (_explain_hidden(setting, path) for path in _required(setting, line, name, ran))),
+            filter(None, (_explain_hidden(setting, path) for path in _files_meant(setting, line, name, ran))),
             None,
         )
     if not any((start / "node_modules").is_dir() for start in setting.starts(line)):
@@ -257,7 +257,7 @@ def _absent_package(setting: CommandSurroundings, line: str, ran: CommandResult)
     return f"{name} is not found; make `node_modules` in `gates.setup` (`npm ci`)"
 
 
-def _required(setting: CommandSurroundings, line: str, name: str, ran: CommandResult) -> Iterator[Path]:
+def _files_meant(setting: CommandSurroundings, line: str, name: str, ran: CommandResult) -> Iterator[Path]:
     """Yield the files of the checkout that a script may have meant by *name*."""
     by = _REQUIRED_BY.search(ran.said)
     script = next(filter(None, by.groups())).removeprefix("file://") if by else ""
@@ -267,7 +267,7 @@ def _required(setting: CommandSurroundings, line: str, name: str, ran: CommandRe
             yield from (path for suffix in _SCRIPTS if (path := Path(f"{there}{suffix}")).is_file())
 
 
-def _unset(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+def _explain_unset(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a variable that an ignored `.env` of the checkout would have set."""
     for match in _UNSET.finditer(ran.said):
         name = match["python"] or match["text"]
@@ -313,5 +313,5 @@ _EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str
     _wrong_directory,
     _absent_file,
     _absent_package,
-    _unset,
+    _explain_unset,
 )

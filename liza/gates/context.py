@@ -220,7 +220,7 @@ class GateContext:
         if setup is not None and not setup.is_green:
             return TreeRun(str(self.config.gates.setup), setup, is_setup=True)
         before = {wanted: _ctime_of(path / wanted) for wanted in keep}
-        ran, report = self._reported(line, path, name)
+        ran, report = self._run_with_report(line, path, name)
         made = {wanted: _new_content(path, wanted, before[wanted]) for wanted in keep}
         trial = TreeRun(line, ran, made, report=report)
         if ran.ending is not RunEnding.STOPPED:
@@ -228,7 +228,7 @@ class GateContext:
             self._note(tree, trial)
         return trial
 
-    def _reported(self, line: str, path: Path, name: str) -> tuple[CommandResult, JunitReport | None]:
+    def _run_with_report(self, line: str, path: Path, name: str) -> tuple[CommandResult, JunitReport | None]:
         """Run *line*, and ask a runner that can for its report; one that cannot is run as it is."""
         into = f".report-{secrets.token_hex(6)}.xml"
         asking = with_report_option(line, into) if self._is_project_command(line) else None

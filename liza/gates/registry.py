@@ -68,15 +68,15 @@ EFFECTS: Final[Registry[EffectType]] = Registry("liza.effects", "effect", {}, Ef
 
 def validate_options(kind: str, options: Mapping[str, Any]) -> Record:
     """Return *options* as the record of *kind*; raise one sentence where they are wrong."""
-    return _validated(f"a gate of the kind {kind}", GATES[kind].options, options)
+    return _validate(f"a gate of the kind {kind}", GATES[kind].options, options)
 
 
 def validate_effect(name: str, options: Mapping[str, Any]) -> Record:
     """Return *options* as the record of the effect *name*; raise one sentence where they are wrong."""
-    return _validated(f"the effect {name}", EFFECTS[name].options, options)
+    return _validate(f"the effect {name}", EFFECTS[name].options, options)
 
 
-def _validated(what: str, record: type[Record], options: Mapping[str, Any]) -> Record:
+def _validate(what: str, record: type[Record], options: Mapping[str, Any]) -> Record:
     try:
         return record.model_validate(dict(options))
     except ValidationError as error:

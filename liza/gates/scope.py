@@ -31,7 +31,7 @@ class ScopeOptions(Record):
 
 def judge(options: ScopeOptions, case: GateContext) -> Finding:
     """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
-    strayed = [*_outside_scope(case), *_outside_in_history(case), *_unannounced(options, case)]
+    strayed = [*_outside_scope(case), *_outside_in_history(case), *_unannounced_files(options, case)]
     size = list(_oversize(options, case))
     prose = [
         concern(f"the scope says {entry!r}, which is no path; judge it yourself")
@@ -94,7 +94,7 @@ def _with_relative_paths(case: GateContext, entry: str) -> str:
     return entry
 
 
-def _unannounced(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
+def _unannounced_files(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
     if case.checkpoint is None:
         return
     announced = [

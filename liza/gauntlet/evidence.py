@@ -70,7 +70,7 @@ def collect_facts(
         locks=tuple(_locks(yard)),
         thrown=tuple(_thrown(yard)),
         leaks=tuple(_leaks(yard, base, has_branch=tree is not None)),
-        unfenced=tuple(_unfenced(case, yard)),
+        unfenced=tuple(_runs_with_broken_fence(case, yard)),
         seconds=run.seconds,
         alerts=_alerts(yard),
     )
@@ -210,7 +210,7 @@ def _has_tried(case: Case, yard: CaseProject) -> bool:
     return any(mark in path.read_bytes() for path in yard.home.glob("runs/*/stderr"))
 
 
-def _unfenced(case: Case, yard: CaseProject) -> Iterator[str]:
+def _runs_with_broken_fence(case: Case, yard: CaseProject) -> Iterator[str]:
     if case.injected:
         for path in yard.home.glob("runs/*/prompt.md"):
             if fence_breaks(path.read_text(errors="replace"), case.injected):

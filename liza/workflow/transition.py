@@ -51,8 +51,8 @@ def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
             message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
             raise Refused(message)
         if isinstance(event, e.Supersede):
-            return _rewired(moved, to, event.superseded_by)
-        return _without_dead(moved, to) if isinstance(event, e.Unblock | e.Retry) else moved
+            return _rewire_dependants(moved, to, event.superseded_by)
+        return _drop_dead_dependencies(moved, to) if isinstance(event, e.Unblock | e.Retry) else moved
 
     return Change(by.id, f"{event_name(type(event))} {to}", make)
 
@@ -68,9 +68,13 @@ def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: date
     moved = next((move(step) for kind, move in _MOVES.items() if isinstance(event, kind)), None)
     moved = moved or Move(task.position)
     position = moved.position
-    after = _placed(after, position, at)
+    after = _with_position(after, position, at)
     label = label_of(position, after.lease)
-    if label is not after.status and isinstance(event, _SENDING_BACK) and (end := _ended(label, moved)):
+    if (
+        label is not after.status
+        and isinstance(event, _SENDING_BACK)
+        and (end := _ending_event(label, moved))
+    ):
         after = lifecycle.advance(after, end, by=SUPERVISOR, at=at)
     if label_of(position, after.lease) is not after.status:
         where = f"the workflow {workflow.name} is at {position.phase} with it"
@@ -91,7 +95,7 @@ def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
     return None
 
 
-def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
+def _rewire_dependants(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
     """Point whoever waited for a superseded task at the tasks that replace it, or they wait for ever.
 
     This is no amendment, which a planner may not make to a task in somebody's hands; the journal has it.
@@ -105,7 +109,7 @@ def _rewired(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
     return state
 
 
-def _without_dead(state: State, name: str) -> State:
+def _drop_dead_dependencies(state: State, name: str) -> State:
     """Let whoever is told to go on wait no more for what was given up: that is what going on means."""
     task = state.task(name)
     dead = dead_dependencies(state, task)
@@ -114,7 +118,7 @@ def _without_dead(state: State, name: str) -> State:
     return state.with_task(task.replace(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
-def _ended(label: Status, moved: Move) -> Event | None:
+def _ending_event(label: Status, moved: Move) -> Event | None:
     """Return what happens next, where the document ends what the event sent back: rounds, or an edge."""
     said = moved.decision.reason if moved.decision else None
     reason = moved.exhausted or said or "the workflow ends here"
@@ -178,7 +182,7 @@ class _Step(NamedTuple):
         return Proceeded(self.at)
 
 
-def _placed(task: Task, position: Position, at: datetime) -> Task:
+def _with_position(task: Task, position: Position, at: datetime) -> Task:
     """Return *task* at *position*; what either is tainted with, the other is, too."""
     known = {taint.mark for taint in task.taints}
     taints = (*task.taints, *(Taint(mark=mark, at=at) for mark in position.taints if mark not in known))
@@ -202,10 +206,10 @@ def _work(step: _Step) -> Worked:
 
 
 def _revise(step: _Step) -> Move:
-    return _decided(step, step.report(step.position, _work(step)), Outcome.REVISE)
+    return _decide(step, step.report(step.position, _work(step)), Outcome.REVISE)
 
 
-def _decided(step: _Step, moved: Move, outcome: Outcome) -> Move:
+def _decide(step: _Step, moved: Move, outcome: Outcome) -> Move:
     """Return *moved*, unless the phase is not decided yet: then the event decides it."""
     is_decided = moved.decision is not None and moved.decision.outcome is outcome
     return moved if is_decided else step.say(moved, outcome)
@@ -222,7 +226,7 @@ def _approve(step: _Step) -> Move:
 
 
 def _reject(step: _Step) -> Move:
-    moved = _decided(step, step.report(step.position), Outcome.REVISE)
+    moved = _decide(step, step.report(step.position), Outcome.REVISE)
     return moved._replace(position=moved.position.replace(back_from=Stage.JUDGE))
 
 
@@ -234,7 +238,7 @@ def _ask(step: _Step) -> Move:
     return Move(moved.position.replace(waiting=TAINT))
 
 
-def _merged(step: _Step) -> Move:
+def _finish_merge(step: _Step) -> Move:
     """What is on the branch needs no verdict: its merge was started after the gates had let it pass."""
     moved = Move(step.position.replace(tree=None))
     while isinstance(step.next(moved.position), GateJob | ProceedJob):
@@ -242,9 +246,9 @@ def _merged(step: _Step) -> Move:
     return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
-def _not_merged(step: _Step) -> Move:
+def _fail_merge(step: _Step) -> Move:
     # The gates looked at the tree that the merge would make, and not at the one that was submitted.
-    moved = _decided(step, step.report(step.position.replace(tree=None)), Outcome.REVISE)
+    moved = _decide(step, step.report(step.position.replace(tree=None)), Outcome.REVISE)
     return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
@@ -264,7 +268,7 @@ def _retry_merge(step: _Step) -> Move:
 
 
 def _proceed(step: _Step) -> Move:
-    phase = getattr(step.event, "phase", "")
+    phase = step.event.phase if isinstance(step.event, e.Proceed) else ""
     if phase not in step.workflow.phases:
         raise Refused(f"{step.task.id}: the workflow {step.workflow.name} has no phase {phase!r}")
     return Move(enter_phase(step.workflow, step.position, Edge(to=phase), Outcome.PASS))
@@ -307,8 +311,8 @@ _MOVES: Final[dict[type[Event], Callable[[_Step], Move]]] = {
     e.Reject: _reject,
     e.AskHuman: _ask,
     e.ForcePass: _force,
-    e.Merge: _merged,
-    e.FailIntegration: _not_merged,
+    e.Merge: _finish_merge,
+    e.FailIntegration: _fail_merge,
     e.RetryMerge: _retry_merge,
     e.Complete: _complete,
     e.Proceed: _proceed,
@@ -332,19 +336,19 @@ def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
                 f"{task.id}: there is such a task already ({state.status_of(task.id)}); choose another id"
             )
             raise Refused(message)
-        return _reopened(state).with_task(started(workflow_on(state), task, by=by, at=at))
+        return _reopen_goal(state).with_task(new_task_at_start(workflow_on(state), task, by=by, at=at))
 
     return Change(by.id, f"{ADDED} {task.id}", make)
 
 
-def _reopened(state: State) -> State:
+def _reopen_goal(state: State) -> State:
     """A goal that was complete is not, once there is more to do."""
     if state.goal.status is not GoalStatus.COMPLETE:
         return state
     return state.replace(goal=state.goal.replace(status=GoalStatus.IN_PROGRESS, completed=None))
 
 
-def started(workflow: Workflow, task: Task, *, by: Actor, at: datetime) -> Task:
+def new_task_at_start(workflow: Workflow, task: Task, *, by: Actor, at: datetime) -> Task:
     """Return a new task at the start of *workflow*, with the first entry of its history."""
     if by.role in lifecycle.LEASED_ROLES:
         raise Forbidden(task.id, by.id, "add", task.status)
@@ -392,7 +396,7 @@ def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"answer {who}", make)
 
 
-def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     """Return the change by which a person says yes to what *task* asks: its approval, its forced pass."""
 
     def make(state: State) -> State:
@@ -414,6 +418,6 @@ def accepted(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"accept {task}", make)
 
 
-def refused(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
+def reject_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     """Return the change by which a person says no to what *task* asks; it goes back with *reason*."""
     return apply(e.Reject(reason=reason, feedback=(Feedback(message=reason),)), to=task, by=by, at=at)

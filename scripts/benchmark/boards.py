@@ -14,7 +14,7 @@ from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, State, Statu
 from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback, Severity
 from liza.workflow.load import load_workflow
-from liza.workflow.transition import advance, started
+from liza.workflow.transition import advance, new_task_at_start
 
 FLOW: Final = load_workflow(Config().workflow)
 REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
@@ -70,7 +70,7 @@ def _new(number: int) -> Task:
 
 def _walked(number: int, events: int) -> Task:
     at = BEGIN
-    task = started(FLOW, _new(number), by=PLANNER, at=at)
+    task = new_task_at_start(FLOW, _new(number), by=PLANNER, at=at)
     for event, by in _walk(number, events - 1):
         at += PACE
         task = advance(FLOW, task, event, by=by, at=at)

@@ -9,7 +9,7 @@ from liza.domain.invariants import diff_violations, violations
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.workflow.transition import add_task, answer, apply, started
+from liza.workflow.transition import add_task, answer, apply, new_task_at_start
 from tests.stories import (
     CODER,
     HOUR,
@@ -252,7 +252,7 @@ class TestAdding:
     @pytest.mark.parametrize("status", [s for s in Status if s not in {"DRAFT", "IDLE"}])
     def test_it_has_no_past(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"a new task starts as DRAFT or IDLE, not as {status}"):
-            started(PLAIN, self.a_new(status=Status.IDLE).replace(status=status), by=HUMAN, at=NOW)
+            new_task_at_start(PLAIN, self.a_new(status=Status.IDLE).replace(status=status), by=HUMAN, at=NOW)
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER])
     def test_workers_add_none(self, by: Actor) -> None:

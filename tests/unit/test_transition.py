@@ -19,7 +19,7 @@ from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow import transition
 from liza.workflow.load import load_workflow, parse_workflow
-from liza.workflow.transition import apply, started
+from liza.workflow.transition import apply, new_task_at_start
 from tests.stories import (
     ASK_HUMAN,
     CODER,
@@ -156,7 +156,7 @@ class TestTheFloor:
 
     def handed_in(self) -> Task:
         said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=NOW)
-        task = started(self.FLOW, new_task().replace(history=()), by=PLANNER, at=NOW)
+        task = new_task_at_start(self.FLOW, new_task().replace(history=()), by=PLANNER, at=NOW)
         task = transition.advance(self.FLOW, task, claim()[0], by=CODER, at=NOW)
         hand_in = submit()[0].replace(verdicts=(said,))
         task = transition.advance(self.FLOW, task, hand_in, by=CODER, at=NOW)
@@ -235,7 +235,7 @@ class TestTheDocumentEndsIt:
     def test_after_a_rejection(self, old: str, new: str, status: Status, end: End) -> None:
         text = DOCUMENT.replace(old, new)
         flow = parse_workflow(text, "ours.yaml", Limits(max_coder_iterations=1))
-        task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
+        task = new_task_at_start(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
         for event, actor in (claim(), submit(), take_review(), reject()):
             task = transition.advance(flow, task, event, by=actor, at=NOW)
 
@@ -246,7 +246,7 @@ class TestTheDocumentEndsIt:
     def test_after_a_merge_that_failed(self) -> None:
         text = DOCUMENT.replace("edges: {revise: CODE}, next: DONE", "edges: {revise: STOPPED}, next: DONE")
         flow = parse_workflow(text, "ours.yaml")
-        task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
+        task = new_task_at_start(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
         for event, actor in (claim(), submit(), take_review(), approve(), FAIL_INTEGRATION):
             task = transition.advance(flow, task, event, by=actor, at=NOW)
 
@@ -265,7 +265,7 @@ phases:
   KEEP: {gates: [{id: merge, kind: effect, effect: merge}], edges: {revise: MAKE}, next: DONE}
 """
     flow = parse_workflow(text, "patient.yaml")
-    task = started(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
+    task = new_task_at_start(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
     for _ in range(30):
         for event, actor in (claim(), submit(), take_review(), reject()):
             task = transition.advance(flow, task, event, by=actor, at=NOW)

@@ -75,9 +75,9 @@ def _task_ready(args: Namespace) -> None:
 def _task_accept(args: Namespace) -> None:
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
-    from liza.workflow.transition import accepted
+    from liza.workflow.transition import accept_task
 
-    change = accepted(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = accept_task(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Accepted {args.task}.")
 
 
@@ -86,7 +86,7 @@ def _task_accept(args: Namespace) -> None:
 def _task_reject(args: Namespace) -> None:
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now
-    from liza.workflow.transition import refused
+    from liza.workflow.transition import reject_task
 
-    change = refused(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
+    change = reject_task(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
     update(args, change, f"Rejected {args.task}.")

@@ -269,15 +269,15 @@ class GateFindings(Protocol):
 def event_for_gates(outcome: verdicts.Outcome, head: str, found: GateFindings) -> e.Event:
     """Return what follows from what the machines said about *head*."""
     if outcome is verdicts.Outcome.PASS:
-        return e.Submit(commit=head, **_reported(found))
+        return e.Submit(commit=head, **_report_fields(found))
     if outcome is verdicts.Outcome.REVISE:
-        return e.Revise(reason=found.reason, feedback=found.feedback, **_reported(found))
+        return e.Revise(reason=found.reason, feedback=found.feedback, **_report_fields(found))
     asked = (f"How should this be settled: {found.reason}",)
     # A gate that asks means a person.
     return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
 
 
-def _reported(found: GateFindings) -> dict[str, Any]:
+def _report_fields(found: GateFindings) -> dict[str, Any]:
     return {
         "verdicts": found.verdicts,
         "phase": found.phase,

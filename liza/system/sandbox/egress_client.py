@@ -49,7 +49,7 @@ def _carry(path: str, near: socket.socket, target: str) -> None:
     try:
         far.connect(path)
         if not target or _connect_through(far, target):
-            _relay(near, far)
+            relay(near, far)
     except OSError:
         pass  # one of the two left, which is how connections end
     finally:
@@ -68,7 +68,8 @@ def _connect_through(far: socket.socket, target: str) -> bool:
     return b" 200 " in answer.splitlines()[0]
 
 
-def _relay(one: socket.socket, other: socket.socket) -> None:
+def relay(one: socket.socket, other: socket.socket) -> None:
+    """Relay bytes in both directions until both sides are closed."""
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, (one, other))
         selector.register(other, selectors.EVENT_READ, (other, one))

@@ -6,7 +6,6 @@ sandbox.
 
 from __future__ import annotations
 
-import selectors
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,8 @@ from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from liza.system.sandbox.egress_client import relay
+
 # Where the well-known providers serve models from.
 MODEL_HOSTS: Final = (
     *("api.anthropic.com", "api.openai.com", "chatgpt.com", "auth.openai.com", "openrouter.ai"),
@@ -26,7 +27,6 @@ MODEL_HOSTS: Final = (
 )
 CONNECT_TIMEOUT: Final = 30.0  # seconds to reach a host
 LONGEST_HEAD: Final = 16384  # bytes of a line, and of all headers
-CHUNK: Final = 1 << 16
 
 
 class Target(NamedTuple):
@@ -127,21 +127,6 @@ def _origin_form(line: str) -> bytes:
     parts = urlsplit(place)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return f"{method} {path} {version or 'HTTP/1.0'}\r\n".encode("latin-1")
-
-
-def relay(one: socket.socket, other: socket.socket) -> None:
-    """Relay bytes in both directions until both sides are closed."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(one, selectors.EVENT_READ, (one, other))
-        selector.register(other, selectors.EVENT_READ, (other, one))
-        while selector.get_map():
-            for key, _ in selector.select():
-                near, far = key.data
-                if data := near.recv(CHUNK):
-                    far.sendall(data)
-                else:
-                    selector.unregister(near)
-                    far.shutdown(socket.SHUT_WR)
 
 
 class _EgressProxy(ThreadingUnixStreamServer):
