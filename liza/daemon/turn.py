@@ -487,15 +487,15 @@ class Turn:
             asked = self._run(question)
             match self._retry_after(asked, question, tried, again):
                 case RetryKind.NOTHING:
-                    return self._settled(first, asked)
+                    return self._settle_answer(first, asked)
                 case RetryKind.SAME:
                     log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
                 case RetryKind.STAND_IN:
                     log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
-                    tried, question = tried._replace(has_stand_in=True), self._taken_over(start)
+                    tried, question = tried._replace(has_stand_in=True), self._for_stand_in(start)
                 case second:
-                    failed = failed or self._settled(first, asked)
+                    failed = failed or self._settle_answer(first, asked)
                     if failed.value is not None:
                         return failed
                     log.info("%s: asked once more, because %s", self._about(first), asked.why)
@@ -527,12 +527,12 @@ class Turn:
         instead = fallback_of(self.state.config.agents, self.last) if self.last else None
         return None if instead == self.last else instead
 
-    def _taken_over(self, question: Question) -> Question:
+    def _for_stand_in(self, question: Question) -> Question:
         is_work = question.step is Step.IMPLEMENT and not question.only_answer
         told = prompting.takeover_prompt(question.prompt) if is_work else question.prompt
         return question._replace(prompt=told, instead=self._stand_in())
 
-    def _settled(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
+    def _settle_answer(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
         """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
         if asked.value is not None or asked.moved:
             return asked
