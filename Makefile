@@ -11,9 +11,9 @@ LIZA_REAL_CACHE ?= $(CURDIR)/.real
 export LIZA_REAL_CACHE
 
 # What runs with LIZA_PORTABLE=1: not what needs the sandbox, nor whole runs, which would only be slower.
-PORTABLE := tests/contract tests/unit/test_platform.py tests/unit/test_agents_protocol.py $(addprefix tests/integration/, \
-  test_agents_process.py test_editor.py test_files.py test_locks.py test_supervisor.py test_switches.py \
-  test_wait.py test_worker_process.py)
+PORTABLE := tests/contract tests/unit/system/test_platform.py tests/unit/agents/test_protocol.py $(addprefix tests/integration/, \
+  system/test_process.py board/test_editors.py system/test_files.py system/test_locks.py daemon/test_supervisor.py \
+  board/test_switches.py board/test_wait.py daemon/test_worker_process.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

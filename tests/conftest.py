@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from liza.system.host import FORCE_PORTABLE
-from tests.order import deal
+from tests.support.suite_order import deal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

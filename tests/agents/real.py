@@ -20,7 +20,7 @@ from tests.agents.endpoint import ADDRESS, Fault, Seen
 from tests.agents.netless import SCRIPTED, TOO_LONG
 from tests.agents.programs import ROOT, installed
 from tests.agents.script import FILES, GATE
-from tests.caged import require_cage
+from tests.support.sandboxed_project import require_cage
 
 PATIENCE: Final = 240.0  # seconds for a whole run of a slow program on a busy machine
 INTEGRATION: Final = "liza/integration"

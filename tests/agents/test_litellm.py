@@ -18,8 +18,8 @@ from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
 from liza.system.run_control import RunControl, RunEnding, RunLimits
-from tests.llm_server import Act, Endpoint, endpoint
-from tests.office import Office
+from tests.support.llm_server import Act, Endpoint, endpoint
+from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,10 +141,10 @@ class TestOneRun:
 
 
 class TestWholeTasks:
-    def office(self, tmp_path: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Office:
+    def team(self, tmp_path: Path, server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> ScriptedTeam:
         for name, value in environment(server).items():
             monkeypatch.setenv(name, value)
-        return Office(tmp_path, agents={"default": {"backend": "litellm", "model": "openai/gpt-4o"}})
+        return ScriptedTeam(tmp_path, agents={"default": {"backend": "litellm", "model": "openai/gpt-4o"}})
 
     def test_a_task_is_merged(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Checkpoint, implementation and review by a model, and all that it cost."""
@@ -156,42 +156,42 @@ class TestWholeTasks:
             {"text": '```liza\n{"verdict": "approve", "reason": "it says hi"}\n```'},
         ]
         with endpoint(*script) as server:
-            office = self.office(tmp_path, server, monkeypatch)
-            office.task()
-            office.turns("coder-1", "reviewer-1")
+            team = self.team(tmp_path, server, monkeypatch)
+            team.task()
+            team.turns("coder-1", "reviewer-1")
 
-        assert office.status() is Status.MERGED
-        assert office.merged("t1.txt") == "hi"
+        assert team.status() is Status.MERGED
+        assert team.merged("t1.txt") == "hi"
         assert len(server.requests) == 5
-        assert office.state.spend.total.priced > 0
-        assert KEY not in (office.home / "journal.jsonl").read_text()
+        assert team.state.spend.total.priced > 0
+        assert KEY not in (team.home / "journal.jsonl").read_text()
 
     def test_a_bad_key_refuses_its_provider(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The board says which provider, and nobody asks it again."""
         with endpoint({"status": 401, "message": "Incorrect API key"}) as server:
-            office = self.office(tmp_path, server, monkeypatch)
-            office.task()
+            team = self.team(tmp_path, server, monkeypatch)
+            team.task()
             for _ in range(3):
-                office.turn("coder-1")
+                team.turn("coder-1")
 
-        assert office.state.providers["openai"].state is ProviderState.REFUSED
+        assert team.state.providers["openai"].state is ProviderState.REFUSED
         assert len(server.requests) == 1
-        assert office.state.task("t1").failed_by == ()
+        assert team.state.task("t1").failed_by == ()
 
     def test_a_model_that_talks_nonsense_does_no_harm(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The task ends with a reason, and nothing is merged."""
         with endpoint({"text": "bananas bananas"}) as server:
-            office = self.office(tmp_path, server, monkeypatch)
-            before = office.head()
-            office.task()
-            office.turns("coder-1", "planner-1")
+            team = self.team(tmp_path, server, monkeypatch)
+            before = team.head()
+            team.task()
+            team.turns("coder-1", "planner-1")
 
-        task = office.state.task("t1")
+        task = team.state.task("t1")
         assert task.status is Status.BLOCKED
         assert "no answer" in str(task.blocked_reason)
-        assert office.head() == before
+        assert team.head() == before
 
 
 def test_the_resident_worker_does_not_load_it() -> None:

@@ -22,8 +22,7 @@ from liza.domain.record import utc_now, with_record
 from liza.domain.switches import SWITCH_FILES, Switch
 from liza.errors import AlreadyRunning, Forbidden, InvalidBoard, LizaError, NotThere, Refused
 from liza.workflow.transition import apply
-from tests.boards import PATIENCE, PROCESSES, ended, ended_well, messages, noted
-from tests.engines import (
+from tests.support.board_engines import (
     ENGINES,
     Store,
     claim_what_is_left,
@@ -35,8 +34,9 @@ from tests.engines import (
     take_when_told,
     throw_and_alert,
 )
-from tests.stories import BASE, NOW, PLANNER, lease_of, new_task, worker
-from tests.stories import board as story
+from tests.support.boards import PATIENCE, PROCESSES, ended, ended_well, messages, noted
+from tests.support.sample_tasks import BASE, NOW, PLANNER, lease_of, new_task, worker
+from tests.support.sample_tasks import board as story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

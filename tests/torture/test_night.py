@@ -21,8 +21,8 @@ from liza.daemon.supervisor import EXIT_CODES, RunEnd
 from liza.daemon.tamper import DRIFTED
 from liza.domain.model import GoalStatus
 from liza.system.host import host
-from tests.daemon import Daemon
-from tests.storm import Storm
+from tests.support.daemon_run import Daemon
+from tests.support.random_kills import Storm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

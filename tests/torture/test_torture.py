@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import FileBoard
-from tests.boards import PROCESSES, absorbed, ended, ended_well, is_whole, messages, was_not_disturbed
-from tests.children import count_and_tell
-from tests.editors import SAVES, save_until_told
-from tests.stories import board as story
-from tests.stories import new_task
+from tests.support.boards import PROCESSES, absorbed, ended, ended_well, is_whole, messages, was_not_disturbed
+from tests.support.child_processes import count_and_tell
+from tests.support.editors import SAVES, save_until_told
+from tests.support.sample_tasks import board as story
+from tests.support.sample_tasks import new_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

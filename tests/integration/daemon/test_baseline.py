@@ -1,0 +1,326 @@
+"""The baseline: the project's own gates on what work is based on, before any agent is paid."""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
+from liza.domain.changes import Change
+from liza.domain.config import Config, Limits
+from liza.domain.model import BreakerStatus, Sprint, Status
+from liza.domain.record import utc_now
+from liza.domain.rules import with_due_trips
+from liza.domain.switches import BREAKER_PREFIX
+from liza.errors import RedBase
+from liza.gates.causes import CommandSurroundings, likely_cause
+from liza.gates.runner import CommandResult
+from liza.system.run_control import RunControl, RunEnding
+from liza.system.sandbox.environment import allowed_environment
+from tests.support.gate_cases import PYTEST
+from tests.support.repos import Home
+from tests.support.scripted_team import ScriptedTeam
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RED = "def test_red():\n    assert 1 == 2\n"
+GREEN = "from src.b import B\n\n\ndef test_b():\n    assert B == 1\n"
+
+
+def ground(
+    directory: Path, gates: Mapping[str, str], files: Mapping[str, str] | None = None
+) -> BaselineContext:
+    user = Home(directory / "project")
+    user.commit({"src/__init__.py": "", "test_b.py": GREEN, **(files or {})})
+    config = Config.model_validate({"gates": gates, "sandbox": {"mode": "off"}})
+    return BaselineContext(user.directory / ".liza", user.repository, config)
+
+
+class TestBaseline:
+    def test_a_good_base_is_tried_once(self, tmp_path: Path) -> None:
+        """Kept by tree and command; who looks later need not run anything."""
+        place = ground(tmp_path, {"setup": "true", "lint": "cat src/b.py", "test": PYTEST})
+        said: list[str] = []
+        assert cached_baseline(place) is None
+
+        found = run_baseline(place, RunControl(), said.append)
+
+        assert found
+        found.require_usable()
+        ran = sorted(path.name.rpartition(".")[2] for path in (place.home / "runs").iterdir())
+        assert ran.count("test-base") == 1
+        lint, test = list(found.lines())[1:]
+        assert test.startswith("test passes in")
+        assert "says nothing about code" in lint  # `cat` does not mind what it prints
+        assert [line.partition(" on ")[0] for line in said][:2] == ["trying setup", "trying lint"]
+        again = run_baseline(place, RunControl(), said.append)
+        assert again
+        assert [one.result.run for one in again.tried] == [one.result.run for one in found.tried]
+        assert cached_baseline(place)
+
+    def test_tests_that_are_red_already_are_known_by_name(self, tmp_path: Path) -> None:
+        """Work goes on, and people are told which do not count."""
+        found = run_baseline(ground(tmp_path, {"test": PYTEST}, {"test_red.py": RED}), RunControl())
+
+        assert found
+        found.require_usable()
+        assert found.tried[0].result.failed == ("test_red.py::test_red",)
+        assert "1 tests, which are known" in next(iter(found.lines()))
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ("ghost-of-a-program --all", r"ghost-of-a-program is not on the PATH"),
+            ("env/bin/check", "env/bin/check is in your checkout, but not in git"),
+            ("echo it is broken; exit 3", "it is broken"),
+            ("true", "does not see the code"),
+        ],
+    )
+    def test_where_work_could_not_be_judged_nothing_starts(
+        self, tmp_path: Path, line: str, says: str
+    ) -> None:
+        """The last lines and the likely cause, for whoever has to mend it."""
+        place = ground(tmp_path, {"test": line})
+        untracked = place.repository.root / "env/bin/check"
+        untracked.parent.mkdir(parents=True)
+        untracked.write_text("#!/bin/sh\n")
+
+        found = run_baseline(place, RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match=says) as refused:
+            found.require_usable()
+        assert refused.value.exit_code == 6
+        assert "likely: " in str(refused.value)
+        kept = cached_baseline(place)
+        assert kept
+        assert kept.blocking_gates
+
+    def test_a_gate_that_never_ends_is_told_as_such(self, tmp_path: Path) -> None:
+        """With the limit that it ran into, instead of an exit code that is our signal's."""
+        place = ground(tmp_path, {"test": "sleep 60"})
+        short = place.config.replace(limits=Limits(agent_minutes=0.02))
+
+        found = run_baseline(BaselineContext(place.home, place.repository, short), RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match="test was not through on the base: it took longer") as refused:
+            found.require_usable()
+        assert "`limits.agent_minutes`" in str(refused.value)
+
+    def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
+        """That there is nothing to test yet is no failure."""
+        user = Home(tmp_path / "project")
+        config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
+
+        found = run_baseline(BaselineContext(user.directory / ".liza", user.repository, config), RunControl())
+
+        assert found
+        found.require_usable()
+        assert "no tests yet" in next(iter(found.lines()))
+
+
+class TestCauses:
+    @pytest.mark.parametrize(
+        ("is_caged", "line", "said", "code", "says"),
+        [
+            (True, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`sandbox.show`"),
+            (False, ".venv/bin/python -m pytest", "sh: .venv/bin/python: not found", 127, "`gates.setup`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.core'", 2, "`PYTHONPATH=src`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'thing.made'", 2, "[src/thing/made.py]"),
+            (True, "pytest", "cannot import name 'made' from 'thing' (/x)", 2, "[src/thing/made.py]"),
+            (True, "pytest", "No module named 'thing.nowhere'", 2, "not in your checkout either"),
+            (True, "pytest", "No module named 'service'", 2, "`PYTHONPATH=back`"),
+            (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
+            (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, "node a", "Cannot find module './lib/out'\nRequire stack:\n- {top}/a.js", 1, "lib/out"),
+            (False, "./run", "open .env: no such file or directory", 1, "[.env]"),
+            (True, "./run", "No such file or directory: '{root}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory: '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "Error: ENOENT: no such file or directory, open '{top}/.env'", 1, "[.env]"),
+            (False, "./run", "No such file or directory @ rb_sysopen - .env", 1, "[.env]"),
+            (False, "./run", "KeyError: 'DB_URL'", 1, "DB_URL is set in .env"),
+            (False, "./run", "DB_URL is not set", 1, "[.env]"),
+            (False, "cc a.c", "a.c:1: fatal error: loose.h: No such file or directory", 1, "commit it"),
+            (False, "make check", "make: *** No rule to make target 'check'.  Stop.", 2, "`cd back && `"),
+            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "fresh clone"),
+            (False, "npm test", "npm error enoent Could not read package.json", 254, "`cd back/web && `"),
+            (False, "pytest tests", "ERROR: file or directory not found: tests", 4, "`cd back && `"),
+            (False, "python3 manage.py", "python3: can't open file '{top}/manage.py'", 2, "`cd back"),
+            (False, "cd fron && ls", "sh: 1: cd: can't cd to fron", 2, "fresh clone"),
+            (False, "make", "what?", 2, "fresh clone"),
+        ],
+    )  # fmt: skip
+    def test_a_cause_names_what_helps(
+        self, tmp_path: Path, *, is_caged: bool, line: str, said: str, code: int, says: str
+    ) -> None:
+        """Not in the sandbox, not in git, not installed, not here: each has its own way out."""
+        user = Home(tmp_path / "project")
+        user.commit(
+            {
+                ".gitignore": ".venv\nnode_modules\nmade.py\n.env\n/lib/\n",
+                **dict.fromkeys(("src/thing/__init__.py", "src/thing/core.py", "back/service.py"), "x\n"),
+                **dict.fromkeys(("back/Makefile", "back/web/package.json", "back/tests/test_a.py"), "x\n"),
+                "back/manage.py": "x\n",
+            }
+        )
+        for name in (".venv/bin/python", "node_modules/x", "src/thing/made.py", "lib/out.js", "loose.h"):
+            user.write(name, "x\n")
+        user.write(".env", "DB_URL=x\n")
+        said = said.format(root=user.directory, top=user.repository.area / ".scratch-1")
+
+        found = likely_cause(
+            CommandSurroundings(user.repository, is_caged),
+            line,
+            CommandResult(code, RunEnding.DONE, err=said),
+        )
+
+        assert says in found
+
+    @pytest.mark.parametrize(
+        ("ignored", "line", "code"),
+        [
+            ("src/made.py", "PYTHONPATH=src {python} -c 'import made'", "A = 1\n"),
+            ("src/thing/made.py", "{python} -c 'from src.thing import made'", "A = 1\n"),
+            (".env", "{python} -c 'open(\".env\")'", "A=1\n"),
+            ("src/thing/_socket.so", "{python} -c 'from src.thing._socket import socket'", None),
+        ],
+    )
+    def test_what_a_cause_names_does_help(
+        self, tmp_path: Path, ignored: str, line: str, code: str | None
+    ) -> None:
+        """Whoever copies the setting from the sentence can begin."""
+        python = line.format(python=f"{sys.executable} -S")
+        place = ground(
+            tmp_path, {"lint": python}, {".gitignore": "made.py\n.env\n*.so\n", "src/thing/x.py": ""}
+        )
+        path = place.repository.root / ignored
+        if code is None:
+            path.write_bytes(Path(_socket.__file__).read_bytes())
+        else:
+            path.write_text(code)
+        red = run_baseline(place, RunControl())
+        assert red
+        assert f"copy it: `worktree: {{copy: [{ignored}]}}`" in red.tried[0].likely
+
+        config = place.config.replace(worktree=place.config.worktree.replace(copied=(ignored,)))
+        helped = run_baseline(BaselineContext(place.home, place.repository, config), RunControl())
+
+        assert helped
+        helped.require_usable()
+        assert helped.tried[0].result.is_green
+
+    def test_the_python_of_lizas_own_environment_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first thing that a newcomer runs into, where they activated it."""
+        if sys.prefix == sys.base_prefix:
+            pytest.skip("Liza is not in an environment of its own")
+        monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+        monkeypatch.setenv("PATH", f"{sys.prefix}/bin{os.pathsep}/usr/bin")
+        ran = CommandResult(1, RunEnding.DONE, err="/x/python3: No module named pytest")
+
+        found = likely_cause(
+            CommandSurroundings(Home(tmp_path / "project").repository, is_sandboxed=True),
+            "python3 -m pytest -q",
+            ran,
+        )
+
+        assert "`deactivate`" in found
+
+    def test_lizas_own_programs_come_last_unless_somebody_activated_them(self) -> None:
+        """Whoever put Liza on the PATH wanted `liza`, not another `python3`."""
+        if sys.prefix == sys.base_prefix:
+            pytest.skip("Liza is not in an environment of its own")
+        own = f"{sys.prefix}/bin"
+        first = {"PATH": f"{own}{os.pathsep}/usr/bin"}
+
+        assert allowed_environment(first)["PATH"] == f"/usr/bin{os.pathsep}{own}"
+        assert allowed_environment({**first, "VIRTUAL_ENV": sys.prefix})["PATH"] == first["PATH"]
+        assert allowed_environment({"PATH": "/usr/bin"})["PATH"] == "/usr/bin"
+
+
+class TestBrokenGates:
+    def test_a_gate_that_cannot_judge_stops_everybody_once_and_keeps_the_work(self, tmp_path: Path) -> None:
+        """One alert, no round, no money; once it is mended the work is judged without asking its coder."""
+        tool = tmp_path / "tool"
+        team = ScriptedTeam(tmp_path, gates={"test": f"{tool} t1.txt"})
+        team.task()
+
+        team.turn("coder-1")
+
+        task = team.state.task("t1")
+        assert (task.status, task.iteration) == (Status.READY_FOR_REVIEW, 1)
+        assert (team.home / "PAUSE").read_text().startswith(BREAKER_PREFIX)
+        alerts = (team.home / "alerts.log").read_text().splitlines()
+        assert len(alerts) == 1
+        assert f"{tool}: not found" in alerts[0]
+        assert ".liza/runs/" in alerts[0]
+        self.trips(team)
+
+        tool.write_text("#!/bin/sh\ntest -f src/b.py\n")
+        tool.chmod(0o755)
+        (team.home / "PAUSE").unlink()
+        team.turns("reviewer-1", "coder-1")
+
+        assert team.status() is Status.MERGED
+        assert team.events().count("claim") == 1
+
+    def trips(self, team: ScriptedTeam) -> None:
+        team.board.update(Change("supervisor", "trip", lambda state: with_due_trips(state, utc_now())))
+        breaker = team.state.circuit_breaker
+        assert (breaker.status, [trip.rule for trip in breaker.trips]) == (
+            BreakerStatus.TRIPPED,
+            ["gate_broken"],
+        )
+
+    def test_known_red_tests_count_neither_for_nor_against_the_work(self, tmp_path: Path) -> None:
+        """A coder may leave them as they are, and may not add to them."""
+        script = {
+            "implement t1 1": {"write": {"src/b.py": "B = 2\n"}, "answer": DONE},
+            "implement t1 2": {
+                "write": {"src/b.py": "B = 1\n", "src/c.py": "C = 3\n", "test_c.py": NEW},
+                "answer": DONE,
+            },
+        }
+        team = ScriptedTeam(tmp_path, script, gates={"test": PYTEST})
+        base = team.user.commit({"src/__init__.py": "", "test_b.py": GREEN, "test_red.py": RED})
+        team.user.git("update-ref", team.ref, base)
+        team.task()
+
+        team.turn("coder-1")
+
+        assert team.state.task("t1").rejection_reason in (
+            "code is changed without tests",
+            "test failed: test_b.py::test_b",
+        )
+        team.turns("coder-1", "reviewer-1")
+
+        assert team.status() is Status.MERGED
+        assert team.merged("src/c.py") == "C = 3"
+
+
+DONE = {"status": "done", "summary": "Add C"}
+NEW = "from src.c import C\n\n\ndef test_c():\n    assert C == 3\n"
+
+
+class TestEqualFailures:
+    def test_ten_in_a_row_trip_the_breaker_whoevers_they_are(self, tmp_path: Path) -> None:
+        """A failure of another kind, or a pass, begins the row anew."""
+        team = ScriptedTeam(tmp_path)
+        metrics = team.state.sprint.metrics
+        for number in range(1, 11):
+            metrics = metrics.replace(
+                red_gates=(*metrics.red_gates, f"t{number}#3 test failed: No module named x")
+            )
+            state = with_due_trips(team.state.replace(sprint=Sprint(metrics=metrics)), utc_now())
+            assert [trip.rule for trip in state.circuit_breaker.trips] == (
+                ["equal_failures"] if number == 10 else []
+            )

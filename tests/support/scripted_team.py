@@ -1,0 +1,183 @@
+"""A repository, a board and a scripted team in one place, with workers that take one turn at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from liza.board.file import FileBoard
+from liza.daemon.flows import adopt_workflow
+from liza.daemon.stop_requests import StopRequests
+from liza.daemon.turn import AfterTurn, Worker
+from liza.daemon.worker import TURNS, with_worker_started
+from liza.domain.changes import HUMAN, Change, add_note
+from liza.domain.config import Config
+from liza.domain.invariants import violations
+from liza.domain.model import Goal, Role, State, Status, Task
+from liza.domain.record import utc_now
+from liza.repo.snapshot import snapshot
+from liza.workflow.transition import add_task
+from tests.support import scripted_agent
+from tests.support.repos import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE: Final = 120.0  # seconds that anything may take on a busy machine
+ROOT: Final = Path(__file__).parents[2]
+
+STEPS: Final = ("plan", "checkpoint", "implement", "review")
+
+
+def dear(usd: float = 0.4, task: str = "t1") -> dict[str, Any]:
+    """Return a script in which every run reports what it cost."""
+    acts = {step: scripted_agent.by_default(step, task) for step in STEPS}
+    return {step: {**act, "answer": {**act["answer"], "usage": {"usd": usd}}} for step, act in acts.items()}
+
+
+class ScriptedTeam:
+    """Everything that a run has, except for the supervisor."""
+
+    def __init__(self, directory: Path, script: dict[str, Any] | None = None, **settings: Any) -> None:  # noqa: ANN401
+        self.yard = directory / "yard"  # where scripts and the marks of agents are, outside of the repository
+        self.yard.mkdir()
+        self.user = Home(directory / "project")
+        self.home = self.user.directory / ".liza"
+        self.script(script or {})
+        command = [sys.executable, "-S", scripted_agent.__file__, str(self.yard / "script.json")]
+        config = Config.model_validate(
+            {
+                "agents": {"default": {"command": command}},
+                "workers": {"coder": 1},
+                # Scripts and marks are outside of the repository; who tests the cage asks for it.
+                "sandbox": {"mode": "off"},
+                **settings,
+            }
+        )
+        goal = Goal(description="make files", created=utc_now())
+        self.board = FileBoard.create(self.home, State(revision=1, goal=goal, config=config))
+        self.ref = self.user.repository.ensure_branch(config.integration_branch)
+        self.places: dict[str, Worker] = {}
+
+    def script(self, script: dict[str, Any]) -> None:
+        (self.yard / "script.json").write_text(json.dumps(script))
+
+    def task(self, name: str = "t1", **fields: Any) -> None:  # noqa: ANN401 - whatever a task may be told
+        now = utc_now()
+        if not self.board.read().workflow.text:
+            self.adopt()
+        task = Task.model_validate(
+            {
+                "id": name,
+                "description": f"do {name}",
+                "status": Status.IDLE,
+                "done_when": (f"{name}.txt is there",),
+                "created": now,
+                "created_by": "human",
+                **fields,
+            }
+        )
+        self.board.update(add_task(task, by=HUMAN, at=now))
+
+    def adopt(self) -> None:
+        """Let the board follow the workflow that its settings name, as a worker does before each turn."""
+        adopt_workflow(self.board, self.user.directory, by="human")
+
+    def note(self, text: str, about: str | None = None) -> None:
+        self.board.update(add_note(text, about=about, by=HUMAN, at=utc_now()))
+
+    def place(self, name: str) -> Worker:
+        """Return the place of the worker *name*, such as coder-1, which is registered the first time."""
+        if name not in self.places:
+            role = Role(name.partition("-")[0])
+            place = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.board))
+            self.board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
+            self.places[name] = place
+        return self.places[name]
+
+    def turn(self, name: str) -> AfterTurn:
+        place = self.place(name)
+        self.adopt()
+        return TURNS[place.role](place)
+
+    def turns(self, *names: str) -> None:
+        """Let workers take turns in this order, over and over, until none has anything to do."""
+        for _ in range(30):
+            if all(self.turn(name) is AfterTurn.WAIT for name in names):
+                return
+        raise AssertionError("they never come to an end")
+
+    def status(self, name: str = "t1") -> Status | None:
+        return self.state.status_of(name)
+
+    @property
+    def state(self) -> State:
+        state = self.board.read()
+        assert violations(state) == []
+        return state
+
+    def events(self, name: str = "t1") -> list[str]:
+        """Return every event that ever happened to a task, renewals left out."""
+        found: dict[tuple[Any, ...], str] = {}
+        for entry in self.board.entries():
+            tasks = entry.put.get("tasks", {})
+            rows = tasks.get(name, {}) if isinstance(tasks, dict) else {}
+            for item in rows.get("history", ()):
+                found[(item["at"], item["event"], item["by"])] = item["event"]
+        return list(found.values())
+
+    def merged(self, path: str) -> str:
+        """Return a file as the integration branch has it."""
+        return self.user.git("show", f"{self.ref}:{path}")
+
+    def head(self) -> str:
+        return self.user.git("rev-parse", self.ref)
+
+    def in_worktree(self, name: str) -> str:
+        worktree = self.user.worktrees.of(name)
+        assert worktree
+        return snapshot(worktree)
+
+    @contextmanager
+    def process(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a worker as a process of its own, and see to it that none is left."""
+        role = name.partition("-")[0]
+        code = (
+            "import sys; from pathlib import Path; "
+            "from liza.domain.model import Role; from liza.daemon.worker import main; "
+            "sys.exit(main(Path(sys.argv[1]), Role(sys.argv[2]), sys.argv[3]))"
+        )
+        worker = subprocess.Popen(
+            [sys.executable, "-c", code, str(self.home), role, name],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        try:
+            yield worker
+        finally:
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+
+    def until(self, holds: Callable[[State], bool]) -> State:
+        """Wait until the board says so."""
+        deadline = time.monotonic() + PATIENCE
+        state = self.board.read()
+        while not holds(state):
+            assert time.monotonic() < deadline, state.tasks
+            state = self.board.wait(state.revision, 1.0)
+        return state
+
+    def noted(self, name: str = "note") -> list[str]:
+        """Return what agents noted in a file of the yard; wait until there is something."""
+        path = self.yard / name
+        deadline = time.monotonic() + PATIENCE
+        while not path.exists() or not path.read_text().endswith("\n"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return path.read_text().splitlines()
