@@ -73,7 +73,7 @@ class Breaker:
         counted, limits = state.sprint.metrics, state.config.limits
         reads = (
             *(state.anomalies, state.tasks, state.circuit_breaker),
-            *(counted.fruitless, counted.red_gates, limits),
+            *(counted.fruitless, counted.killed, counted.red_gates, limits),
         )
         if self._seen and not any(map(is_not, reads, self._seen)):
             return state

@@ -219,25 +219,33 @@ class Renew(Event):
 
 
 class Release(Event):
-    """Give the task back, without blame."""
+    """Give the task back, without blame: the attempt counts only where a run was used up for nothing."""
 
     verb = "release"
     reason: NonEmptyStr
     killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
+    used_up: bool = False  # the agent worked until it could not go on, as with a full context
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         return None if task.lease else "nobody holds it"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         # Not down to 0, which would make the next attempt a new round.
-        uncounted = {"attempt": max(1, task.attempt - 1)} if self.killed and task.attempt else {}
+        uncounted = {"attempt": max(1, task.attempt - 1)} if task.attempt and not self.counts() else {}
         return {**_release_changes(task), **uncounted}
+
+    def counts(self) -> bool:
+        """Return whether the attempt that ends so is one of those without progress."""
+        return self.used_up
 
 
 class Reclaim(Release):
     """Take the task from a holder that died or fell silent."""
 
     verb = "reclaim"
+
+    def counts(self) -> bool:
+        return not self.killed
 
 
 class Lose(Event):

@@ -136,6 +136,7 @@ class _MetricsCounter:
         self._reviews = dict(base.reviews)
         self._gates = {gate: Counter(outcomes) for gate, outcomes in base.gates.items()}
         self._fruitless = base.fruitless
+        self._killed = base.killed
         self._red_gates = base.red_gates
 
     def entry(self, item: NewEntry, *, is_handed_over: bool) -> None:
@@ -184,15 +185,16 @@ class _MetricsCounter:
     def _count_progress(self, item: NewEntry, *, is_handed_over: bool) -> None:
         """Note an attempt that came to nothing; a provider's limit, or a person's stop, makes none of it.
 
-        Nor does the death of a worker that was killed. An agent that is killed again and again does: it was
-        tried several times before, and what kills it may well be short memory.
+        Nor does the death of a worker that was killed. An agent that was killed was tried several times, and
+        what kills it may well be short memory: such attempts are counted by themselves.
         """
         event, was_killed = item.entry.event, bool(item.entry.facts.get("killed"))
         if event in FORWARD or item.entry.role is Role.HUMAN:
-            self._fruitless = ()
-        elif (event in _FRUITLESS_EVENTS and not was_killed) or (
-            event == _RELEASE and (is_handed_over or was_killed)
-        ):
+            self._fruitless = self._killed = ()
+        elif event == _RELEASE and was_killed:
+            self._sums["in_vain"] += 1
+            self._killed = (*self._killed, item.id)[-MAX_FRUITLESS:]
+        elif (event in _FRUITLESS_EVENTS and not was_killed) or (event == _RELEASE and is_handed_over):
             self._sums["in_vain"] += 1
             self._fruitless = (*self._fruitless, item.id)[-MAX_FRUITLESS:]
 
@@ -208,6 +210,7 @@ class _MetricsCounter:
         return self._base.replace(
             **sums,
             fruitless=self._fruitless,
+            killed=self._killed,
             red_gates=self._red_gates,
             reviews=self._reviews,
             gates={gate: dict(outcomes) for gate, outcomes in self._gates.items()},

@@ -345,9 +345,9 @@ class Metrics(Record):
     attempts: Count = 0  # claims of coders
     in_vain: Count = 0  # attempts that ended with neither a commit nor a verdict
     fruitless: tuple[NonEmptyStr, ...] = ()  # the latest of those since somebody made progress
-    red_gates: tuple[
-        NonEmptyStr, ...
-    ] = ()  # failures of gates in a row that are the same, by entry and reason
+    killed: tuple[NonEmptyStr, ...] = ()  # attempts since then whose agents were killed again and again
+    # Failures of gates in a row that are the same, by entry and reason.
+    red_gates: tuple[NonEmptyStr, ...] = ()
     submissions: Count = 0
     reviews: dict[Id, ReviewCounts] = Field(default={})  # by reviewer
     rejections: Counts = Field(default={})  # by kind of reason

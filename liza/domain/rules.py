@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
 EQUAL_FAILURES: Final = 10  # of gates in a row
+KILLED_PATIENCE: Final = 3  # times as many attempts may end by kills as may come to nothing otherwise
 FAILED_CODERS: Final = 2  # after which a third would only fail as well
 LONGEST_SENTENCE: Final = 300  # characters of what a trip says of one sighting; the anomaly has all of it
 ALERT_RESOLUTION: Final = "told; it stops nobody, so there is nothing to resolve"
@@ -143,6 +144,12 @@ def _fruitless_attempts(state: State) -> Iterator[Sighting]:
         yield Sighting(name, frozenset({"progress"}), f"{name}: an attempt that came to nothing", task)
 
 
+def _killed_attempts(state: State) -> Iterator[Sighting]:
+    for name in state.sprint.metrics.killed:
+        task = name.partition("#")[0]
+        yield Sighting(name, frozenset({"killed"}), f"{name}: its agent was killed every time", task)
+
+
 def _red_gates(state: State) -> Iterator[Sighting]:
     """See the failures of gates in a row that are the same, whoever's work they are about."""
     for one in state.sprint.metrics.red_gates:
@@ -213,6 +220,14 @@ BREAKER_RULES: Final[tuple[BreakerRule, ...]] = (
         _fruitless_attempts,
         "attempts are paid for, and none leads to a commit or a verdict",
         "see the latest of runs/ for how the agents end, and mend what they need",
+    ),
+    BreakerRule(
+        # Each of them is several kills in a row, which say nothing about the task: patience is in order.
+        "agents_killed", "high", Remedy.CHECKPOINT,
+        lambda state: KILLED_PATIENCE * state.config.limits.attempts_without_progress,
+        _killed_attempts,
+        "agents are killed again and again before they are done",
+        "see whether memory is short (the kernel's log tells) or who kills them; fewer workers need less",
     ),
     BreakerRule(
         "gate_broken", "high", Remedy.PAUSE, lambda _: 1,

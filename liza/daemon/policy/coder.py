@@ -211,6 +211,8 @@ def event_without_answer(reply: Reply, why: str) -> e.Event:
         return e.Block(reason=reason, questions=(NOT_STARTED_QUESTION,), only_people=True)
     if reply.ending is RunEnding.KILLED:
         return e.Release(reason=reason, killed=True)
+    if reply.ending is RunEnding.CONTEXT_FULL:
+        return e.Release(reason=reason, used_up=True)
     return _WITHOUT_ANSWER[reply.ending](reason=reason)
 
 

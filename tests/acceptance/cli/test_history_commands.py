@@ -57,7 +57,7 @@ def empty(tmp_path: Path) -> Shell:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A project whose goal was completed by real processes; its tests leave it as it is."""
-    team = f"[{sys.executable}, {ROOT / 'tests' / 'team.py'}]"
+    team = f"[{sys.executable}, {ROOT / 'tests' / 'support' / 'simple_agent.py'}]"
     settings = f"agents: {{default: {{command: {team}}}}}\nworkers: {{coder: 2}}\n"
     shell = begun(tmp_path_factory.mktemp("ran") / "project", settings)
     shell.ok("run", "--until-idle")

@@ -650,7 +650,8 @@ class TestCounters:
         assert self.counts(again) == (3, 1, 2, 2)
 
     @pytest.mark.parametrize(
-        "end", [(e.Release(reason="context full"), CODER), (e.Reclaim(reason="died"), SUPERVISOR)]
+        "end",
+        [(e.Release(reason="context full", used_up=True), CODER), (e.Reclaim(reason="died"), SUPERVISOR)],
     )
     def test_an_attempt_without_an_outcome_repeats_its_round(self, end: Deed) -> None:
         """A crash is an attempt, not an iteration: three of them must not exhaust the coder."""
@@ -658,12 +659,19 @@ class TestCounters:
 
         assert self.counts(again) == (1, 3, 0, 0)
 
-    def test_who_kills_workers_uses_up_neither_rounds_nor_attempts(self) -> None:
+    @pytest.mark.parametrize(
+        "end",
+        [
+            (e.Reclaim(reason="coder-1 does not run", killed=True), SUPERVISOR),
+            (e.Release(reason="the supervisor is gone"), CODER),
+            (e.Release(reason="asked to wait a minute"), CODER),
+        ],
+    )
+    def test_who_kills_or_stops_workers_uses_up_neither_rounds_nor_attempts(self, end: Deed) -> None:
         """However often it happens, the rule that looks for progress sees one attempt in vain."""
         task = new_task()
         for _ in range(20):
-            killed = e.Reclaim(reason="coder-1 does not run", killed=True)
-            task = walked(task, claim(), (killed, SUPERVISOR))
+            task = walked(task, claim(), end)
         assert (task.iteration, task.attempt) == (1, 1)
 
     def test_another_coder_starts_anew_but_totals_stay(self) -> None:

@@ -156,11 +156,13 @@ class TestProgress:
 
         assert Change("coder-1", "release", full)(state).sprint.metrics.fruitless == ("t1#3",)
 
-    def test_a_killed_worker_is_nobodys_failure_but_an_agent_killed_again_and_again_is(self) -> None:
+    def test_a_killed_worker_is_nobodys_failure_and_killed_agents_are_counted_apart(self) -> None:
         dead = (e.Reclaim(reason="it does not run", killed=True), SUPERVISOR)
         assert of(claim(), dead, claim(), dead).fruitless == ()
         killed = (e.Release(reason="it was killed", killed=True), CODER)
-        assert of(claim(), killed, claim(), dead, claim(), killed).fruitless == ("t1#3", "t1#7")
+        found = of(claim(), killed, claim(), dead, claim(), killed)
+        assert (found.fruitless, found.killed, found.in_vain) == ((), ("t1#3", "t1#7"), 2)
+        assert of(claim(), killed, claim(), submit()).killed == ()
 
     def test_blocking_and_unblocking_is_no_progress(self) -> None:
         unblock = (e.Unblock(guidance="try again"), PLANNER)

@@ -147,6 +147,7 @@ class TestPatterns:
 
 def test_every_rule_has_a_pattern_here_or_a_test_of_its_own() -> None:
     assert {rule.name for rule in BREAKER_RULES} - PATTERNS.keys() == {
+        "agents_killed",
         "no_progress",
         "equal_failures",
         "review_deadlock",
@@ -251,6 +252,17 @@ class TestBoardPatterns:
         assert fired(state.replace(sprint=state.sprint.replace(metrics=more))) == []
         more = more.replace(fruitless=(*more.fruitless, "t1#12"))
         assert fired(state.replace(sprint=state.sprint.replace(metrics=more))) == ["no_progress"]
+
+    def test_agents_that_are_killed_for_hours_open_it(self) -> None:
+        """Who kills them is nobody's mistake, so that patience is three times as long."""
+        limits = Config(limits=Limits(attempts_without_progress=2))
+
+        def after(number: int) -> State:
+            killed = tuple(f"t1#{2 * n}" for n in range(number))
+            return board(new_task("t1"), config=limits, sprint=Sprint(metrics=Metrics(killed=killed)))
+
+        assert fired(after(5)) == []
+        assert fired(after(6)) == ["agents_killed"]
 
     def test_two_coders_that_failed_are_told_of_once_a_time(self) -> None:
         fail = e.Fail(reason="no idea")
