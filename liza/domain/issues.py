@@ -141,7 +141,7 @@ def queue_issues(
         for number, issue in sorted(found.items())
     }
     blocked = _unreachable(waits, {one.number: str(one) for one in unfit}) | _circular(waits)
-    blocked = _with_dependants(waits, blocked)
+    blocked = with_dependants(waits, blocked)
     free = {number: parents for number, parents in waits.items() if number not in blocked}
     order = _sort(free)
     return IssueQueue(order, _chain_parents(free, order), blocked)
@@ -180,7 +180,8 @@ def _circular(waits: Mapping[int, tuple[int, ...]]) -> dict[int, str]:
         }
 
 
-def _with_dependants(waits: Mapping[int, tuple[int, ...]], blocked: Mapping[int, str]) -> dict[int, str]:
+def with_dependants(waits: Mapping[int, tuple[int, ...]], blocked: Mapping[int, str]) -> dict[int, str]:
+    """Return *blocked* with what waits for it, directly or through others, each with its sentence."""
     known = dict(blocked)
     while True:
         more = {
@@ -218,6 +219,14 @@ def _chain_parents(
         for earlier, later in pairwise(parents):
             chained[later].setdefault(earlier)
     return {number: tuple(sorted(parents, key=place.__getitem__)) for number, parents in chained.items()}
+
+
+def base_branch(parents: Iterable[int], branches: Mapping[int, str]) -> str | None:
+    """Return the branch that a child begins on: that of its last parent whose work is not merged; else None.
+
+    *branches* are those of finished issues that are not merged; parents are in the order of the queue.
+    """
+    return next((branches[parent] for parent in reversed(list(parents)) if parent in branches), None)
 
 
 def slug_of(text: str, longest: int = LONGEST_SLUG) -> str:

@@ -14,12 +14,14 @@ from liza.domain.issues import (
     IssueProblem,
     IssueSelection,
     UnfitIssue,
+    base_branch,
     branch_for,
     dependencies_in,
     existing_branch,
     issue_of_branch,
     parse_selection,
     queue_issues,
+    with_dependants,
 )
 from liza.errors import UsageError
 
@@ -129,6 +131,20 @@ class TestDependencies:
             before = set(queue.order[: queue.order.index(number)])
             assert waits[number] <= before
             assert set(queue.waits_for[number]) <= before
+
+    def test_what_a_run_blocks_blocks_what_waits_for_it(self) -> None:
+        queue = queue_issues([issue(1), issue(2, "after #1"), issue(3, "after #2"), issue(4)])
+
+        assert with_dependants(queue.waits_for, {1: "the judge said so"}) == {
+            1: "the judge said so",
+            2: "issue #2 waits for #1, which is blocked",
+            3: "issue #3 waits for #2, which is blocked",
+        }
+
+    def test_a_child_begins_where_its_last_parent_ended(self) -> None:
+        assert base_branch((1, 3), {1: "x/issue-1-a", 3: "x/issue-3-b"}) == "x/issue-3-b"
+        assert base_branch((1, 3), {1: "x/issue-1-a"}) == "x/issue-1-a"
+        assert base_branch((1, 3), {}) is None
 
 
 class TestBranches:
