@@ -51,14 +51,14 @@ class RunFolder:
 
     def records(self) -> tuple[RunRecord, ...]:
         """Return the runs of agents in the order in which they began."""
-        return tuple(sorted(filter(None, map(self._record, self._names())), key=_order))
+        return tuple(sorted(filter(None, map(self.record, self._names())), key=_order))
 
     def latest(self, workers: Collection[str]) -> list[RunRecord]:
         """Return the run that each of *workers* began last, if it is one of an agent."""
         newest: dict[str, str] = {}
         for name in self.names():
             newest[worker_of(name)] = name
-        found = (self._record(newest[worker]) for worker in workers if worker in newest)
+        found = (self.record(newest[worker]) for worker in workers if worker in newest)
         return [record for record in found if record]
 
     def names(self) -> list[str]:
@@ -71,7 +71,8 @@ class RunFolder:
         except OSError:  # nothing has run yet, or somebody tidied up
             return []
 
-    def _record(self, name: str) -> RunRecord | None:
+    def record(self, name: str) -> RunRecord | None:
+        """Return the run *name* of an agent; None where it is a gate's, or nothing can be read of it."""
         if name in self._ended or name in self._without_agent:
             return self._ended.get(name)
         found = None
