@@ -22,7 +22,7 @@ from liza.board.quarantine import quarantine_edit, quarantine_wreck, write_to_qu
 from liza.board.render import render_state
 from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file_error, read_saved
 from liza.board.switches import FileSwitches
-from liza.board.view import BoardView, state_at
+from liza.board.view import JournalView, state_at
 from liza.domain.changes import Change
 from liza.domain.record import build_validators, utc_now
 from liza.errors import READ_ONLY, DiskTrouble, EditRejected, InvalidBoard, LizaError
@@ -64,7 +64,7 @@ class FileBoard:
         self._lock = BoardLock(home / LOCK, self._disk)
         self._mutex = threading.RLock()
         self._is_updating = False
-        self._view = BoardView(home, self._journal, clock)
+        self._view = JournalView(home, self._journal, clock)
         self._watch: Watch | None = None
         self._is_blind = False
         self._rejections: list[EditRejected] = []
