@@ -99,4 +99,4 @@ def test_a_package_adds_a_forge(home: Home, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(SITE)
 
     assert FORGES.names() == ["github", "local", "sample"]
-    assert open_forge("sample", {"folder": "../forge"}, home.directory).numbers_with("agent") == (1, 2, 3)
+    assert open_forge("sample", {"folder": "../forge"}, home.directory).numbers_with("agent") == (1, 2, 3, 5)
