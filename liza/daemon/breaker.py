@@ -72,7 +72,8 @@ def _apply_to(workflow: Workflow, state: State, name: str, at: datetime) -> Stat
     rules = [rule for rule in workflow.watched_rules() if rule.subject is Subject.TASK]
     events = [event for event in task_events(state, task) if event.at <= at]
     found = evaluate(rules, events, state.config.limits, at)
-    if alerts := [fired.row for fired in found if fired.action is RuleAction.ALERT]:
+    if any(fired.action is RuleAction.ALERT for fired in found):
+        alerts = [rule for rule in rules if rule.action is RuleAction.ALERT]
         state = with_due_trips(state, at, alerts, events)
     for fired in reversed(found):
         act = _EVENTS.get(fired.action)
