@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import NO_BASELINE, argument, board_of, command, home_of
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
+from liza.errors import UsageError
 
 if TYPE_CHECKING:
     from liza.board.protocol import Board
@@ -142,6 +143,25 @@ def _watch(args: Namespace) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         watch(board, view_on(sys.stdout), board.switches.thrown)
+
+
+@command("logs", "read along what an agent says and does: its text, commands, calls and files", AS_JSON,
+         argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
+         argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
+         argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
+         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"))  # fmt: skip
+def _logs(args: Namespace) -> None:
+    import time
+
+    from liza.cli.views.logs import LogReader, LogRequest
+
+    if args.last is not None and args.last < 0:
+        raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
+    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        for line in LogReader(board_of(args), request, time.sleep).lines():
+            print(line.to_json() if args.json else line, flush=args.follow)
 
 
 @command("worker", "be one worker; the supervisor starts these",
