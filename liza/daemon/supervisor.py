@@ -151,7 +151,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         if baseline and not _check_baseline(ground, board, view, bell):
-            return EXIT_CODES[RunEnd.ASKED]
+            ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
+            view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
+            return EXIT_CODES[ending]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
@@ -176,11 +178,13 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
+    if _is_aborted(board):
+        return False
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
         while not over.wait(DEBOUNCE):
-            if bell.asked or strongest_switch(board.switches.thrown()) is Switch.ABORT:
+            if bell.asked or _is_aborted(board):
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
@@ -197,6 +201,10 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
         for line in found.lines():
             view.say(line)
     return True
+
+
+def _is_aborted(board: Board) -> bool:
+    return strongest_switch(board.switches.thrown()) is Switch.ABORT
 
 
 def worker_command(home: Path) -> list[str]:

@@ -155,15 +155,16 @@ def _check_exactly_one(record: Record, *names: str) -> None:
 
 
 class Plan(Record):
-    """The tasks that reach the goal, or what has to be known first."""
+    """The tasks that reach the goal, what has to be known first, or why there is nothing to add."""
 
     tasks: tuple[PlannedTask, ...] = ()
     questions: tuple[NonEmptyStr, ...] = ()
+    nothing_to_add: NonEmptyStr | None = None
     anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        _check_exactly_one(self, "tasks", "questions")
+        _check_exactly_one(self, "tasks", "questions", "nothing_to_add")
         _check_order(self.tasks)
         return self
 
