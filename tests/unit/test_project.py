@@ -26,6 +26,7 @@ LAYERS: Final = [
     "system",
     "board",
     "repo",
+    "forges",
     "agents",
     "gates",
     "daemon",
