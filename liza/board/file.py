@@ -97,6 +97,10 @@ class FileBoard:
             _sync_directory(directory)
         return board
 
+    def now(self) -> datetime:
+        """Return the time of this machine."""
+        return self._clock()
+
     def read(self) -> State:
         """Return the latest state; takes no lock."""
         with self._mutex:

@@ -31,7 +31,15 @@ from liza.domain.changes import Change
 from liza.domain.invariants import diff_violations, violations
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.problems import line_of
-from liza.errors import DiskTrouble, InvalidBoard, JournalDamaged, NotThere, Violation
+from liza.errors import (
+    BoardUnreachable,
+    ConcurrentChange,
+    DiskTrouble,
+    InvalidBoard,
+    JournalDamaged,
+    NotThere,
+    Violation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -184,7 +192,8 @@ class BoardView:
             gone = [task for name, task in before.tasks.items() if name not in after.tasks]
             try:
                 self.commit(Change("liza", f"archive {len(gone)} finished tasks", lambda _: after))
-            except DiskTrouble as error:  # what led here is on disk: this can wait for the next one
+            # What led here is durable: this can wait for the next one.
+            except (DiskTrouble, BoardUnreachable, ConcurrentChange) as error:
                 log.warning("%d finished tasks stay on the board: %s", len(gone), error)
                 return
             write_archive(self._home, gone)
