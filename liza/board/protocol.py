@@ -41,6 +41,14 @@ class JournalEntry(NamedTuple):
     gone: dict[str, list[str]]  # section: the ids that left it
 
 
+class BoardText(NamedTuple):
+    """A board as people read and edit it."""
+
+    revision: int
+    stamp: str  # by which an edit is known to be one of this board
+    data: bytes
+
+
 class Switches(Protocol):
     """What stops everybody, wherever they run: thrown and taken back by people and by Liza."""
 
@@ -164,6 +172,9 @@ class Board(Protocol):
 
     def at(self, moment: int | datetime) -> tuple[State, str]:
         """Return the state as it was at a revision or time, and the stamp of its text."""
+
+    def text(self) -> BoardText:
+        """Return the board's text, as people edit it, at the latest revision."""
 
     def text_at(self, moment: int | datetime) -> bytes:
         """Return the board's text, as people edit it, at a revision or time."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from liza.board import edits, snapshot
 from liza.board.archive import retire_finished, write_archive
 from liza.board.journal import JournalPosition
-from liza.board.protocol import JournalEntry
+from liza.board.protocol import BoardText, JournalEntry
 from liza.board.render import StateDocument, render_state
 from liza.board.replay import (
     diff_states,
@@ -202,6 +202,10 @@ class BoardView:
         if self._document is None:
             self._document = StateDocument(self.state)
         return self._document
+
+    def shown(self) -> BoardText:
+        """Return the text with the revision and the stamp that it says."""
+        return BoardText(self.state.revision, self.mark.sum, self.text().bytes(self.mark.sum))
 
     def save_snapshot_if_due(self) -> None:
         if self._view is None or not snapshot.is_due(self.mark.offset, *self._snapshot_at):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.postgres.address import Address
-    from liza.board.protocol import JournalEntry
+    from liza.board.protocol import BoardText, JournalEntry
     from liza.domain.changes import Change
     from liza.domain.model import State
 
@@ -199,6 +199,13 @@ class PostgresBoard:
     def text_at(self, moment: int | datetime) -> bytes:
         """Return the board's text, as people edit it, at a revision or time."""
         return render_state(*self.at(moment))
+
+    def text(self) -> BoardText:
+        """Return the latest text."""
+        with self._mutex:
+            listener = self.switches.listener
+            self._latest(listener) if listener else self.read()
+            return self._view.shown()
 
     def lines(self) -> list[bytes]:
         """Return the journal as a file would hold it."""

@@ -110,5 +110,5 @@ def _open(location: str, home: Path | None) -> PostgresBoard:
 def _server_time(address: Address) -> datetime:
     server = Server(address)
     with closing(server.retry(server.connect)) as connection:
-        (now,) = connection.execute("SELECT clock_timestamp()").fetchall()[0]
-        return datetime.astimezone(now, UTC)
+        now: datetime = connection.execute("SELECT clock_timestamp()").fetchall()[0][0]
+        return now.astimezone(UTC)
