@@ -82,6 +82,14 @@ class PostgresServer:
             **self._as,
         )
 
+    def give(self, source: Path, name: str) -> None:
+        """Put a file into the server's data, for its eyes alone."""
+        target = self.data / name
+        shutil.copyfile(source, target)
+        target.chmod(0o600)
+        if self._as:
+            os.chown(target, self._as["user"], self._as["group"])
+
     @property
     def environment(self) -> Mapping[str, str]:
         return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", "PGPASSWORD": self.password}

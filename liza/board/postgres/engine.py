@@ -88,7 +88,7 @@ def restore(location: str, journal: Sequence[bytes]) -> None:
         except psycopg.Error as error:
             if error.sqlstate == "LZ008":
                 raise LizaError(f"there is a board in {address} already; `liza status` shows it") from error
-            raise server.as_mistake(error) or server.unreachable(error) from error
+            raise server.as_mistake(error) or error from error
 
 
 def grant(location: str, right: str, role: str) -> None:
@@ -99,7 +99,7 @@ def grant(location: str, right: str, role: str) -> None:
             migrate(connection)
             grant_right(connection, right, role)
         except psycopg.Error as error:
-            raise server.as_mistake(error) or server.unreachable(error) from error
+            raise server.as_mistake(error) or error from error
 
 
 def _open(location: str, home: Path | None) -> PostgresBoard:

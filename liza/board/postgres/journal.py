@@ -56,7 +56,7 @@ class PostgresJournal:
         self._home = home
         self._connection: psycopg.Connection | None = None
         self._is_locked = False
-        self._clock: ServerTime | None = None
+        self.clock: ServerTime | None = None
         self._revision = 0  # the latest that was seen, to say which one was lost
 
     @property
@@ -87,15 +87,15 @@ class PostgresJournal:
 
     def now(self) -> datetime:
         """Return the time by the server's clock, whatever this machine's says."""
-        if self._clock is None:
+        if self.clock is None:
             self.server.retry(self._ask_time)
-        return self._clock.now() if self._clock else datetime.now(UTC)
+        return self.clock.now() if self.clock else datetime.now(UTC)
 
     def _ask_time(self) -> None:
         before = time.monotonic()
         row = self.connection().execute("SELECT clock_timestamp()").fetchone()
         if row:
-            self._clock = ServerTime(row[0].astimezone(UTC), before)
+            self.clock = ServerTime(row[0].astimezone(UTC), before)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -127,7 +127,7 @@ class PostgresJournal:
         rows = self.connection().execute(_NEWS, values).fetchall()
         if not rows:
             raise JournalDamaged(f"there is no board at {self.place}; `liza init` makes one")
-        self._clock = ServerTime(rows[0][1].astimezone(UTC), before)
+        self.clock = ServerTime(rows[0][1].astimezone(UTC), before)
         if after.offset and (rows[0][2], rows[0][3]) != after:
             raise BoardRewound(self.place, self._revision, self._home / SEEN)
         return self._decode([row[4] for row in rows if row[4] is not None], after)

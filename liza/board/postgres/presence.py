@@ -62,8 +62,8 @@ class PostgresPresence:
             raise AlreadyRunning(name, str(other))
         with self._here.hold(name, at=at):
             keeper = _NameKeeper(self._session, name, f"{at:%Y-%m-%dT%H:%M:%SZ}")
-            self._take(keeper, name)
             try:
+                self._take(keeper, name)
                 yield
             finally:
                 keeper.close()
@@ -73,7 +73,6 @@ class PostgresPresence:
         while not self._session.server.retry(keeper.take):
             other = self.holder_of(name)
             if other or time.monotonic() > deadline:
-                keeper.close()
                 raise AlreadyRunning(name, str(other or "another process"))
             time.sleep(RETRY / 10)
         keeper.start()

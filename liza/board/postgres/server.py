@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors
 
 from liza.board.postgres.schema import require_schema
-from liza.errors import BoardUnreachable, LizaError, UsageError
+from liza.errors import BoardUnreachable, LizaError, Refused, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,6 +56,9 @@ MISTAKES: Final[dict[str, str]] = {
     "3D000": "there is no such database; make it (`createdb`), or mend the address",
     "42501": "that user lacks a right; let the owner of the board run `liza board grant`",
 }
+
+OWNER_ONLY: Final = "LZ003"  # by this code a function of the server says that only the owner may call it
+NO_BOARD: Final = frozenset({"42P01", "3F000", "42883", "LZ007"})  # no table, schema, function or row of ours
 
 # Connections of the process that this one was forked from: ended here, even as garbage, they end for both.
 OF_PARENT: Final[list[psycopg.Connection | None]] = []
@@ -128,7 +131,7 @@ class Server:
                     raise self.unreachable(error) from error
                 log.debug("%s: %s; once more", self.address, error)
             except psycopg.Error as error:
-                raise self.as_mistake(error) or self.unreachable(error) from error
+                raise self.as_mistake(error) or error from error
             time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that not all come back at once
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -139,6 +142,10 @@ class Server:
         """Return the sentence for what only a person can mend; None for what may pass."""
         # While a connection is made, libpq gives the words of the server and not its code.
         code = error.sqlstate or _code_in(str(error))
+        if code == OWNER_ONLY:
+            return Refused(f"{error.diag.message_primary}; connect to {self.address} as the owner")
+        if code in NO_BOARD:
+            return LizaError(f"there is no board at {self.address}; `liza init` makes one")
         if code not in MISTAKES:
             return None
         return LizaError(f"{self.address}: {MISTAKES[code]} ({_one_line(error)})")

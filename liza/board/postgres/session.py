@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 
 from liza.board.postgres.server import OF_PARENT, PASSING, Server
-from liza.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-OWNER_ONLY = "LZ003"  # by this code a function of the server says that only the owner may call it
 
 
 class Session:
@@ -37,11 +34,6 @@ class Session:
         except PASSING:
             self._close()
             raise
-        except psycopg.Error as error:
-            if error.sqlstate != OWNER_ONLY:
-                raise
-            said = error.diag.message_primary
-            raise Refused(f"{said}; connect to {self.server.address} as the owner") from error
 
     def close(self) -> None:
         with self._mutex:
