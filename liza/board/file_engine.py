@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from liza.board.protocol import Glance
-from liza.errors import DiskTrouble, LizaError
+from liza.errors import DiskTrouble, LizaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +73,12 @@ def restore(location: str, journal: Sequence[bytes]) -> None:
         raise LizaError(f"there is a board in {path} already; `liza status` shows it")
     with closing(open_location(location)) as board:
         board.absorb()
+
+
+def grant(location: str, right: str, role: str) -> None:
+    raise UsageError(
+        f"{role} cannot be a {right} of {location}: files have no roles; give the address of a server"
+    )
 
 
 def _path(location: str) -> Path:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from liza.board.alerts import ALERTS
 from liza.board.disk import Disk
+from liza.board.location import address_in, without_password
 from liza.board.lock import BoardLock
+from liza.board.protocol import open_board
 from liza.board.quarantine import quarantine_edit
 from liza.board.state_sync import StateSync
 from liza.board.statefile import LOCK
 from liza.board.switches import FileSwitches
 from liza.domain.switches import SWITCH_FILES, Switch
-from liza.errors import BoardUnreachable, DiskTrouble
+from liza.errors import BoardUnreachable, DiskTrouble, UsageError
 from liza.system.files import append_line
 from liza.system.locks import hold_for_life
 
@@ -97,10 +99,15 @@ class Mirror:
         self._board.update(change)
 
 
-def run_mirror(board: Board, is_over: Callable[[], bool]) -> None:
-    """Mirror *board* in its home until *is_over*; raise where another process does."""
-    with ExitStack() as stack:
-        stack.enter_context(hold_for_life(board.home / LOCK_FILE, at=board.now()))
-        mirror = Mirror(board)
-        stack.callback(mirror.close)
-        mirror.run(is_over)
+def mirror_home(home: Path, is_over: Callable[[], bool], ready: Callable[[str], None]) -> None:
+    """Keep the files of *home* and its board on a server in step until *is_over*; call *ready* first.
+
+    Raise where another process does, and where the files are the board.
+    """
+    address = address_in(home)
+    if address is None:
+        raise UsageError(f"the board is in {home} already; a mirror is for one on a server (`board:`)")
+    with closing(open_board(home)) as board, hold_for_life(home / LOCK_FILE, at=board.now()):
+        ready(without_password(address))
+        with closing(Mirror(board)) as mirror:
+            mirror.run(is_over)

@@ -8,6 +8,7 @@ package registers for the scheme, as an entry point of the group `liza.boards`.
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -217,15 +218,15 @@ class Engine(Protocol):
     def restore(self, location: str, journal: Sequence[bytes]) -> None:
         """Make a board at *location* that has *journal*; raise where there is one."""
 
+    def grant(self, location: str, right: str, role: str) -> None:
+        """Give *role* the right of a worker or a reader on the boards of the server at *location*."""
 
+
+_ON_POSTGRES: Final = frozenset({"postgresql", "postgres"})
 _ENGINES: Final[Registry[Engine]] = Registry(
     "liza.boards",
     "board engine",
-    {
-        "file": "liza.board.file_engine",
-        "postgresql": "liza.board.postgres.engine",
-        "postgres": "liza.board.postgres.engine",
-    },
+    {"file": "liza.board.file_engine", **dict.fromkeys(_ON_POSTGRES, "liza.board.postgres.engine")},
 )
 
 
@@ -275,9 +276,21 @@ def copy_board(source: Path | str, target: Path | str) -> int:
     return len(journal)
 
 
+def grant_right(location: Path | str, right: str, role: str) -> str:
+    """Give *role* of the server the right of a worker or a reader, and return which server that is."""
+    found = _find(location)
+    found.engine.grant(found.location, right, role)
+    return without_password(found.location)
+
+
 def _find(location: Path | str) -> _Found:
     scheme = _SCHEME.match(str(location))
     if scheme is None and (address := address_in(Path(location))):
         found = _find(address)
         return found._replace(home=Path(location))
-    return _Found(_ENGINES[scheme[1] if scheme else "file"], str(location))
+    name = scheme[1] if scheme else "file"
+    if name in _ON_POSTGRES and find_spec("psycopg") is None:
+        raise UsageError(
+            "a board on PostgreSQL needs psycopg; install Liza with it (`pip install 'liza[postgres]'`)"
+        )
+    return _Found(_ENGINES[name], str(location))

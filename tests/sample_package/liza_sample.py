@@ -95,6 +95,9 @@ class Engine:
     def restore(self, location: str, journal: Sequence[bytes]) -> None:
         file_engine.restore(_path(location), journal)
 
+    def grant(self, location: str, right: str, role: str) -> None:
+        file_engine.grant(_path(location), right, role)
+
 
 def _path(location: str) -> str:
     return location.removeprefix("sample://")

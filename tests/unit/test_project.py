@@ -240,6 +240,7 @@ class TestLayers:
 OPEN_OF_BOARD: Final = {
     "liza.board.protocol": "what an engine promises, and the door to it",
     "liza.board.location": "where a project keeps its board",
+    "liza.board.mirror": "a board on any server as files of this machine",
     "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
 }
 

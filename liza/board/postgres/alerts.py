@@ -10,31 +10,31 @@ from liza.board.protocol import Alert
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.board.postgres.session import Session
+    from liza.board.postgres.shared_connection import SharedConnection
 
 
 class PostgresAlerts:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, shared: SharedConnection) -> None:
+        self._shared = shared
 
     def append(self, sentence: str, *, at: datetime) -> None:
-        values = (self._session.board, f"{at:%Y-%m-%dT%H:%M:%SZ}", alert_line(sentence))
-        self._session.call("SELECT liza.append_alert(%s, %s, %s)", values)
+        values = (self._shared.board, f"{at:%Y-%m-%dT%H:%M:%SZ}", alert_line(sentence))
+        self._shared.call("SELECT liza.append_alert(%s, %s, %s)", values)
 
     def after(self, position: int) -> list[Alert]:
         query = (
             "SELECT position, at, says FROM liza.alert WHERE board = %s AND position > %s ORDER BY position"
         )
         start = 0 if position > self.end() else position
-        return [Alert(*row) for row in self._session.call(query, (self._session.board, start))]
+        return [Alert(*row) for row in self._shared.call(query, (self._shared.board, start))]
 
     def end(self) -> int:
         query = "SELECT coalesce(max(position), 0) FROM liza.alert WHERE board = %s"
-        return int(self._session.call(query, (self._session.board,))[0][0])
+        return int(self._shared.call(query, (self._shared.board,))[0][0])
 
     def sent(self) -> int:
-        rows = self._session.call("SELECT sent FROM liza.board WHERE name = %s", (self._session.board,))
+        rows = self._shared.call("SELECT sent FROM liza.board WHERE name = %s", (self._shared.board,))
         return int(rows[0][0]) if rows else 0
 
     def mark_sent(self, position: int) -> None:
-        self._session.call("SELECT liza.mark_sent(%s, %s)", (self._session.board, position))
+        self._shared.call("SELECT liza.mark_sent(%s, %s)", (self._shared.board, position))

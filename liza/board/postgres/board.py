@@ -16,7 +16,7 @@ from liza.board.postgres.journal import PostgresJournal
 from liza.board.postgres.listener import Listener
 from liza.board.postgres.presence import PostgresPresence, process_secret
 from liza.board.postgres.server import PASSING, Server
-from liza.board.postgres.session import Session
+from liza.board.postgres.shared_connection import SharedConnection
 from liza.board.postgres.switches import PostgresSwitches
 from liza.board.quarantine import write_to_quarantine
 from liza.board.render import render_state
@@ -46,14 +46,14 @@ class PostgresBoard:
     def __init__(self, address: Address, home: Path) -> None:
         self.home = home
         self._server = Server(address)
-        self._session = Session(self._server)
+        self._shared = SharedConnection(self._server)
         self._journal = PostgresJournal(self._server, home)
         self._view = BoardView(home, self._journal, self._journal.now)
         self._mutex = threading.RLock()
         self._is_updating = False
-        self.switches = PostgresSwitches(self._session)
-        self.alerts = PostgresAlerts(self._session)
-        self.presence = PostgresPresence(self._session, home)
+        self.switches = PostgresSwitches(self._shared)
+        self.alerts = PostgresAlerts(self._shared)
+        self.presence = PostgresPresence(self._shared, home)
         _boards.add(self)
 
     def now(self) -> datetime:
@@ -137,7 +137,7 @@ class PostgresBoard:
         """Return who last wrote, or has the lock now, for somebody who waits for it."""
         query = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
             AND (classid::bigint << 32 | objid::bigint) = liza.key(%s, '')"
-        rows = self._session.call(query, (self._session.board,))
+        rows = self._shared.call(query, (self._shared.board,))
         held = f"server process {rows[0][0]}" if rows else "nobody"
         return f"{held}, on {self._server.address} (this is process {os.getpid()})"
 
@@ -221,13 +221,13 @@ class PostgresBoard:
             listener.close()
         with self._mutex:
             self._journal.close()
-        self._session.close()
+        self._shared.close()
 
     def forget_parent(self) -> None:
         """Share nothing with the process that this one was forked from: its connections are its own."""
         self._mutex, self._is_updating, self.switches.listener = threading.RLock(), False, None
         self._journal.abandon()
-        self._session.abandon()
+        self._shared.abandon()
 
 
 _boards: Final[WeakSet[PostgresBoard]] = WeakSet()

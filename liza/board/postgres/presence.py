@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from liza.board.postgres.session import Session
+    from liza.board.postgres.shared_connection import SharedConnection
 
 RETRY: Final = 0.5  # seconds between two tries to take a name again
 PATIENCE: Final = 10.0  # seconds a server gets to notice that a process of this machine is dead
@@ -50,8 +50,8 @@ os.register_at_fork(after_in_child=_secret.clear)
 
 
 class PostgresPresence:
-    def __init__(self, session: Session, home: Path) -> None:
-        self._session = session
+    def __init__(self, shared: SharedConnection, home: Path) -> None:
+        self._shared = shared
         self._home = home
         self._here = FilePresence(home)
 
@@ -61,7 +61,7 @@ class PostgresPresence:
         if other := self.holder_of(name):
             raise AlreadyRunning(name, str(other))
         with self._here.hold(name, at=at):
-            keeper = _NameKeeper(self._session, name, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+            keeper = _NameKeeper(self._shared, name, f"{at:%Y-%m-%dT%H:%M:%SZ}")
             try:
                 self._take(keeper, name)
                 yield
@@ -70,7 +70,7 @@ class PostgresPresence:
 
     def _take(self, keeper: _NameKeeper, name: str) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not self._session.server.retry(keeper.take):
+        while not self._shared.server.retry(keeper.take):
             other = self.holder_of(name)
             if other or time.monotonic() > deadline:
                 raise AlreadyRunning(name, str(other or "another process"))
@@ -88,11 +88,11 @@ class PostgresPresence:
 
     def remove_stale(self) -> None:
         self._here.remove_stale()
-        self._session.call("SELECT liza.remove_stale(%s)", (self._session.board,))
+        self._shared.call("SELECT liza.remove_stale(%s)", (self._shared.board,))
 
     def _live(self) -> dict[str, Holder]:
         query = "SELECT name, pid, host, boot, since FROM liza.live_names(%s)"
-        rows = self._session.call(query, (self._session.board,))
+        rows = self._shared.call(query, (self._shared.board,))
         # The server hears of a death a moment later than this machine knows it.
         return {
             name: Holder(pid, where, since)
@@ -104,11 +104,11 @@ class PostgresPresence:
 class _NameKeeper:
     """One name on one session, with a thread that takes it again where the session broke."""
 
-    def __init__(self, session: Session, name: str, since: str) -> None:
+    def __init__(self, shared: SharedConnection, name: str, since: str) -> None:
         where, boot = _machine()
         holder = {"pid": os.getpid(), "host": where, "boot": boot, "since": since}
-        self._values = (session.board, name, json.dumps(holder), process_secret())
-        self._server = session.server
+        self._values = (shared.board, name, json.dumps(holder), process_secret())
+        self._server = shared.server
         self._name = name
         self._connection: psycopg.Connection | None = None
         self._end, self._told_to_end = os.pipe()

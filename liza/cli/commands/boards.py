@@ -252,30 +252,21 @@ def _location(directory: Path, said: str) -> str:
          argument("address", metavar="ADDRESS", nargs="?",
                   help="the server (that of this project's board, if not given)"))  # fmt: skip
 def _board_grant(args: Namespace) -> None:
-    from liza.board.location import address_in, without_password
+    from liza.board.protocol import grant_right
 
-    address = args.address or address_in(home_of(args))
-    if address is None or not address.startswith(("postgresql://", "postgres://")):
-        raise UsageError(
-            "the board of this project is in files, which have no roles; give the address of one"
-        )
-    from liza.board.postgres import engine
-
-    engine.grant(address, args.right, args.role)
-    print(f"{args.role} is a {args.right} of {without_password(address)}.")
+    server = grant_right(args.address or home_of(args), args.right, args.role)
+    print(f"{args.role} is a {args.right} of {server}.")
 
 
 @command("mirror", "keep .liza/state.yaml and the switches in step with a board on a server, both ways")
 def _mirror(args: Namespace) -> None:
-    from liza.board.location import address_in, without_password
-    from liza.board.mirror import run_mirror
+    from liza.board.mirror import mirror_home
 
-    home = home_of(args)
-    address = address_in(home)
-    if address is None:
-        raise UsageError(f"the board is in {home} already; a mirror is for one on a server (`board:`)")
-    over = threading.Event()
+    home, over = home_of(args), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    print(f"Mirroring {without_password(address)} in {home}; Ctrl-C ends it.", flush=True)
-    run_mirror(board_of(args), over.is_set)
+    mirror_home(
+        home,
+        over.is_set,
+        lambda where: print(f"Mirroring {where} in {home}; Ctrl-C ends it.", flush=True),
+    )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Session:
+class SharedConnection:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.board = server.address.board
