@@ -229,7 +229,7 @@ class Supervisor:
         self._view = view
         self._until_idle = until_idle
         self._grace = grace
-        self._clock = utc_now
+        self._clock = self._board.now
         self._slots: dict[str, Slot] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
