@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task, Urgency
 
 HUMAN: Final = Actor(role=Role.HUMAN, id="human")
+# A person who acts through an assistant: the role says whose it is, the id that an assistant did it.
+ASSISTANT: Final = Actor(role=Role.HUMAN, id="assistant")
 SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")
 
 

@@ -49,6 +49,8 @@ HOMES: Final = {
     "psutil": ["liza.system"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
+    "starlette": ["liza.cli.web.app"],
+    "uvicorn": ["liza.cli.web.server"],
     "watchdog": ["liza.board.watch"],
     "yaml": ["liza.domain.yaml_parse"],
 }
@@ -62,6 +64,8 @@ HEAVY: Final = {
     "psutil",
     "pydantic",
     "rich",
+    "starlette",
+    "uvicorn",
     "watchdog",
     "yaml",
 }

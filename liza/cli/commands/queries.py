@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, require_text, tell_if_waiting
+from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, perform
 
 
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
@@ -57,13 +57,9 @@ def _breaker_show(args: Namespace) -> None:
 @command("breaker resolve", "say that what a rule saw is settled, and let the agents go on", TRIP,
          argument("--reason", required=True, metavar="R", help="what was done about it"))  # fmt: skip
 def _breaker_resolve(args: Namespace) -> None:
-    from liza.daemon.breaker import resolve_and_resume
-    from liza.domain.record import utc_now
+    from liza.cli import actions
 
-    board = board_of(args)
-    with tell_if_waiting(board):
-        board.absorb()
-        print(resolve_and_resume(board, args.trip, require_text(args.reason, "reason"), utc_now()))
+    perform(args, actions.resolve, trip=args.trip, reason=args.reason)
 
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,
