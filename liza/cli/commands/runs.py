@@ -6,6 +6,7 @@ import gc
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,16 +40,37 @@ def _run(args: Namespace) -> int | None:
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
+    be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, baseline=args.baseline)
+        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
     pid = detach(
         lambda ready: supervise(
-            home, DetachedView(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+            home,
+            DetachedView(sys.stdout),
+            until_idle=idle,
+            be_worker=be_worker,
+            ready=ready,
+            baseline=args.baseline,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
+    """Return what a process that the fork server made does: the same as `liza worker` in one of its own."""
+    from liza.cli.process import configure_logging, exit_code_of, prepare_process
+    from liza.daemon.worker import main as work
+    from liza.domain.model import Role
+
+    def be_worker(words: Sequence[str]) -> None:
+        role, name = words
+        prepare_process()
+        configure_logging("worker")
+        sys.exit(exit_code_of(lambda: work(home, Role(role), name)))
+
+    return be_worker
 
 
 def _settle() -> None:

@@ -137,9 +137,8 @@ class TestRefusing:
         done = Shell(ours.home.parent)("logs", "t2")
 
         assert done.code == 1
-        assert done.err.startswith(
-            "liza: there is no run of 't2'; nothing of it is in .liza/runs: it has not "
-        )
+        said = "liza: there is no run of 't2'; nothing of it is in .liza/runs: it has not "
+        assert done.err.startswith(said)
 
     def test_a_folder_of_runs_that_is_gone_says_so(self, ours: FileBoard) -> None:
         shutil.rmtree(ours.home / "runs")
