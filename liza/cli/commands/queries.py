@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, perform
+from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform
 
 
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
@@ -17,6 +17,26 @@ def _explain(args: Namespace) -> None:
     board, now = board_of(args), utc_now()
     found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
     print(json.dumps(found.to_json()) if args.json else found.told(now))
+
+
+@command("diff", "show what a task changed: for review, as merged, or on its branch so far", AS_JSON, TASK,
+         argument("--stat", action="store_true", help="only which files, and how many lines"))  # fmt: skip
+def _diff(args: Namespace) -> None:
+    import os
+    import sys
+
+    from liza.cli.views.diffs import diff_lines, stat_lines, task_diff
+    from liza.domain.visible_text import raw_stream, takes_colour
+
+    found = task_diff(board_of(args), args.task)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    elif args.stat:
+        print("\n".join(stat_lines(found)))
+    else:
+        # Its lines are escaped; what is left to act on a terminal is the colours.
+        lines = diff_lines(found, colour=takes_colour(sys.stdout, os.environ))
+        raw_stream(sys.stdout).writelines(f"{line}\n" for line in lines)
 
 
 @command("prompt", "print what an agent is told in a step, as it would be now",
@@ -78,11 +98,13 @@ def _metrics(args: Namespace) -> None:
 @command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)
 def _cost(args: Namespace) -> None:
     from liza.cli.views import costs
-    from liza.daemon.recover import RUNS
+    from liza.cli.views.past import BoardPast
+    from liza.cli.views.runs import RunFolder
 
     board = board_of(args)
     state = board.absorb()
-    found = costs.run_costs(board.home / RUNS, state, board.entries())
+    moves = BoardPast().extend(board.entries()).moves
+    found = costs.run_costs(RunFolder(board.home).records(), state, moves)
     print(
         json.dumps(costs.costs_json(found, state)) if args.json else "\n".join(costs.cost_lines(found, state))
     )
