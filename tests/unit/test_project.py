@@ -51,6 +51,8 @@ HOMES: Final = {
     "psycopg": ["liza.board.postgres"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
+    "starlette": ["liza.cli.web.app"],
+    "uvicorn": ["liza.cli.web.server"],
     "watchdog": ["liza.board.watch"],
     "yaml": ["liza.domain.yaml_parse"],
 }
@@ -65,6 +67,8 @@ HEAVY: Final = {
     "psycopg",
     "pydantic",
     "rich",
+    "starlette",
+    "uvicorn",
     "watchdog",
     "yaml",
 }
