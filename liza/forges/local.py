@@ -38,7 +38,7 @@ from liza.forges.protocol import (
     issue_from,
 )
 from liza.repo.command import git
-from liza.repo.push import push_branch
+from liza.repo.remote import push_branch
 from liza.repo.repository import Repository
 from liza.system.files import overwrite, write_new
 from liza.system.locks import hold_lock
