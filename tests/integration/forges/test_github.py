@@ -31,7 +31,7 @@ from liza.repo.repository import Repository
 from tests.support import recorded_gh, scripted_gh
 from tests.support.repos import Hand, Home
 
-CAPTURES: Final = Path(__file__).parents[2] / "captures" / "gh"
+CAPTURES: Final = Path(__file__).parents[2] / "support" / "gh_transcripts"
 FAILURES: Final = [json.loads(line) for line in (CAPTURES / "failures.jsonl").read_text().splitlines()]
 BRANCH: Final = "bug/issue-7-fix-the-crash"
 ISSUE: Final = Thread(ThreadKind.ISSUE, 7)

@@ -37,8 +37,8 @@ from liza.domain.cycle_file import (
 from liza.domain.cycle_metrics import CYCLE_METRICS, CycleFacts, measure_cycles
 from liza.domain.dialects.signal_block import SIGNAL_PATTERN, SignalBlock
 from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
-from liza.domain.step_spec import MOST_LINES, Risk, StepSpec, step_problems, step_risk
-from liza.domain.verdicts import Outcome
+from liza.domain.step_spec import MOST_LINES, StepSpec, step_problems, step_risk
+from liza.domain.verdicts import Outcome, Risk
 
 HEAD: Final = CycleHead(
     id="2026-01-31-001", goal="Make it faster.", state=("slow",), docs=("a.md", "b.md", "c.md")
