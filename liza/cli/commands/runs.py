@@ -9,13 +9,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
-
-if TYPE_CHECKING:
-    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -145,6 +141,26 @@ def _watch(args: Namespace) -> None:
         watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
+@command("web", "show the board in a browser, and steer it from there; Ctrl-C ends only the page",
+         argument("--port", type=int, default=7171, metavar="N", help="where (7171); 0 takes a free one"),
+         argument("--host", default="127.0.0.1", metavar="H", help="what to listen on (127.0.0.1)"),
+         argument("--tls", nargs=2, type=Path, metavar="PEM", help="serve it by HTTPS: certificate, key"),
+         argument("--read-only", action="store_true", help="show everything, change nothing"),
+         argument("--without-tls-anybody-on-the-network-can-read-and-act", dest="unprotected",
+                  action="store_true", help="listen beyond this machine in the clear"))  # fmt: skip
+def _web(args: Namespace) -> None:
+    try:
+        from liza.cli.web.server import PageOptions, serve
+    except ModuleNotFoundError as error:
+        sentence = f"the page needs {error.name}; install it with `pip install 'liza[web]'`"
+        raise UsageError(sentence) from error
+
+    tls = (args.directory / args.tls[0], args.directory / args.tls[1]) if args.tls else None
+    options = PageOptions(args.host, args.port, tls, args.read_only, args.unprotected)
+    with suppress(KeyboardInterrupt):
+        serve(board_of(args), options, lambda line: print(line, flush=True))
+
+
 @command("logs", "read along what an agent says and does: its text, commands, calls and files", AS_JSON,
          argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
          argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
@@ -199,34 +215,14 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
-    from liza.daemon.breaker import resume
-    from liza.domain.record import utc_now
+    from liza.cli import actions
 
-    taken = resume(board_of(args), utc_now())
-    print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
-    _retry_providers(board_of(args))
-
-
-def _retry_providers(board: Board) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.providers import closed_providers, retry_providers
-    from liza.domain.record import utc_now
-
-    if shut := closed_providers(board.read()):
-        board.update(retry_providers(HUMAN, utc_now()))
-        print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
+    perform(args, actions.resume)
 
 
 def _throw(args: Namespace, name: str) -> None:
-    from liza.domain.switches import BREAKER_PREFIX, Switch
+    from liza.cli import actions
+    from liza.domain.changes import HUMAN
+    from liza.domain.switches import Switch
 
-    switch, switches = Switch[name], board_of(args).switches
-    place = switches.place_of(switch)
-    if not switches.throw(switch, args.reason):
-        said = switches.thrown().get(name, "")
-        # The breaker takes back what it threw, so what a person wants has to be in the file itself.
-        if not args.reason and said and not said.startswith(BREAKER_PREFIX):
-            print(f"{name} was thrown already ({place}): {said}; `liza resume` takes it back.")
-            return
-        switches.replace(switch, args.reason)
-    print(f"{name} is thrown ({place}); `liza resume` takes it back.")
+    print(actions.throw(board_of(args), Switch[name], by=HUMAN, reason=args.reason))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from liza.cli.views.status import whole_task
-from liza.domain.changes import HUMAN
 from liza.domain.model import Status, Task
 from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
@@ -17,11 +16,14 @@ from liza.errors import NotThere, UsageError
 from liza.workflow.transition import add_task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from liza.board.protocol import Board
     from liza.domain.changes import Change
+    from liza.domain.model import Actor
 
 
-def new_task(typed: dict[str, Any]) -> Change:
+def new_task(typed: Mapping[str, Any], by: Actor) -> Change:
     """Return the change that adds the task described by the words of `liza task add`."""
     now = utc_now()
     fields = {
@@ -35,7 +37,7 @@ def new_task(typed: dict[str, Any]) -> Change:
         "spec_ref": typed["spec"],
         "depends_on": typed["depends_on"],
         "created": now,
-        "created_by": HUMAN.id,
+        "created_by": by.id,
     }
     try:
         task = Task.model_validate(fields)
@@ -44,7 +46,7 @@ def new_task(typed: dict[str, Any]) -> Change:
             f"{wrong.path}: {wrong.problem}" for wrong in violations_from(error, Task, "", {})
         )
         raise UsageError(f"the task was not added: {problems}") from error
-    return add_task(task, by=HUMAN, at=now)
+    return add_task(task, by=by, at=now)
 
 
 def task_text(board: Board, name: str, *, as_json: bool) -> str:

@@ -197,6 +197,18 @@ class TestNotesAndTasks:
             ("English", "t1", True)
         ]
 
+    def test_a_task_is_given_up_for_a_reason_and_for_good(self, liza: Shell) -> None:
+        assert liza("task", "abandon", "t1").code == 2
+        assert (
+            liza("task", "abandon", "t1", "--reason", " ").err == "liza: the reason is empty; say something\n"
+        )
+        liza.ok("task", "abandon", "t1", "--reason", "nobody wants it")
+        (task,) = liza.board()["tasks"]
+        assert (task["status"], task["closing_reason"]) == ("ABANDONED", "nobody wants it")
+        assert (
+            "may not abandon a task that is ABANDONED" in liza("task", "abandon", "t1", "--reason", "x").err
+        )
+
 
 class TestLookingBack:
     def test_the_board_at_an_earlier_time_is_what_status_printed_then(self, liza: Shell) -> None:
