@@ -169,6 +169,10 @@ class TestAnswers:
             ("Request changes", Outcome.NONE, "", None),
             ("Nice work", Outcome.NONE, "Nice work", None),
             ("Not approved", Outcome.NONE, "Not approved", None),
+            ("Approved? Not by me", Outcome.NONE, "Approved? Not by me", None),
+            ("Approved, but rename it", Outcome.NONE, "Approved, but rename it", None),
+            ("- [ ] Approved", Outcome.NONE, "- [ ] Approved", None),
+            ("- [x] Approved", Outcome.PASS, "- [x] Approved", None),
             ("Approved\nRequest changes: x", Outcome.NONE, "Approved\nRequest changes: x", None),
             (
                 "Use sqlite.\n\n### SIGNAL BLOCK\n- Result: REVISION_REQUESTED\n- Next: Planner\n",
