@@ -9,7 +9,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
-from liza.cli.views.progress import news_between, progress_lines
+from liza.cli.views.headline import tally_of
+from liza.cli.views.progress import news_between, progress_lines, progress_sentence
 from liza.daemon.reports.words import run_outcome
 from liza.domain.record import utc_now
 from liza.domain.switches import resume_command
@@ -44,6 +45,8 @@ class LineView:
         if self._shown is not None and state is not self._shown:
             for item in news_between(self._shown, state):
                 self._write(str(item))
+            if tally_of(state).ended > tally_of(self._shown).ended:
+                self.say(progress_sentence(state, self._clock()))
         self._shown = state
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
@@ -111,8 +114,8 @@ class DetachedView:
 
 
 def view_on(stream: TextIO) -> View:
-    """Return how to show a run on *stream*."""
-    return LiveView(stream) if stream.isatty() else LineView(stream)
+    """Return how to show a run on *stream*: drawn where that can be, else a line an event."""
+    return LiveView(stream) if stream.isatty() and os.environ.get("TERM") != "dumb" else LineView(stream)
 
 
 def is_interactive(environment: Mapping[str, str]) -> bool:
