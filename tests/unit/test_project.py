@@ -26,6 +26,7 @@ LAYERS: Final = [
     "system",
     "board",
     "repo",
+    "forges",
     "agents",
     "gates",
     "daemon",
@@ -48,6 +49,7 @@ HOMES: Final = {
     "litellm": ["liza.agents.llm.model"],
     "mcp": ["liza.cli.mcp_server"],
     "psutil": ["liza.system"],
+    "psycopg": ["liza.board.postgres"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
     "starlette": ["liza.cli.web.app"],
@@ -64,6 +66,7 @@ HEAVY: Final = {
     "litellm",
     "mcp",
     "psutil",
+    "psycopg",
     "pydantic",
     "rich",
     "starlette",
@@ -244,6 +247,7 @@ class TestLayers:
 OPEN_OF_BOARD: Final = {
     "liza.board.protocol": "what an engine promises, and the door to it",
     "liza.board.location": "where a project keeps its board",
+    "liza.board.mirror": "a board on any server as files of this machine",
     "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
 }
 
