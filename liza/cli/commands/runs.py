@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
+
+if TYPE_CHECKING:
+    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -38,7 +43,9 @@ def _run(args: Namespace) -> int | None:
     _announce(home)
     be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
+        return supervise(
+            home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline, report=_write_reports
+        )
     pid = detach(
         lambda ready: supervise(
             home,
@@ -47,11 +54,24 @@ def _run(args: Namespace) -> int | None:
             be_worker=be_worker,
             ready=ready,
             baseline=args.baseline,
+            report=_write_reports,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _write_reports(board: Board) -> None:
+    """Leave the report of what came of it beside the board, for people and for a pull request."""
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.daemon.files import write_report
+    from liza.domain.record import utc_now
+
+    report = gather_report(board, utc_now())
+    write_report(board.home / "report.html", report_html(report))
+    write_report(board.home / "report.md", report_markdown(report))
 
 
 def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
@@ -130,15 +150,25 @@ def _stop(args: Namespace) -> None:
     print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
-@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+@command("watch", "look on as a run goes, and act on it; `q` leaves it, and the run goes on", AS_JSON)
 def _watch(args: Namespace) -> None:
-    from liza.cli.views.screen import view_on, watch
+    from liza.cli.views.screen import is_interactive, json_lines, view_on, watch
 
     board = board_of(args)
+    if not args.json and is_interactive(os.environ):
+        from liza.cli.terminal.app import watch_terminal
+
+        board.read()  # a board that cannot be read is told before the screen is taken
+        watch_terminal(board)
+        return
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), board.switches.thrown)
+        if args.json:
+            for line in json_lines(board):
+                print(line, flush=True)
+        else:
+            watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
 @command("web", "show the board in a browser, and steer it from there; Ctrl-C ends only the page",
