@@ -1,4 +1,4 @@
-"""A package that adds one of each: a gate, an effect, an agent backend, a channel, a board engine."""
+"""A package that adds one of each: gate, effect, agent backend, channel, forge and board engine."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from liza.agents.command import CommandAgent
 from liza.board import file_engine
 from liza.daemon.notify import Channel
 from liza.domain.record import NonEmptyStr, Record
+from liza.forges.local import LocalOptions, open_local
+from liza.forges.protocol import ForgeType
 from liza.gates.finding import blocker, passed, revise
 from liza.gates.registry import EffectType, GateType
 from liza.system.files import append_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from liza.agents.protocol import Agent, Brief, Reply
     from liza.agents.replay import Apply
     from liza.board.protocol import Board, Glance
     from liza.daemon.notify import Message
     from liza.domain.config import AgentChoice
     from liza.domain.model import State
+    from liza.forges.protocol import Forge
     from liza.gates.context import GateContext
     from liza.gates.finding import Finding
     from liza.system.run_control import RunControl
@@ -75,24 +80,42 @@ class Engine:
     def exists(self, location: str) -> bool:
         return file_engine.exists(_path(location))
 
-    def open_location(self, location: str) -> Board:
-        return file_engine.open_location(_path(location))
+    def open_location(self, location: str, *, home: Path | None = None) -> Board:
+        return file_engine.open_location(_path(location), home=home)
 
-    def create(self, location: str, state: State, *, by: str) -> Board:
-        return file_engine.create(_path(location), state, by=by)
+    def create(self, location: str, state: State, *, by: str, home: Path | None = None) -> Board:
+        return file_engine.create(_path(location), state, by=by, home=home)
 
-    def glance(self, location: str) -> Glance | None:
-        return file_engine.glance(_path(location))
+    def glance(self, location: str, *, home: Path | None = None) -> Glance | None:
+        return file_engine.glance(_path(location), home=home)
 
-    def validate(self, location: str) -> State:
-        return file_engine.validate(_path(location))
+    def validate(self, location: str, *, home: Path | None = None) -> State:
+        return file_engine.validate(_path(location), home=home)
+
+    def lines(self, location: str) -> list[bytes]:
+        return file_engine.lines(_path(location))
+
+    def restore(self, location: str, journal: Sequence[bytes]) -> None:
+        file_engine.restore(_path(location), journal)
+
+    def grant(self, location: str, right: str, role: str) -> None:
+        file_engine.grant(_path(location), right, role)
 
 
 def _path(location: str) -> str:
     return location.removeprefix("sample://")
 
 
+class FolderOptions(Record):
+    folder: NonEmptyStr
+
+
+def open_folder(options: FolderOptions, root: Path) -> Forge:
+    return open_local(LocalOptions(path=options.folder), root)
+
+
 words = GateType(WordOptions, judge_words, "no forbidden word is in the change")
 publishing = EffectType(FileOptions, publish, "what is about to be merged is written down")
 to_file = Channel(FileOptions, send)
 engine = Engine()
+folder_forge = ForgeType(FolderOptions, open_folder)

@@ -26,6 +26,7 @@ LAYERS: Final = [
     "system",
     "board",
     "repo",
+    "forges",
     "agents",
     "gates",
     "daemon",
@@ -46,9 +47,15 @@ HOMES: Final = {
     "detect_secrets": ["liza.gates.secrets"],
     "filelock": ["liza.system.locks"],
     "litellm": ["liza.agents.llm.model"],
+    "mcp": ["liza.cli.mcp_server"],
     "psutil": ["liza.system"],
+    "psycopg": ["liza.board.postgres"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
+    "starlette": ["liza.cli.web.app"],
+    "uvicorn": ["liza.cli.web.server"],
+    "rich": ["liza.cli.terminal"],
+    "textual": ["liza.cli.terminal"],
     "watchdog": ["liza.board.watch"],
     "yaml": ["liza.domain.yaml_parse"],
 }
@@ -59,9 +66,13 @@ HEAVY: Final = {
     "detect_secrets",
     "filelock",
     "litellm",
+    "mcp",
     "psutil",
+    "psycopg",
     "pydantic",
     "rich",
+    "starlette",
+    "uvicorn",
     "watchdog",
     "yaml",
 }
@@ -238,6 +249,7 @@ class TestLayers:
 OPEN_OF_BOARD: Final = {
     "liza.board.protocol": "what an engine promises, and the door to it",
     "liza.board.location": "where a project keeps its board",
+    "liza.board.mirror": "a board on any server as files of this machine",
     "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
 }
 

@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import threading
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -16,13 +18,14 @@ from liza.cli.registry import (
     board_of,
     command,
     home_of,
+    perform,
     report_error,
-    require_text,
-    update,
 )
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from liza.board.protocol import Board
     from liza.domain.model import State
 
@@ -120,21 +123,18 @@ def _validate(args: Namespace) -> int | None:
          argument("text", metavar="TEXT", help="what you want them to know"),
          argument("--for", dest="about", metavar="TASK", help="the task it is about"))  # fmt: skip
 def _note(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, add_note
-    from liza.domain.record import utc_now
+    from liza.cli import actions
 
-    change = add_note(require_text(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
-    update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
+    perform(args, actions.note, text=args.text, about=args.about)
 
 
 @command("goal", "queue a goal behind the current one, or list all goals", AS_JSON,
          argument("text", metavar="GOAL", nargs="?", help="what to build next, in a sentence"),
          argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
 def _goal(args: Namespace) -> None:
+    from liza.cli import actions
     from liza.cli.views import status
     from liza.daemon.project import spec_path
-    from liza.domain.changes import HUMAN, queue_goal
-    from liza.domain.record import utc_now
 
     if args.text is None:
         if args.spec is not None:
@@ -143,23 +143,16 @@ def _goal(args: Namespace) -> None:
         print(json.dumps(state.goal.to_json()) if args.json else "\n".join(status.goals(state)))
         return
     spec = spec_path(args.directory, args.spec) if args.spec is not None else None
-    change = queue_goal(require_text(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
-    update(args, change, "Queued; its turn comes when the goals before it are over (`liza goal` lists them).")
+    perform(args, actions.queue, text=args.text, spec=spec)
 
 
 @command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.domain.budget import BUDGET, PLAN_NAMES
-    from liza.domain.changes import HUMAN
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import reply
+    from liza.cli import actions
 
-    change = reply(args.task, require_text(args.text, "answer"), by=HUMAN, at=utc_now())
-    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN_NAMES, "the planner goes on with it")}
-    done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
-    update(args, change, f"Answered; {done}.")
+    perform(args, actions.answer, task=args.task, text=args.text)
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")
@@ -224,3 +217,45 @@ def _board_diff(args: Namespace) -> None:
         print(json.dumps([difference._asdict() for difference in found]))
     else:
         print("\n".join(map(str, found)) or "Nothing differs.")
+
+
+@command("board copy", "copy a board with all its history, between .liza and a server or two of them",
+         argument("source", metavar="FROM", help="a .liza directory or postgresql://host/database#board"),
+         argument("target", metavar="TO", help="as FROM; where there is no board yet"))  # fmt: skip
+def _board_copy(args: Namespace) -> None:
+    from liza.board.location import without_password
+    from liza.board.protocol import copy_board
+
+    source, target = (_location(args.directory, said) for said in (args.source, args.target))
+    count = copy_board(source, target)
+    print(f"Copied {count} changes from {without_password(source)} to {without_password(target)}.")
+
+
+def _location(directory: Path, said: str) -> str:
+    return said if "://" in said else str(directory / said)
+
+
+@command("board grant", "let a role of the database work on the boards of a server, or only read them",
+         argument("right", choices=("worker", "reader"), help="what it may do"),
+         argument("role", metavar="ROLE", help="a role that the server knows"),
+         argument("address", metavar="ADDRESS", nargs="?",
+                  help="the server (that of this project's board, if not given)"))  # fmt: skip
+def _board_grant(args: Namespace) -> None:
+    from liza.board.protocol import grant_right
+
+    server = grant_right(args.address or home_of(args), args.right, args.role)
+    print(f"{args.role} is a {args.right} of {server}.")
+
+
+@command("mirror", "keep .liza/state.yaml and the switches in step with a board on a server, both ways")
+def _mirror(args: Namespace) -> None:
+    from liza.board.mirror import mirror_home
+
+    home, over = home_of(args), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    mirror_home(
+        home,
+        over.is_set,
+        lambda where: print(f"Mirroring {where} in {home}; Ctrl-C ends it.", flush=True),
+    )
