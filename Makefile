@@ -17,7 +17,7 @@ PORTABLE := tests/contract tests/unit/system/test_platform.py tests/unit/agents/
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-portable test-agents test-real test-web check demo bench torture night gauntlet specs clean sandbox venv-module
+.PHONY: help test test-unit test-portable test-agents test-real test-web check demo bench profile torture night gauntlet specs clean sandbox venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ demo: $(INSTALLED) ## show Liza at work: no key, no network
 
 bench: $(INSTALLED) ## measure the board and the daemon
 	@$(BIN)/python scripts/bench.py
+
+profile: $(INSTALLED) ## show where the CPU of a run goes, and which processes it starts
+	@$(BIN)/python scripts/profiling.py
 
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture
