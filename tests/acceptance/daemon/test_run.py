@@ -104,6 +104,7 @@ class TestRun:
         assert done.code == 3, done
         assert 't1 is BLOCKED: Which colour? (`liza answer t1 "…"`)' in done.out
         assert "Which colour?" in (asking.home / "alerts.log").read_text()
+        assert "outlived" not in done.out  # the git of this very run is nobody's leftover
 
     def test_with_abort_thrown_it_ends_with_4(self, asking: Shell) -> None:
         asking.ok("abort")
