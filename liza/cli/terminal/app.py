@@ -5,6 +5,8 @@ Every action is one of `liza.cli.actions`, as when it is typed: the same rules, 
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from textual import work
@@ -414,7 +416,7 @@ class BoardScreen(Screen[None]):
     def action_abort(self) -> None:
         def decide(is_yes: bool | None) -> None:  # noqa: FBT001 - what the screen returns
             if is_yes:
-                self.perform(actions.throw, switch=Switch.ABORT)
+                self.perform(actions.abort)
 
         said = "End every agent now? Their work is saved, and `u` and `liza run` go on with it."
         self.app.push_screen(ConfirmScreen(said), decide)
@@ -502,6 +504,8 @@ class BoardApp(App[None]):
         self.board_screen = BoardScreen(board)
 
     def on_mount(self) -> None:
+        # Whoever ends us gets the terminal back as it was.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self.push_screen(self.board_screen)
 
 
