@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 
 from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform
+from liza.errors import UsageError
 
 
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
@@ -80,6 +81,23 @@ def _breaker_resolve(args: Namespace) -> None:
     from liza.cli import actions
 
     perform(args, actions.resolve, trip=args.trip, reason=args.reason)
+
+
+@command("report", "say what came of it: merged, not merged and why, time, money, trouble",
+         argument("--html", action="store_true", help="one page that opens anywhere without a network"),
+         argument("--markdown", action="store_true", help="for a pull request (this, if nothing is said)"),
+         argument("--since", metavar="MOMENT", help="only since then: an age (8h), a time"))  # fmt: skip
+def _report(args: Namespace) -> None:
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.cli.views.time_argument import parse_time
+    from liza.domain.record import utc_now
+
+    if args.html and args.markdown:
+        raise UsageError("--html and --markdown are two reports; ask for one at a time")
+    board, now = board_of(args), utc_now()
+    report = gather_report(board, now, parse_time(args.since, now) if args.since else None)
+    print(report_html(report) if args.html else report_markdown(report), end="")
 
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,

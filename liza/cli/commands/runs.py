@@ -10,9 +10,13 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
+
+if TYPE_CHECKING:
+    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -39,7 +43,9 @@ def _run(args: Namespace) -> int | None:
     _announce(home)
     be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
+        return supervise(
+            home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline, report=_write_reports
+        )
     pid = detach(
         lambda ready: supervise(
             home,
@@ -48,11 +54,24 @@ def _run(args: Namespace) -> int | None:
             be_worker=be_worker,
             ready=ready,
             baseline=args.baseline,
+            report=_write_reports,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _write_reports(board: Board) -> None:
+    """Leave the report of what came of it beside the board, for people and for a pull request."""
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.daemon.files import write_report
+    from liza.domain.record import utc_now
+
+    report = gather_report(board, utc_now())
+    write_report(board.home / "report.html", report_html(report))
+    write_report(board.home / "report.md", report_markdown(report))
 
 
 def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:

@@ -250,6 +250,7 @@ class HistoryView(NamedTuple):
     began: datetime | None
     at: datetime
     descriptions: Mapping[str, str]  # of every task that ever was
+    merges: Mapping[str, str]  # the commit by which each task was merged
     moves: tuple[TaskMove, ...]
     spans: tuple[TimelineSpan, ...]
     burn_up: tuple[BurnUpPoint, ...]
@@ -562,6 +563,7 @@ def history_view(facts: BoardFacts, past: BoardPast, runs: Iterable[RunRecord]) 
         began=past.began,
         at=now,
         descriptions=past.descriptions,
+        merges=past.merges,
         moves=past.moves,
         spans=spans,
         burn_up=burn_up(past.moves),

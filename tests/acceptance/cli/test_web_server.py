@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import http.client
-import re
 import signal
 import socket
 import subprocess
-import sys
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.boards import PATIENCE, new_board, noted
-from tests.support.shell import ROOT, Shell
+from tests.support.shell import Shell
+from tests.support.web_server import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from liza.board.file import FileBoard
@@ -27,18 +25,6 @@ if TYPE_CHECKING:
 def board(tmp_path: Path) -> FileBoard:
     subprocess.run(["git", "init", "--quiet", "."], cwd=tmp_path, check=True)
     return new_board(tmp_path / ".liza")
-
-
-@contextmanager
-def page_of(root: Path) -> Iterator[tuple[subprocess.Popen[str], str, int, str]]:
-    """Yield the server of the page with its host, port and token."""
-    words = [sys.executable, "-m", "liza", "-C", str(root), "web", "--port", "0"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        assert server.stdout is not None
-        found = re.fullmatch(r"http://(127\.0\.0\.1):(\d+)/\?token=(\S+)\n", server.stdout.readline())
-        assert found
-        yield server, found[1], int(found[2]), found[3]
-        server.kill()
 
 
 def test_a_change_is_told_without_being_asked_for(board: FileBoard) -> None:

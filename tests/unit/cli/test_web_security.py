@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from liza.cli.web.html import el
+from liza.cli.views.html import el
 from liza.cli.web.security import (
     CHECKS,
     CSRF_FIELD,
