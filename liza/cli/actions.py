@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
+from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
 from liza.domain.events import Abandon, Ready, Release, Retry
@@ -156,6 +157,13 @@ def throw(board: Board, switch: Switch, *, by: Actor, reason: str = "") -> Actio
             )
         switches.replace(switch, said)
     return ActionResult(f"{name} is thrown ({place}); `liza resume` takes it back.")
+
+
+def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
+    """Throw ABORT, and return when the run is over; one that does not hear is killed."""
+    thrown = throw(board, Switch.ABORT, by=by, reason=reason)
+    told = ensure_ended(board.home)
+    return ActionResult(f"{thrown}\n{told}.") if told else thrown
 
 
 def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:

@@ -131,8 +131,11 @@ def _question_lines(who: str, questions: tuple[str, ...], command: str) -> Itera
 
 def latest_news(state: State, most: int = SHOWN_EVENTS) -> list[NewsItem]:
     """Return what happened last, oldest first."""
-    told = (_history_news(task, entry) for task in state.tasks.values() for entry in task.history)
-    return nlargest(most, told)[::-1]
+    happened = (
+        (entry.at, entry.by, task.id, entry) for task in state.tasks.values() for entry in task.history
+    )
+    latest = nlargest(most, happened, key=lambda item: item[:3])  # made into words only where it is shown
+    return [_history_news(state.tasks[name], entry) for _, _, name, entry in reversed(latest)]
 
 
 def news_between(old: State, new: State) -> list[NewsItem]:
