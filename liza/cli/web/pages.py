@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from liza.board.protocol import Board
     from liza.cli.views.board_view import BoardView, HistoryView, TaskView
-    from liza.cli.web.security import Access
+    from liza.cli.web.security import PageAccess
 
 FRESH: Final = 0.3  # seconds for which several pages share one look at the board
 SHOWN_CARDS: Final = 60  # of a column; a board may have thousands of tasks
@@ -55,7 +55,7 @@ COLUMNS: Final[dict[str, frozenset[Status]]] = {
 class Site:
     """The page of one board: how it is read, and what it has to say once."""
 
-    def __init__(self, board: Board, access: Access) -> None:
+    def __init__(self, board: Board, access: PageAccess) -> None:
         self.board = board
         self.access = access
         self.gatherer = Gatherer(board)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from liza.cli.views.diffs import file_heading, task_diff
 from liza.cli.views.html import Element, el
 from liza.cli.views.logs import LogReader, LogRequest
+from liza.cli.views.progress import EVENT_WORDS
 from liza.cli.views.status import whole_task
 from liza.cli.views.words import seconds_text, usd
 from liza.cli.web.parts import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from liza.cli.views.board_view import BoardView
     from liza.cli.views.gather import Gatherer
     from liza.cli.views.html import Child
-    from liza.cli.web.security import Access
+    from liza.cli.web.security import PageAccess
     from liza.repo.diff import FilePatch
 
 SHOWN_DIFF: Final = 3000  # lines of one diff; `liza diff` has all of it
@@ -42,7 +43,7 @@ HINT: Final = "the board has all that there are"
 MARKS: Final = {"+": "plus", "-": "minus", "@": "hunk"}
 
 
-def show(board: Board, gatherer: Gatherer, view: BoardView, access: Access, name: str) -> Element:
+def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, name: str) -> Element:
     """Return the page of the task *name*, live or archived."""
     task = whole_task(board.entries(), _checked(name))
     if task is None:
@@ -223,7 +224,7 @@ def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
             " ",
             el("strong", one["by"]),
             " ",
-            one["event"],
+            EVENT_WORDS.get(one["event"], one["event"]),
             [" → ", pill(one["to"])] if one.get("from") != one["to"] else None,
             el("span", f" {one['facts']['reason']}", class_="why")
             if (one.get("facts") or {}).get("reason")
@@ -234,7 +235,7 @@ def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
     return el("ol", items, class_="news")
 
 
-def _forms(access: Access, name: str, *, is_over: bool) -> Element | None:
+def _forms(access: PageAccess, name: str, *, is_over: bool) -> Element | None:
     if access.read_only or is_over:
         return None
     task, back = hidden("task", name), f"/tasks/{name}"

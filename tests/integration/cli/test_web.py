@@ -12,7 +12,7 @@ from liza.cli.web.app import MAX_BODY, build_app
 from liza.cli.web.forms import FORMS
 from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES
-from liza.cli.web.security import HEADERS, Access
+from liza.cli.web.security import HEADERS, PageAccess
 from liza.domain.model import Status
 from tests.support.boards import new_board
 from tests.support.web_pages import PORT, Browser, browser_on
@@ -122,7 +122,7 @@ class TestPages:
 
 class TestComingIn:
     def test_the_token_becomes_a_cookie_and_leaves_the_address(self, board: FileBoard) -> None:
-        access = Access("127.0.0.1", PORT)
+        access = PageAccess("127.0.0.1", PORT)
         client = TestClient(
             build_app(board, access, LiveFeed(board)),
             base_url=f"http://127.0.0.1:{PORT}",
@@ -136,7 +136,8 @@ class TestComingIn:
     @pytest.mark.parametrize("path", ["/", "/static/page.css", "/events", "/nowhere"])
     def test_without_it_nothing_is_shown(self, board: FileBoard, path: str) -> None:
         client = TestClient(
-            build_app(board, Access("127.0.0.1", PORT), LiveFeed(board)), base_url=f"http://127.0.0.1:{PORT}"
+            build_app(board, PageAccess("127.0.0.1", PORT), LiveFeed(board)),
+            base_url=f"http://127.0.0.1:{PORT}",
         )
         found = client.get(path)
         assert found.status_code == 403
