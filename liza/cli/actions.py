@@ -14,6 +14,7 @@ from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
 from liza.domain.events import Abandon, Ready, Release, Retry
 from liza.domain.providers import closed_providers, retry_providers
 from liza.domain.switches import BREAKER_PREFIX, Switch
+from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
@@ -78,9 +79,23 @@ def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> 
     return commit_change(board, _checked_approval(change, by), f"Accepted {task}.")
 
 
-def reject(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
-    change = reject_task(task, require_text(reason, "reason"), by=by, at=at)
+def reject(
+    board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: tuple[Feedback, ...] = ()
+) -> ActionResult:
+    """Say no to what *task* asks; *comments* on its lines go back with the reason, as one round."""
+    change = reject_task(task, require_text(reason, "reason"), by=by, at=at, comments=comments)
     return commit_change(board, _checked_approval(change, by), f"Rejected {task}.")
+
+
+def parse_comment(text: str) -> Feedback:
+    """Return the comment that `FILE:LINE:TEXT` means; the line may be left out."""
+    file, _, rest = text.partition(":")
+    line, _, said = rest.partition(":")
+    number = int(line) if line.isdecimal() and int(line) > 0 else None
+    message = said if number or not line.strip() else rest
+    if not file.strip() or not message.strip():
+        raise UsageError(f"{text!r} is no comment; write FILE:LINE:TEXT, such as src/a.py:12:no test")
+    return Feedback(file=file, line=number, message=require_text(message.strip(), "comment"))
 
 
 def add(board: Board, *, by: Actor, at: datetime, typed: Mapping[str, Any]) -> ActionResult:  # noqa: ARG001 - as all

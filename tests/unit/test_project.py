@@ -54,6 +54,8 @@ HOMES: Final = {
     "pydantic_core": ["liza.domain.problems"],
     "starlette": ["liza.cli.web.app"],
     "uvicorn": ["liza.cli.web.server"],
+    "rich": ["liza.cli.terminal"],
+    "textual": ["liza.cli.terminal"],
     "watchdog": ["liza.board.watch"],
     "yaml": ["liza.domain.yaml_parse"],
 }

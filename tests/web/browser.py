@@ -78,7 +78,7 @@ class WebBrowser:
         return [entry["message"] for entry in self._log("browser") if entry["level"] in {"SEVERE", "WARNING"}]
 
     def _log(self, kind: str) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
+        found: list[dict[str, str]] = self.driver.get_log(kind)
         return found
 
     def requests(self) -> list[str]:

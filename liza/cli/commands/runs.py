@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -149,15 +150,25 @@ def _stop(args: Namespace) -> None:
     print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
-@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+@command("watch", "look on as a run goes, and act on it; `q` leaves it, and the run goes on", AS_JSON)
 def _watch(args: Namespace) -> None:
-    from liza.cli.views.screen import view_on, watch
+    from liza.cli.views.screen import is_interactive, json_lines, view_on, watch
 
     board = board_of(args)
+    if not args.json and is_interactive(os.environ):
+        from liza.cli.terminal.app import watch_terminal
+
+        board.read()  # a board that cannot be read is told before the screen is taken
+        watch_terminal(board)
+        return
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), board.switches.thrown)
+        if args.json:
+            for line in json_lines(board):
+                print(line, flush=True)
+        else:
+            watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
 @command("web", "show the board in a browser, and steer it from there; Ctrl-C ends only the page",

@@ -37,8 +37,8 @@ from liza.domain.cycle_file import (
 from liza.domain.cycle_metrics import CYCLE_METRICS, CycleFacts, measure_cycles
 from liza.domain.dialects.signal_block import SIGNAL_PATTERN, SignalBlock
 from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
-from liza.domain.step_spec import MOST_LINES, Risk, StepSpec, step_problems, step_risk
-from liza.domain.verdicts import Outcome
+from liza.domain.step_spec import MOST_LINES, StepSpec, step_problems, step_risk
+from liza.domain.verdicts import Outcome, Risk
 
 HEAD: Final = CycleHead(
     id="2026-01-31-001", goal="Make it faster.", state=("slow",), docs=("a.md", "b.md", "c.md")
@@ -169,6 +169,10 @@ class TestAnswers:
             ("Request changes", Outcome.NONE, "", None),
             ("Nice work", Outcome.NONE, "Nice work", None),
             ("Not approved", Outcome.NONE, "Not approved", None),
+            ("Approved? Not by me", Outcome.NONE, "Approved? Not by me", None),
+            ("Approved, but rename it", Outcome.NONE, "Approved, but rename it", None),
+            ("- [ ] Approved", Outcome.NONE, "- [ ] Approved", None),
+            ("- [x] Approved", Outcome.PASS, "- [x] Approved", None),
             ("Approved\nRequest changes: x", Outcome.NONE, "Approved\nRequest changes: x", None),
             (
                 "Use sqlite.\n\n### SIGNAL BLOCK\n- Result: REVISION_REQUESTED\n- Next: Planner\n",

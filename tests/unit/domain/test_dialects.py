@@ -379,6 +379,27 @@ class TestVerdictLines:
         assert patch_in("I changed nothing") == ""
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "```diff\n",
+        "AGENTIUM_PLAN_START\n",
+        "SIGNAL BLOCK\n",
+        "AGENTIUM_HANDOFF: {",
+        "<!--",
+        "- a: ?\n",
+        "PLAN:",
+    ],
+)
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_a_megabyte_of_beginnings_without_ends_is_read(piece: str, name: str) -> None:
+    """What an agent never closes must not be looked for again from each place where it began."""
+    text = piece * (1_000_000 // len(piece))
+
+    for role in ("coder", "worker", "judge"):
+        read_dialect(name, text, role=role)
+
+
 @given(st.text(max_size=300), st.sampled_from(ROLES), st.sampled_from(sorted(DIALECTS)))
 def test_no_text_breaks_a_reader_and_no_verdict_comes_of_nothing(text: str, role: str, name: str) -> None:
     """Whatever an agent says, there is an outcome or a sentence, never both."""
