@@ -44,7 +44,7 @@ STATUSES: Final[tuple[tuple[type[LizaError], HTTPStatus], ...]] = (
 
 def build_app(board: Board, access: PageAccess, feed: LiveFeed) -> Starlette:
     """Return the application that shows *board*, and what *feed* tells of it, to whoever *access* lets in."""
-    site = Site(board, access)
+    site = Site(board, access, feed)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

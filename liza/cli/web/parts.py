@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.cli.views.html import Element, el
 from liza.cli.views.questions import PersonAction, QuestionKind
-from liza.cli.views.words import seconds_text, usd
+from liza.cli.views.words import seconds_text, sent_back_text, usd
 from liza.cli.web.security import CSRF_FIELD
 from liza.daemon.reports.words import duration_text
 from liza.domain.model import MEANING, Status
@@ -95,7 +95,7 @@ def card(task: TaskView, now: datetime) -> Element:
     facts = [
         el("span", task.holder, class_="holder") if task.holder else None,
         el("span", rounds) if rounds and not task.is_over else None,
-        el("span", f"{task.rejections} times sent back", class_="bad") if task.rejections else None,
+        el("span", sent_back_text(task.rejections), class_="bad") if task.rejections else None,
         el("span", usd(task.usd)) if task.usd else None,
         el("span", ago(task.since, now)),
     ]

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.cli.views.diffs import file_heading, task_diff
-from liza.cli.views.html import Element, el
+from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.logs import LogReader, LogRequest
 from liza.cli.views.progress import EVENT_WORDS
 from liza.cli.views.status import whole_task
-from liza.cli.views.words import seconds_text, usd
+from liza.cli.views.words import seconds_text, sent_back_text, usd
 from liza.cli.web.parts import (
     ago,
     button,
@@ -91,7 +91,7 @@ def _facts(task: Mapping[str, Any], view: BoardView) -> Element:
         "Depends on": [[task_link(one), " "] for one in task.get("depends_on", ())],
         "Replaced by": [[task_link(one), " "] for one in task.get("superseded_by", ())],
         "Held by": shown.holder if shown else None,
-        "Rounds": f"{shown.iteration} of {shown.max_iterations}, sent back {shown.rejections} times"
+        "Rounds": f"{shown.iteration} of {shown.max_iterations}, {sent_back_text(shown.rejections)}"
         if shown
         else None,
         "Cost": f"{usd(shown.usd)} of {usd(shown.cap_usd)}" if shown else None,
@@ -183,14 +183,7 @@ def _file(one: FilePatch, left: int) -> Element:
     )
     more = len(one.lines) - left
     cut = empty(f"{more} more lines; `liza diff` shows all of them") if more > 0 else None
-    table = el(
-        "div",
-        el("table", el("tbody", rows), class_="diff"),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label=one.path,
-    )
+    table = scrollable(el("table", el("tbody", rows), class_="diff"), one.path)
     return el("details", el("summary", file_heading(one)), table, cut, open=left > 0)
 
 
@@ -209,11 +202,7 @@ def _runs(runs: Iterable[Any], view: BoardView) -> Element:
         for run in runs
     ]
     table = el("table", el("tbody", rows))
-    return (
-        el("div", table, class_="scroll", tabindex=0, role="group", aria_label="Runs")
-        if rows
-        else empty("No agent has run for it.")
-    )
+    return scrollable(table, "Runs") if rows else empty("No agent has run for it.")
 
 
 def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
