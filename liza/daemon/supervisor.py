@@ -473,7 +473,7 @@ class Supervisor:
         summary = self._recovery.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
         write_report(summary, checkpoint_summary(state, self._clock(), said))
         self._summarised = thrown_at
-        self._view.say(f"the summary of this checkpoint is in {summary}")
+        self._view.say(f"the summary of this halt is in {summary}")
         self._write_report()
 
     def _write_report(self) -> None:

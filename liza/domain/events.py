@@ -123,11 +123,11 @@ class Claim(Event):
 
 
 class WriteCheckpoint(Event):
-    verb = "write the checkpoint of"
+    verb = "announce work on"
     checkpoint: Checkpoint
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "its checkpoint is written already" if task.checkpoint else None
+        return "its work is announced already" if task.checkpoint else None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"checkpoint": self.checkpoint}

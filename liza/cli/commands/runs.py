@@ -227,7 +227,7 @@ def _pause(args: Namespace) -> None:
     _throw(args, "PAUSE")
 
 
-@command("checkpoint", "halt at the next safe point and write a summary",
+@command("checkpoint", "halt everybody at the next safe point, and write a summary",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _checkpoint(args: Namespace) -> None:
     _throw(args, "CHECKPOINT")

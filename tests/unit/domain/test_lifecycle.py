@@ -498,7 +498,7 @@ class TestVerdicts:
         checkpoint = (EXAMPLES[e.WriteCheckpoint](CODER), CODER)
         written = walked(new_task(), claim(), checkpoint)
 
-        with pytest.raises(Refused, match="its checkpoint is written already"):
+        with pytest.raises(Refused, match="its work is announced already"):
             walked(written, checkpoint)
         assert walked(written, submit(), take_review(), reject(), claim()).checkpoint is None
 
