@@ -24,7 +24,7 @@ from liza.board.render import render_state
 from liza.board.state_sync import SETTLE, StateSync
 from liza.board.statefile import LOCK, SPARE
 from liza.board.switches import FileSwitches
-from liza.board.view import BoardView, state_at
+from liza.board.view import JournalView, state_at
 from liza.domain.changes import Change
 from liza.domain.record import build_validators, utc_now
 from liza.errors import READ_ONLY, DiskTrouble, EditRejected, InvalidBoard, LizaError
@@ -63,7 +63,7 @@ class FileBoard:
         self._lock = BoardLock(home / LOCK, self._disk)
         self._mutex = threading.RLock()
         self._is_updating = False
-        self._view = BoardView(home, self._journal, clock)
+        self._view = JournalView(home, self._journal, clock)
         self._sync = StateSync(home, self._disk, take=self._view.take, reject=self._reject, clock=clock)
         self._watch: Watch | None = None
         self._is_blind = False

@@ -22,6 +22,7 @@ from liza.system.locks import hold_for_life
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.errors import InvalidBoard

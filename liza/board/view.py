@@ -85,7 +85,7 @@ class EditBase(NamedTuple):
     since: frozenset[str] = frozenset()
 
 
-class BoardView:
+class JournalView:
     """The state at the end of the journal; whoever uses it sees to it that threads take turns."""
 
     def __init__(self, home: Path, journal: JournalStore, clock: Callable[[], datetime]) -> None:

@@ -63,6 +63,20 @@ def stop_inside(location: str, state_home: str, pipe: Connection) -> None:
     board.close()
 
 
+def hold_and_fork(location: str, state_home: str, pipe: Connection) -> None:
+    """Hold a name, and have a child that outlives this process; say who it is."""
+    os.environ["XDG_STATE_HOME"] = state_home
+    board = open_board(location)
+    board.wait(1, 0)
+    with board.presence.hold("coder-1", at=board.now()):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        pipe.send(child)
+        signal.pause()
+
+
 def each_once(board: Board, acknowledged: Iterable[str]) -> int:
     """Assert that every acknowledged message is there once and no other twice; return how many there are."""
     state = board.read()

@@ -20,7 +20,7 @@ from liza.board.postgres.shared_connection import SharedConnection
 from liza.board.postgres.switches import PostgresSwitches
 from liza.board.quarantine import write_to_quarantine
 from liza.board.render import render_state
-from liza.board.view import BoardView, state_at
+from liza.board.view import JournalView, state_at
 from liza.domain.record import build_validators
 from liza.domain.switches import Switch
 from liza.errors import BoardRewound, ConcurrentChange, DiskTrouble, LizaError
@@ -48,7 +48,7 @@ class PostgresBoard:
         self._server = Server(address)
         self._shared = SharedConnection(self._server)
         self._journal = PostgresJournal(self._server, home)
-        self._view = BoardView(home, self._journal, self._journal.now)
+        self._view = JournalView(home, self._journal, self._journal.now)
         self._mutex = threading.RLock()
         self._is_updating = False
         self.switches = PostgresSwitches(self._shared)
