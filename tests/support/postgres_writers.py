@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def note_many(location: str, state_home: str, name: str, count: int, pipe: Connection) -> None:
-    """Note *count* messages, and say each that was acknowledged; None at the end."""
+    """Say that it has begun, note *count* messages and say each that was acknowledged; None at the end."""
     os.environ["XDG_STATE_HOME"] = state_home
     board = open_board(location)
+    board.read()
+    pipe.send("ready")
     for number in range(count):
         message = f"{name} {number}"
         try:
@@ -33,15 +35,6 @@ def note_many(location: str, state_home: str, name: str, count: int, pipe: Conne
             continue
         pipe.send(message)
     pipe.send(None)
-    board.close()
-
-
-def note_and_say_time(location: str, state_home: str, message: str, pipe: Connection) -> None:
-    """Note *message*, and say what the board's clock and this process's own say."""
-    os.environ["XDG_STATE_HOME"] = state_home
-    board = open_board(location)
-    board.update(noted(message))
-    pipe.send(board.now())
     board.close()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from liza.board.postgres.address import Address
 
 OLDEST_SERVER: Final = 130000  # PostgreSQL 13: gen_random_uuid
-CONNECT_TIMEOUT: Final = 5  # seconds for one try
+CONNECT_TIMEOUT: Final = 10  # seconds for one try; a busy server takes some
 PATIENCE: Final = 30.0  # seconds in which a server may come back; a restart takes two, a failover more
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries
 # What bounds the harm of a peer that is stopped or cut off, and what a commit must be whatever the default.
@@ -51,6 +51,8 @@ PASSING: Final = (
     errors.CannotConnectNow,
     errors.ReadOnlySqlTransaction,
 )
+# Of these, what says that there is a server, though nobody has been there yet.
+BUSY: Final = (errors.ConnectionTimeout, errors.CannotConnectNow)
 # Each is a mistake that time does not mend: what it means, and what to do.
 MISTAKES: Final[dict[str, str]] = {
     "28P01": "the password is wrong or missing; put it into ~/.pgpass, PGPASSWORD or LIZA_BOARD",
@@ -131,7 +133,7 @@ class Server:
             except PASSING as error:
                 if mistake := self.as_mistake(error):
                     raise mistake from error
-                if time.monotonic() > deadline or not self._was_there:
+                if time.monotonic() > deadline or not (self._was_there or isinstance(error, BUSY)):
                     raise self.unreachable(error) from error
                 log.debug("%s: %s; once more", self.address, error)
             except psycopg.Error as error:

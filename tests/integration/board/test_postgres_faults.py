@@ -66,6 +66,7 @@ def test_a_killed_server_loses_and_repeats_nothing(
             process.start()
         acknowledged: list[str] = []
         waiting = [pipe for pipe, _ in pipes]
+        assert [pipe.recv() for pipe in waiting] == ["ready"] * writers
         killed = 0
         while waiting:
             assert wait_for_pipes(waiting, PATIENCE)
@@ -215,6 +216,7 @@ def test_a_slow_server_is_only_slow(crashing: PostgresServer, state_home: str) -
             process = PROCESSES.Process(target=note_many, args=(slow, state_home, "slow", 10, theirs))
             process.start()
             said = []
+            assert pipe.recv() == "ready"
             for number in range(30):
                 ours.update(noted(f"quick {number}"))
                 said.append(f"quick {number}")
