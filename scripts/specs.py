@@ -38,6 +38,7 @@ from liza.domain.lifecycle import (
     TERMINAL,
     TRANSITIONS,
     event_name,
+    moves,
 )
 from liza.domain.model import Role, State, Status
 from liza.domain.record import Record, utc_now
@@ -91,14 +92,15 @@ def statuses_in_order(statuses: Iterable[Status]) -> list[Status]:
 
 def lifecycle_rows() -> str:
     return table(
-        ["event", "from", "to", "who", "must hold the lease"],
+        ["event", "from", "to", "who", "must hold the lease", "in history"],
         (
             [
                 f"`{event_name(row.event)}`",
                 coded(statuses_in_order(row.sources)),
-                f"`{row.target}`" if row.target else "stays",
+                coded(statuses_in_order(row.targets)) or "stays",
                 ", ".join(role for role in Role if role in row.who),
                 ", ".join(role for role in Role if row.held and role in row.who & LEASED_ROLES) or "nobody",
+                coded(row.event.words),
             ]
             for row in TRANSITIONS
         ),
@@ -147,9 +149,8 @@ def _arrows_and_crowds() -> tuple[
     dict[tuple[Status, Status], list[str]], dict[tuple[str, Status], set[Status]]
 ]:
     sources_of: defaultdict[tuple[str, Status], set[Status]] = defaultdict(set)
-    for row in TRANSITIONS:
-        if row.target:
-            sources_of[event_name(row.event), row.target] |= row.sources
+    for name, source, target in moves():
+        sources_of[name, target].add(source)
     arrows: defaultdict[tuple[Status, Status], list[str]] = defaultdict(list)
     for (name, target), sources in sources_of.items():
         for source in statuses_in_order(sources) if len(sources) < MANY else ():

@@ -16,7 +16,7 @@ from liza.daemon.reports.trips import trip_report
 from liza.daemon.tamper import DRIFTED, TamperMonitor
 from liza.daemon.vetting import vet
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.events import Retry
+from liza.domain.events import Answer
 from liza.domain.model import Remedy, Status
 from liza.domain.rules import (
     ALERT_RESOLUTION,
@@ -127,7 +127,7 @@ def with_drift_resolved(state: State, now: datetime) -> State:
         for name in trip.tasks:
             task = state.tasks.get(name)
             if task and task.status is Status.BLOCKED and DRIFTED in str(task.blocked_reason):
-                state = apply(Retry(), to=name, by=HUMAN, at=now)(state)
+                state = apply(Answer(), to=name, by=HUMAN, at=now)(state)
     return state
 
 

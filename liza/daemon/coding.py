@@ -110,7 +110,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
         _give_up(turn, block)
     except LizaError as error:  # the agent left a worktree that git cannot work with
-        _give_up(turn, e.Fail(reason=printable(str(error))))
+        _give_up(turn, e.Release(reason=printable(str(error)), failed=True))
     return AfterTurn.WORK
 
 
@@ -131,7 +131,7 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
             return state
         taken.append(task)
         most = place.workflow(state).phases[place.workflow(state).start].most(None)
-        claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
+        claim = e.Take(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
         state = apply(claim, to=task.id, by=by, at=at)(state)
         if most is not None and coder.is_out_of_iterations(task, most):
             return apply(coder.iterations_block(most), to=task.id, by=by, at=at)(state)
@@ -250,7 +250,7 @@ def _record_block(turn: Turn, answer: CheckpointAnswer) -> AfterTurn:
 def _pass_checkpoint(turn: Turn, asked: AgentAnswer) -> bool:
     """Record the checkpoint, run its gates, and return whether the work may begin."""
     if isinstance(asked.value, CheckpointAnswer):
-        checkpoint, anomalies = e.WriteCheckpoint(checkpoint=asked.value.checkpoint()), asked.value.anomalies
+        checkpoint, anomalies = e.Write(checkpoint=asked.value.checkpoint()), asked.value.anomalies
         more = (lambda state: turn.with_anomalies(state, anomalies)) if anomalies else None
         turn.state = turn.record(checkpoint, more=more, then=Step.IMPLEMENT)
     task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
@@ -306,19 +306,19 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         reasons += _copied_file_faults(turn, task, head)
     _record_at_rest(turn, worktree)
     event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
-    if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
-        sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
-    if isinstance(event, e.Submit | e.FindNothing):
+    if isinstance(event, e.Report):
         event = event.replace(verdicts=turn.verdicts)
-    if isinstance(event, e.Submit):
+    if isinstance(event, e.Report) and event.commit:
+        # What an agent committed itself, nobody has synced yet.
+        sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
         event = event.replace(tree=turn.place.repository.tree_of(event.commit))
         try:
-            event = _judge_submission(turn, task, event.commit, asked, answer)
+            event = _judge_submission(turn, task, str(event.commit), asked, answer)
         except BrokenGate as error:
             # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
             turn.broken(error, event)
             return
-    elif isinstance(event, e.FindNothing):
+    elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
@@ -343,7 +343,11 @@ def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, ans
         return e.Release(reason="it was stopped before its gates were through")
     move_squashed(turn.place.repository, task.id, one, instead_of=head)
     event = coder.event_for_gates(found.outcome, one, found)
-    return event.replace(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
+    return (
+        event.replace(squashed=head, squashed_for=why)
+        if isinstance(event, e.Report) and event.commit
+        else event
+    )
 
 
 def _run_machine_gates(
@@ -358,7 +362,7 @@ def _run_machine_gates(
     return found._replace(verdicts=(*known, *found.verdicts))
 
 
-def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: AgentAnswer) -> Event:
+def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.Report, asked: AgentAnswer) -> Event:
     """Return *claim*, unless a check of the task itself fails."""
     flow, base = turn.place.workflow(turn.state), str(task.base_commit)
     try:
@@ -372,7 +376,9 @@ def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: A
         return claim
     reason = f"there is something to do: {said[-1].reason}"
     feedback = said[-1].feedback or (Feedback(message=reason),)
-    return e.Revise(reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said), phase=flow.start)
+    return e.Report(
+        outcome=GateOutcome.REVISE, reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said)
+    )
 
 
 def _conflict_mark_faults(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
@@ -401,7 +407,8 @@ def _with_side_reports(turn: Turn, state: State, answer: Implement, event: Event
     state = turn.with_anomalies(state, answer.anomalies)
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
-    if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:
+    is_handed_in = isinstance(event, e.Report) and event.outcome is GateOutcome.PASS
+    if is_handed_in and task in state.handoff:
         return state.replace(handoff={key: value for key, value in state.handoff.items() if key != task})
     return state
 

@@ -22,14 +22,13 @@ from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
-from liza.gates.human import QUESTIONS
 from liza.gates.instructions import with_instructions_of
 from liza.repo.scratch import refill, scratch_tree
 from liza.repo.snapshot import altered_paths
 from liza.system.run_control import RunEnding
 from liza.workflow import engine
 from liza.workflow.document import GateKind
-from liza.workflow.position import GateJob, WaitJob
+from liza.workflow.position import GateJob
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
@@ -110,7 +109,9 @@ def _retry_merge(place: Worker) -> None:
         if found is None:
             return state
         at, by = place.clock(), place.actor()
-        state = apply(e.RetryMerge(reason=found.note.message), to=found.task.id, by=by, at=at)(state)
+        state = apply(e.Answer(guidance=found.note.message, merge=True), to=found.task.id, by=by, at=at)(
+            state
+        )
         note = found.note.replace(processed=at, processed_by=place.name)
         return state.replace(human_notes=with_record(state.human_notes, note))
 
@@ -126,7 +127,7 @@ def _take_next(place: Worker, token: str) -> State:
         if task is None:
             return state
         taken.append(task.id)
-        take, by = e.TakeReview(lease=place.lease(state, token)), place.actor(token)
+        take, by = e.Take(lease=place.lease(state, token)), place.actor(token)
         if task.status is not Status.READY_FOR_REVIEW:
             return apply(take, to=task.id, by=by, at=now)(state)
         run = place.planned_run(state, Step.REVIEW, task.id)
@@ -181,14 +182,6 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                     _with_verdict(turn, task, found, gate.id, asked, asked.value),
                     asked.value.anomalies,
                 )
-            case WaitJob(_, gate):
-                question = f"{task.id}: {_question(gate)}"
-                taints = _taints_of_approval(turn, found, gate)
-                said_now = reviewer.new_verdicts(task, found.verdicts)
-                known = found.known
-                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints, known=known)
-                _conclude(turn, ask, said)
-                return AfterTurn.WORK
             case _:
                 break
     _conclude(turn, reviewer.event_for_verdicts(task, found), said)
@@ -207,20 +200,6 @@ def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> Non
         return apply(e.Release(reason="others are merged first"), to=task.id, by=by, at=at)(state)
 
     turn.record(event, more=more)
-
-
-def _question(gate: Gate | None) -> str:
-    options = gate.options if gate else {}
-    return str(options.get("question") or QUESTIONS[options.get("asks", "approve")])
-
-
-def _taints_of_approval(turn: Turn, found: GatesResult, gate: Gate | None) -> tuple[str, ...]:
-    """Return what a person's yes would be marked with, so that it is given in the knowledge of it."""
-    flow, position = turn.place.workflow(turn.state), found.moved.position
-    if gate is None:
-        return position.taints
-    yes = Verdict(gate=gate.id, outcome=Outcome.PASS, at=turn.place.clock(), tree=position.tree)
-    return engine.after(flow, position, yes, found.facts).position.taints
 
 
 def _with_verdict(

@@ -59,7 +59,7 @@ def _block(fired: FiredRule, limits: Limits) -> e.Event:
 
 
 def _force_pass(fired: FiredRule, _: Limits) -> e.Event:
-    return e.ForcePass(mark=f"forced:{fired.rule}")
+    return e.Report(mark=f"forced:{fired.rule}")
 
 
 _EVENTS: Final[dict[RuleAction, Callable[[FiredRule, Limits], e.Event]]] = {

@@ -56,8 +56,7 @@ from liza.domain.budget import (
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.config import AgentChoice
 from liza.domain.events import Block
-from liza.domain.lifecycle import event_name
-from liza.domain.model import Actor, Lease, Refusal, Role, State, Status, Task
+from liza.domain.model import Actor, HistoryEntry, Lease, Refusal, Role, State, Status, Task
 from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER_PREFIX
@@ -372,7 +371,7 @@ class Turn:
     def current(self) -> Task:
         return self.place.board.read().task(str(self.task))
 
-    def update(self, what: str, make: More) -> State:
+    def update(self, what: str, make: More, about: Callable[[], str] | None = None) -> State:
         """Let *make* happen to the board, and what became of this turn's runs, in one update."""
         told: list[str] = []
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
@@ -381,7 +380,7 @@ class Turn:
             heard = with_notes_read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
             return make(_settle_runs(heard, self.ended, told, at=at, chance=chance))
 
-        state = self.place.board.update(Change(self.place.name, what, both))
+        state = self.place.board.update(Change(self.place.name, what, both, about))
         self.ended.clear()
         self.place.tell(told)
         return state
@@ -432,21 +431,27 @@ class Turn:
         events = tuple(map(_mask_event, events))
         run = self.place.planned_run(self._now(), then, self.task) if then else None
 
+        told: list[str] = []
+
         def make(state: State) -> State:
+            known = state.task(name).event_count
             for event in events:
                 # The rounds may be used up by the event before it, which blocks the task as well.
                 if not (isinstance(event, Block) and state.task(name).status is Status.BLOCKED):
                     state = apply(event, to=name, by=by, at=at)(state)
             self.admitted = run if run and not denial_of(state, run, at) else None
             state = admit(state, run, at) if run and self.admitted else state
+            task = state.task(name)
+            new = task.history[max(0, known - task.history_earlier) :]
+            told[:] = [_entry_text(entry) for entry in new]
+            words[:] = [entry.event for entry in new]
             state = more(state) if more else state
             return apply_rules(self.place.workflow(state), state, name, at) if events else state
 
-        done = " and ".join(event_name(type(event)) for event in events)
-        what = f"{done} {name}" if events else "log"
-        state = self.update(what, make)
-        for event in events:
-            log.info("%s: %s", name, _event_text(event))
+        words: list[str] = []
+        state = self.update("", make, lambda: f"{' and '.join(words)} {name}" if words else "log")
+        for line in told:
+            log.info("%s: %s", name, line)
         return state
 
     def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
@@ -772,7 +777,6 @@ def _mask_event(event: Event) -> Event:
     return event if safe == plain else type(event).model_validate(safe)
 
 
-def _event_text(event: Event) -> str:
-    facts = event.to_json()
-    said = facts.get("reason") or facts.get("summary") or facts.get("commit")
-    return f"{event_name(type(event))}{f': {said}' if said else ''}"
+def _entry_text(entry: HistoryEntry) -> str:
+    said = entry.facts.get("reason") or entry.facts.get("summary") or entry.facts.get("commit")
+    return f"{entry.event}{f': {said}' if said else ''}"

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from liza.domain.position import Stage
+from liza.domain.model import Role
+from liza.domain.position import Position, Stage
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.verdicts import Outcome
 from liza.workflow.catalogue import CATALOGUE, GROUPS, RuleAction, WorkflowRule
@@ -86,6 +87,14 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "at_most": "a ceiling",
     },
     GateKind.EFFECT: {"effect": "what is done; the gate passes when it worked"},
+}
+
+
+# What a person is asked at a human gate that has no question of its own.
+QUESTIONS: Final = {
+    "approve": "May this be merged as it is?",
+    "answer": "What is the answer?",
+    "risk": "This is risky; do you take it on?",
 }
 
 
@@ -240,6 +249,31 @@ class Gate(Record):
         return facts.issuperset(self.when) and facts.isdisjoint(self.unless)
 
 
+class HatAccess(StrEnum):
+    """What a hat may do with the files of the project."""
+
+    WRITE = "write"  # a worktree on the branch of the task
+    READ = "read"  # a checkout that is thrown away
+    NONE = "none"  # an empty directory
+
+
+class Hat(Record):
+    """A role of a document: who wears it, what they may touch, how they are asked and how they answer."""
+
+    process: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]  # the kind of worker
+    access: HatAccess = HatAccess.READ
+    prompt: NonEmptyStr | None = None  # the template; by itself that of the process
+    dialect: NonEmptyStr = "yaml"  # how the answer is written
+
+
+# The kinds of worker are hats by themselves; any other is a row of the document.
+OWN_HATS: Final[Mapping[str, Hat]] = {
+    "planner": Hat(process=Role.PLANNER),
+    "coder": Hat(process=Role.CODER, access=HatAccess.WRITE),
+    "reviewer": Hat(process=Role.REVIEWER),
+}
+
+
 class Edge(Record):
     to: NonEmptyStr
     reset: bool = False
@@ -353,6 +387,7 @@ class Workflow(Record):
     name: Id
     says: NonEmptyStr
     start: NonEmptyStr
+    roles: dict[str, Hat] = Field(default_factory=dict)
     phases: dict[str, Phase]
     rules: tuple[
         Annotated[WatchedRule, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
@@ -362,9 +397,21 @@ class Workflow(Record):
     for_each: ForEach | None = None
     at_end: tuple[Effect, ...] = ()
 
+    def hat(self, role: str) -> Hat:
+        """Return the hat *role*, which is there."""
+        return self.roles.get(role) or OWN_HATS[role]
+
     def watched_rules(self) -> tuple[WorkflowRule, ...]:
         """Return the rules that watch it, as rows."""
         return tuple(row for watch in self.rules for row in watch.rows())
+
+
+def process_at(workflow: Workflow, position: Position) -> Role:
+    """Return the kind of worker whose job is next: who works, until it is handed in, then who judges."""
+    phase = workflow.phases[position.phase]
+    if phase.worker is None or position.worked:
+        return Role.REVIEWER
+    return workflow.hat(phase.worker).process
 
 
 class PhaseGates(NamedTuple):

@@ -51,12 +51,12 @@ def _task_release(args: Namespace) -> None:
          argument("--guidance", metavar="G", help="what the next coder should know"))  # fmt: skip
 def _task_retry(args: Namespace) -> None:
     from liza.domain.changes import HUMAN
-    from liza.domain.events import Retry
+    from liza.domain.events import Answer
     from liza.domain.record import utc_now
     from liza.workflow.transition import apply
 
     guidance = require_text(args.guidance, "guidance") if args.guidance is not None else None
-    change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
+    change = apply(Answer(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
     update(args, change, f"{args.task} is IDLE again.")
 
 

@@ -186,22 +186,13 @@ def iterations_block(most: int) -> e.Block:
     )
 
 
-# What becomes of a coder's task when its agent ended without an answer.
-_WITHOUT_ANSWER: Final[dict[RunEnding, type[e.Release | e.Fail]]] = {
-    RunEnding.DONE: e.Fail,  # it said something, but no answer
-    RunEnding.TIMEOUT: e.Fail,
-    RunEnding.SILENT: e.Fail,
-    RunEnding.SLOW_START: e.Fail,
-    RunEnding.CRASHED: e.Fail,
-    RunEnding.KILLED: e.Release,
-    RunEnding.EMPTY: e.Fail,
-    RunEnding.RATE_LIMITED: e.Release,
-    RunEnding.QUOTA: e.Release,
-    RunEnding.AUTH: e.Release,
-    RunEnding.CONTEXT_FULL: e.Release,
-    RunEnding.STOPPED: e.Release,
-    RunEnding.CAPPED: e.Release,
-}
+# The endings without an answer after which a coder has failed; after all others it may try again.
+_FAILED_ENDINGS: Final = frozenset(
+    {
+        RunEnding.DONE,  # it said something, but no answer
+        *(RunEnding.TIMEOUT, RunEnding.SILENT, RunEnding.SLOW_START, RunEnding.CRASHED, RunEnding.EMPTY),
+    }
+)
 
 
 def event_without_answer(reply: Reply, why: str) -> e.Event:
@@ -209,11 +200,12 @@ def event_without_answer(reply: Reply, why: str) -> e.Event:
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is RunEnding.NOT_STARTED:
         return e.Block(reason=reason, questions=(NOT_STARTED_QUESTION,), only_people=True)
-    if reply.ending is RunEnding.KILLED:
-        return e.Release(reason=reason, killed=True)
-    if reply.ending is RunEnding.CONTEXT_FULL:
-        return e.Release(reason=reason, used_up=True)
-    return _WITHOUT_ANSWER[reply.ending](reason=reason)
+    return e.Release(
+        reason=reason,
+        killed=reply.ending is RunEnding.KILLED,
+        used_up=reply.ending is RunEnding.CONTEXT_FULL,
+        failed=reply.ending in _FAILED_ENDINGS,
+    )
 
 
 # An intent that is made of these alone could stand before any task.
@@ -241,10 +233,10 @@ def event_for_answer(answer: Implement, head: str | None, reasons: tuple[str, ..
     if answer.status is WorkStatus.BLOCKED:
         return e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
     if answer.status is WorkStatus.NOTHING_TO_DO:
-        return e.FindNothing(summary=answer.summary)
+        return e.Report(nothing_to_do=answer.summary)
     if head is None or reasons:
-        return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
-    return e.Submit(commit=head)
+        return e.Release(reason="; ".join(reasons) or "there is no commit to hand in", failed=True)
+    return e.Report(commit=head)
 
 
 class GateFindings(Protocol):
@@ -270,22 +262,13 @@ class GateFindings(Protocol):
 
 def event_for_gates(outcome: verdicts.Outcome, head: str, found: GateFindings) -> e.Event:
     """Return what follows from what the machines said about *head*."""
+    said: dict[str, Any] = {"verdicts": found.verdicts, "known": found.known, "tree": found.tree}
     if outcome is verdicts.Outcome.PASS:
-        return e.Submit(commit=head, **_report_fields(found))
-    if outcome is verdicts.Outcome.REVISE:
-        return e.Revise(reason=found.reason, feedback=found.feedback, **_report_fields(found))
-    asked = (f"How should this be settled: {found.reason}",)
-    # A gate that asks means a person.
-    return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
-
-
-def _report_fields(found: GateFindings) -> dict[str, Any]:
-    return {
-        "verdicts": found.verdicts,
-        "phase": found.phase,
-        "known": found.known,
-        "tree": found.tree,
-    }
+        return e.Report(commit=head, **said)
+    if outcome is verdicts.Outcome.ASK:  # a gate that asks means a person
+        asked = (f"How should this be settled: {found.reason}",)
+        return e.Block(reason=found.reason, questions=asked, only_people=True)
+    return e.Report(outcome=outcome, reason=found.reason, feedback=found.feedback, **said)
 
 
 def commit_message(task: Task, answer: Implement) -> str:

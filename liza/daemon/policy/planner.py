@@ -253,7 +253,7 @@ def with_replan(state: State, wake: PlanRequest, answer: Replan, *, by: Actor, a
     if state.task(name).status is not Status.BLOCKED:
         return state  # somebody answered meanwhile
     if answer.questions and (note := _human_answer(state, wake)):
-        state = apply(e.Retry(guidance=note.message), to=name, by=HUMAN, at=at)(state)
+        state = apply(e.Answer(guidance=note.message), to=name, by=HUMAN, at=at)(state)
         return with_request_processed(state, wake, by=by, at=at)
     state = _with_tasks(state, answer.tasks, by, at)
     state = apply(_replan_event(answer), to=name, by=by, at=at)(state)
@@ -282,10 +282,10 @@ def _replan_event(answer: Replan) -> e.Event:
         names = tuple(task.id for task in answer.tasks)
         return e.Supersede(superseded_by=names, rescope_reason=str(answer.rescope_reason))
     if answer.unblock:
-        return e.Unblock(guidance=answer.unblock.guidance)
+        return e.Answer(guidance=answer.unblock.guidance)
     if answer.abandon:
         return e.Abandon(reason=answer.abandon.reason)
-    return e.Defer(questions=answer.questions[:MOST_QUESTIONS])
+    return e.Ask(questions=answer.questions[:MOST_QUESTIONS])
 
 
 def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, at: datetime) -> State:
@@ -299,9 +299,9 @@ def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, a
     if task.status is not Status.BLOCKED:
         return state
     if note := _human_answer(state, wake):
-        state = apply(e.Retry(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
+        state = apply(e.Answer(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
         return with_request_processed(state, wake, by=by, at=at)
-    deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
+    deferred = apply(e.Ask(questions=(question,)), to=task.id, by=by, at=at)(state)
     return with_request_processed(deferred, wake, by=by, at=at)
 
 

@@ -59,6 +59,7 @@ from tests.support.sample_tasks import (
     commit,
     lease_of,
     new_task,
+    reject,
     submit,
     take_review,
     task_in,
@@ -86,7 +87,7 @@ def busy_board() -> State:
         walked(new_task("t3"), claim(OTHER_CODER), submit(OTHER_CODER), take_review()),
         new_task("t4", depends_on=("t2",)),
         new_task("t5", status=Status.DRAFT, depends_on=("t4", "t3")),
-        task_in(Status.BLOCKED, ready_for=e.RetryMerge, name="t6"),
+        task_in(Status.BLOCKED, ready_for=e.Answer, name="t6"),
         walked(new_task("t7"), (e.Supersede(superseded_by=("t4",), rescope_reason="too big"), HUMAN)),
         human_notes=records_by_id([Note(id="note-1", timestamp=NOW, message="use blue", about="t4")]),
         anomalies=records_by_id([anomaly()]),
@@ -218,9 +219,9 @@ TASK_CASES = [
     ),
     Case(
         "_history_tells_the_status",
-        with_entry("t3", 1, role=Role.PLANNER),
+        with_entry("t3", 1, role=Role.REVIEWER),
         "tasks.t3.history[1]",
-        "no row of the lifecycle allows claim from IDLE to WORKING by a planner",
+        "no row of the lifecycle allows claim from IDLE to WORKING by a reviewer",
     ),
     Case(
         "_history_tells_the_status",
@@ -578,7 +579,7 @@ class TestEveryRule:
 
 
 REJECTED_AND_BLOCKED = (
-    (e.Reject.model_validate({"reason": "no", "feedback": [{"message": "no"}]}), REVIEWER),
+    (reject(reason="no")[0], REVIEWER),
     (e.Block(reason="why", questions=("Why?",)), HUMAN),
 )
 
