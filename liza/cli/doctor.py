@@ -156,6 +156,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         salvages=len(salvage.list_salvages(repository)),
         has_identity=not repository.author_variables,
         integration=ref.removeprefix(BRANCHES),
+        has_commit=repository.head() is not None,
         integration_at=repository.commit_at(ref) if config else None,
         checked_out=str(checked_out) if checked_out else None,
         has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),

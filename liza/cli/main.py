@@ -1,4 +1,4 @@
-"""The command line: what people type becomes one call, and the one place where a failure becomes a sentence.
+"""The command line: what people type becomes one call.
 
 Nothing heavy is imported until a command needs it, so that `liza --help` answers at once.
 """
@@ -6,26 +6,18 @@ Nothing heavy is imported until a command needs it, so that `liza --help` answer
 from __future__ import annotations
 
 import argparse
-import gc
-import os
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza import __version__
 from liza.cli.commands import boards, environment, history, queries, runs, tasks
-from liza.cli.registry import COMMANDS, GROUPS, report_error
-from liza.domain.visible_text import visible_stream
-from liza.errors import EXIT_CODES, LizaError
+from liza.cli.process import configure_logging, exit_code_of, prepare_process
+from liza.cli.registry import COMMANDS, GROUPS
+from liza.errors import EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-# New objects until cycles are looked for. There are few cycles here, and with Python's own 700 the search for
-# them is a fifth of what it takes to start a worker.
-GARBAGE: Final = (50_000, 20, 100)
 
 # As help lists them: what people need first stands first.
 SECTIONS: Final = tuple(room.__name__ for room in (boards, runs, tasks, queries, history, environment))
@@ -64,47 +56,11 @@ def _commands_for(words: Sequence[str]) -> Collection[str]:
     return (first,) if is_plain else COMMANDS
 
 
-def _configure_logging(command: str) -> None:
-    """Let a worker write down all that its operator wants to see, and every other command only trouble."""
-    if command == "status":
-        return  # a look at the board has nothing to log, and loading what logs takes a while
-    import logging
-
-    if command == "worker":
-        logging.Formatter.converter = time.gmtime
-        line = "%(asctime)sZ %(levelname)s %(message)s"
-        logging.basicConfig(level=logging.INFO, format=line, datefmt="%Y-%m-%dT%H:%M:%S")
-    else:
-        logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
-
-
-def anchor(path: str, here: Path) -> str:
-    """Return a search *path* that means the same from everywhere as it means *here*.
-
-    In the worktree of an agent, `.` or `node_modules/.bin` would be a directory with the agent's programs.
-    """
-    return os.pathsep.join(str(here / word) for word in path.split(os.pathsep))
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
-    gc.set_threshold(*GARBAGE)
-    # We use no plugins of pydantic, and looking for them takes as long as reading a board.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    os.environ["PATH"] = anchor(os.environ.get("PATH", os.defpath), Path.cwd())
-    sys.stdout, sys.stderr = visible_stream(sys.stdout), visible_stream(sys.stderr)
+    prepare_process()
     words = sys.argv[1:] if words is None else words
     args = parser(_commands_for(words)).parse_args(words)
-    _configure_logging(args.command)
+    configure_logging(args.command)
     args.directory = (args.directory or Path()).absolute()
-    try:
-        code = args.run(args)
-    except LizaError as error:
-        code = report_error(error)
-    except BrokenPipeError:
-        # Whoever read our output has left; Python must not complain about it while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
-    sys.exit(code or 0)
+    sys.exit(exit_code_of(lambda: args.run(args)))

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -64,6 +64,7 @@ from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
+from liza.system.fork_server import Entry, ForkServer
 from liza.system.host import host
 from liza.system.proc_table import RUN_MARK, sweep
 from liza.system.run_control import RunControl
@@ -115,6 +116,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     *,
     until_idle: bool = False,
     worker: Sequence[str] = (),
+    be_worker: Entry | None = None,
     grace: float = GRACE,
     ready: Callable[[], None] = lambda: None,
     baseline: bool = True,
@@ -122,10 +124,17 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     """Run until the goal is complete or somebody stops it; return the exit code.
 
     *ready* is called once this is the one supervisor and the project can be worked on; the project's own
-    gates are tried first, unless *baseline* is False.
+    gates are tried first, unless *baseline* is False. Workers are forked and call *be_worker*, where the
+    system lets us; else, and for want of it, they are programs started by *worker*.
     """
-    # Heard from before the lock is: who sees that it is held may send one.
     with ExitStack() as stack:
+        # First, as long as there is neither a thread nor a lock to be copied with the process.
+        forks = (
+            stack.enter_context(closing(ForkServer(be_worker)))
+            if be_worker and host().ADOPTS_ORPHANS
+            else None
+        )
+        # Heard from before the lock is: who sees that it is held may send one.
         bell = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
         stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
@@ -151,7 +160,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
             board.alerts.append(sentence, at=utc_now())
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
-        crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1])
+        crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
         return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from liza.daemon.policy.staffing import PARENT_VARIABLE, Slot
 from liza.errors import DiskTrouble
 from liza.system import locks
+from liza.system.fork_server import ForkServer, NoForkServer
 from liza.system.platform import STOPPED
 from liza.system.proc_table import process_of, send_signal
 
@@ -27,14 +28,33 @@ INFO: Final = "Z INFO "  # what stands in a line of a worker's log that tells of
 _LAST: Final = 4096  # bytes of a log that are looked at for its last line
 
 
-class WorkerProcesses:
-    """The worker processes that this supervisor started."""
+class ForkedWorker:
+    """A child that a fork server made; not reaped before `wait`, so that its pid is nobody else's."""
 
-    def __init__(self, home: Path, command: Sequence[str], cwd: Path) -> None:
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class WorkerProcesses:
+    """The worker processes that this supervisor started.
+
+    They come from *forks* as long as it is there; else each is a program of its own, started by *command*.
+    """
+
+    def __init__(
+        self, home: Path, command: Sequence[str], cwd: Path, forks: ForkServer | None = None
+    ) -> None:
         self._logs = home / locks.WORKERS_DIRECTORY
         self._command = command
         self._cwd = cwd
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._forks = forks
+        self._running: dict[str, subprocess.Popen[bytes] | ForkedWorker] = {}
         self.stopped: set[str] = set()  # workers that were killed because somebody had stopped them
 
     @property
@@ -47,13 +67,20 @@ class WorkerProcesses:
         except OSError as error:  # no room for a process, or for its log
             raise DiskTrouble(f"start {post.name}", error) from error
 
-    def _started(self, post: Slot) -> subprocess.Popen[bytes]:
+    def _started(self, post: Slot) -> subprocess.Popen[bytes] | ForkedWorker:
+        # By number: a worker that has to ask may find that it is an orphan already.
+        parent = {PARENT_VARIABLE: str(os.getpid())}
         with self._log(post.name).open("ab") as log:
+            if self._forks:
+                try:
+                    words = (post.role, post.name)
+                    return ForkedWorker(self._forks.fork(words, log.fileno(), parent, cwd=self._cwd))
+                except NoForkServer:
+                    self._forks = None
             return subprocess.Popen(
                 [*self._command, post.role, post.name],
                 cwd=self._cwd,
-                # By number: a worker that has to ask may find that it is an orphan already.
-                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                env={**os.environ, **parent},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -40,6 +40,8 @@ _MISSING: Final = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _NODE_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
+# A module that is not named by its path, or a program that npm would have put on the PATH.
+_NO_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '[^./']|\S+: (?:command )?not found")
 _REQUIRED_BY: Final = re.compile(r"Require stack:\n- (?P<stack>\S+)|imported from (?P<import>\S+)")
 _UNSET: Final = re.compile(
     r"KeyError: '(?P<python>[A-Z][A-Z0-9_]+)'"
@@ -120,8 +122,14 @@ def _absent_file(setting: CommandSurroundings, line: str, ran: CommandResult) ->
         inner = str(there.relative_to(setting.root)) if there.is_relative_to(setting.root) else None
         if inner and (place := setting.elsewhere(inner)):
             return _moved(inner, place)
+    return _absent_program(setting, line) if ran.code in NOT_STARTED_CODES else None
+
+
+def _absent_program(setting: CommandSurroundings, line: str) -> str | None:
     program = next(iter(_program_words(line)), line)
-    if ran.code in NOT_STARTED_CODES and "/" not in program and shutil.which(program) is None:
+    if "/" in program and not any(there.exists() for there in setting.inside(program, line)):
+        return f"there is no {program} on this machine; make it in your checkout, or in `gates.setup`"
+    if "/" not in program and shutil.which(program) is None:
         return f"{program} is not on the PATH; install it, or name it by its whole path"
     return None
 
@@ -241,6 +249,19 @@ def _own_python(line: str) -> str | None:
     return None
 
 
+def _uninstalled_packages(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a Node project of which nobody has installed what it depends on."""
+    starts = setting.starts(line)
+    if not any((start / "package.json").is_file() for start in starts):
+        return None
+    if any((start / "node_modules").is_dir() for start in starts) or not _NO_PACKAGE.search(ran.said):
+        return None
+    return (
+        "there is no node_modules in your checkout; run `npm install` there, or make it in `gates.setup` "
+        "(`npm ci`)"
+    )
+
+
 def _absent_package(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a module of Node's: a file that was made in the checkout only, or a package."""
     found = _NODE_PACKAGE.search(ran.said)
@@ -311,6 +332,7 @@ _EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str
     _endless,
     _explain_absent_module,
     _wrong_directory,
+    _uninstalled_packages,
     _absent_file,
     _absent_package,
     _explain_unset,

@@ -18,7 +18,7 @@ from liza.domain.verdicts import Feedback, Outcome
 from liza.gates.artifact import changed_tests
 from liza.gates.command import finding_of, named_places, require_end_on_base
 from liza.gates.context import GateContext, TreeRun
-from liza.gates.failures import failed_tests, summarize_tests
+from liza.gates.failures import failed_tests, finds_no_tests, summarize_tests
 from liza.gates.finding import Finding, blocker, concern, has_blocker, most_important, passed, revise, unknown
 from liza.gates.known_runners import is_manifest, is_runner_file, passed_count, runner_of, with_only_file
 from liza.gates.languages import assertions, hollow_tests, is_for_tests, is_test, names_of_tests, skip_in
@@ -151,6 +151,8 @@ def _require_fair(case: GateContext, line: str, trial: TreeRun) -> None:
 
 def _judge_old_red(case: GateContext, line: str, trial: TreeRun) -> Finding:
     _require_fair(case, line, trial)
+    if finds_no_tests(trial.ran) and case.base_result("test", line).is_empty:
+        return passed("the new tests are the first", (), evidence_of(line, trial.ran))
     if _is_known_red(case, line, trial):
         note = concern(
             f"these fail on the base already: {summarize_tests(case.base_result('test', line).known_red)}"

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 SANDBOX_LACK: Final = ""
 SIGNALS_FILE_CHANGES: Final = True
+ADOPTS_ORPHANS: Final = True
 
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
+_PR_SET_NAME: Final = 15
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_GET_CHILD_SUBREAPER: Final = 37
 
@@ -56,6 +58,16 @@ def die_with(parent: int, by: signal.Signals = signal.SIGTERM) -> None:
     _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         signal.raise_signal(by)
+
+
+def rename_process(words: str) -> None:
+    """Write over the words that this process was started with, as far as there is room for others."""
+    _prctl(_PR_SET_NAME, ctypes.cast(ctypes.c_char_p(words.encode()[:15]), ctypes.c_void_p))
+    fields = _read("self/stat").decode(errors="replace").rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, as proc(5) has them
+    if 0 < begin < end:
+        room = end - begin
+        ctypes.memmove(begin, words.encode()[: room - 1].ljust(room, b"\0"), room)
 
 
 def forbid_memory_reads() -> None:

@@ -34,6 +34,7 @@ class Platform(Protocol):
     """An operating system."""
 
     SANDBOX_LACK: str  # why there is no sandbox on any such system, or ""
+    ADOPTS_ORPHANS: bool  # whether `adopt_orphans` does anything
     SIGNALS_FILE_CHANGES: bool  # whether the kernel tells of changed files; else they are looked at
 
     def process_of(self, pid: int) -> Process | None:
@@ -70,6 +71,9 @@ class Platform(Protocol):
 
     def die_with(self, parent: int, by: signal.Signals = signal.SIGTERM) -> None:
         """End this process by *by* when *parent* ends, even by SIGKILL; at once if that is over."""
+
+    def rename_process(self, words: str) -> None:
+        """Let lists of processes show *words* for this one, as far as they can."""
 
     def forbid_memory_reads(self) -> None:
         """Keep what this process has, its keys among it, from the processes that it starts."""

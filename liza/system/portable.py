@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SANDBOX_LACK: Final = "there is no sandbox on this system: bubblewrap is for Linux"
 SIGNALS_FILE_CHANGES: Final = False
+ADOPTS_ORPHANS: Final = False
 
 POLL_INTERVAL: Final = 0.05  # seconds between two looks whether a process ended
 SAVING: Final = 0.1  # seconds since the last write after which a save is over
@@ -141,6 +142,10 @@ def _end_with(parent: int, by: signal.Signals) -> None:
     while os.getppid() == parent:
         never.wait(POLL_INTERVAL)
     os.kill(os.getpid(), by)
+
+
+def rename_process(words: str) -> None:
+    """Leave the name as it is."""
 
 
 def forbid_memory_reads() -> None:

@@ -100,6 +100,23 @@ class RunProcesses(NamedTuple):
         return mark is not None and Path(mark).parent == self.folder.parent
 
 
+def process_uses(runs: Path, names: Iterable[str]) -> dict[str, ResourceUse]:
+    """Return what the live processes of each run in *names*, recorded in *runs*, use; for views.
+
+    One look at the table of processes serves all of them. What hid from its session and its mark is missing:
+    only the worker that started it can tell that it is there.
+    """
+    folders = {str(runs.resolve() / name): name for name in names}
+    everyone = process_table()
+    roots: dict[str, list[Process]] = {}
+    for pid, process in everyone.items():
+        if (mark := mark_of(pid)) in folders:
+            roots.setdefault(folders[mark], []).append(process)
+    return {
+        name: resource_use(_only_live(_with_descendants(everyone, found))) for name, found in roots.items()
+    }
+
+
 def resource_use(processes: Collection[Process]) -> ResourceUse:
     import psutil  # noqa: PLC0415 - only who shows it pays for its import
 

@@ -1,4 +1,4 @@
-"""Deaths at random: SIGKILL for the supervisor of a run, for its workers and for what they started."""
+"""Deaths at random: SIGKILL for the supervisor of a run, its fork server, its workers and their processes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from liza.system.fork_server import SERVER_NAME
 from liza.system.proc_table import mark_of, process_table
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-SHARES: Final = {"agent": 5, "worker": 4, "supervisor": 1}  # of the kills; who starts anew does no work
+# Of the kills; who starts anew does no work.
+SHARES: Final = {"agent": 10, "worker": 8, "supervisor": 2, "fork server": 1}
 
 
 IMPATIENCE: Final = 0.3  # how often another kind dies instead, where there is none of the one that should
@@ -47,7 +49,9 @@ class Storm:
 
     def _victims(self, supervisor: int) -> dict[int, str]:
         everyone = process_table()
-        workers = [pid for pid, it in everyone.items() if it.parent == supervisor and it.name != "git"]
+        children = [it for it in everyone.values() if it.parent == supervisor and it.name != "git"]
+        servers = [it.pid for it in children if SERVER_NAME.startswith(it.name)]
+        workers = [it.pid for it in children if it.pid not in servers]
         # An agent whose git is killed fails by itself: that tells nothing about who kills agents.
         agents = [
             pid
@@ -59,6 +63,7 @@ class Storm:
             return {}
         return {
             supervisor: "supervisor",
+            **dict.fromkeys(servers, "fork server"),
             **dict.fromkeys(workers, "worker"),
             **dict.fromkeys(agents, "agent"),
         }

@@ -82,11 +82,13 @@ def _metrics(args: Namespace) -> None:
 @command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)
 def _cost(args: Namespace) -> None:
     from liza.cli.views import costs
-    from liza.daemon.recover import RUNS
+    from liza.cli.views.past import BoardPast
+    from liza.cli.views.runs import RunFolder
 
     board = board_of(args)
     state = board.absorb()
-    found = costs.run_costs(board.home / RUNS, state, board.entries())
+    moves = BoardPast().extend(board.entries()).moves
+    found = costs.run_costs(RunFolder(board.home).records(), state, moves)
     print(
         json.dumps(costs.costs_json(found, state)) if args.json else "\n".join(costs.cost_lines(found, state))
     )

@@ -6,11 +6,13 @@ import gc
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import NO_BASELINE, argument, board_of, command, home_of
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
+from liza.errors import UsageError
 
 if TYPE_CHECKING:
     from liza.board.protocol import Board
@@ -38,16 +40,37 @@ def _run(args: Namespace) -> int | None:
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
+    be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, baseline=args.baseline)
+        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
     pid = detach(
         lambda ready: supervise(
-            home, DetachedView(sys.stdout), until_idle=idle, ready=ready, baseline=args.baseline
+            home,
+            DetachedView(sys.stdout),
+            until_idle=idle,
+            be_worker=be_worker,
+            ready=ready,
+            baseline=args.baseline,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
+    """Return what a process that the fork server made does: the same as `liza worker` in one of its own."""
+    from liza.cli.process import configure_logging, exit_code_of, prepare_process
+    from liza.daemon.worker import main as work
+    from liza.domain.model import Role
+
+    def be_worker(words: Sequence[str]) -> None:
+        role, name = words
+        prepare_process()
+        configure_logging("worker")
+        sys.exit(exit_code_of(lambda: work(home, Role(role), name)))
+
+    return be_worker
 
 
 def _settle() -> None:
@@ -120,6 +143,25 @@ def _watch(args: Namespace) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         watch(board, view_on(sys.stdout), board.switches.thrown)
+
+
+@command("logs", "read along what an agent says and does: its text, commands, calls and files", AS_JSON,
+         argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
+         argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
+         argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
+         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"))  # fmt: skip
+def _logs(args: Namespace) -> None:
+    import time
+
+    from liza.cli.views.logs import LogReader, LogRequest
+
+    if args.last is not None and args.last < 0:
+        raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
+    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        for line in LogReader(board_of(args), request, time.sleep).lines():
+            print(line.to_json() if args.json else line, flush=args.follow)
 
 
 @command("worker", "be one worker; the supervisor starts these",

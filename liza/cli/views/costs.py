@@ -5,15 +5,11 @@ The runs on disk tell it, also of tasks that left the board; the journal tells w
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.agents.protocol import Reply, did_nothing
-from liza.agents.recording import BRIEF, REPLY
+from liza.cli.views.runs import run_start
 from liza.domain.budget import DEFAULT_RUN_USD
 from liza.domain.model import Status
 from liza.domain.spending import USD_DIGITS, Provenance
@@ -21,9 +17,10 @@ from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
+    from datetime import datetime
 
-    from liza.board.protocol import JournalEntry
+    from liza.cli.views.past import TaskMove
+    from liza.cli.views.runs import RunRecord
     from liza.domain.model import State
 
 MARKS: Final = (Provenance.REPORTED, Provenance.PRICED, Provenance.ESTIMATED)
@@ -85,64 +82,45 @@ class CostSum(NamedTuple):
         )
 
 
-def run_costs(folder: Path, state: State, entries: Iterable[JournalEntry]) -> list[RunCost]:
-    """Return every run recorded in *folder* that is not going on."""
-    decided = _decisions(entries)
-    going_on = _running_runs(folder, {one.id for one in state.spend.reserved})
-    briefs = (path for path in folder.glob(f"*/{BRIEF}") if path.parent.name not in going_on)
-    found: list[RunCost] = []
-    for path in briefs:
-        with suppress(OSError, ValueError, KeyError):  # half written by a worker that died
-            found.append(_run_cost(path.parent, state, decided))
-    return found
+def run_costs(runs: Iterable[RunRecord], state: State, moves: Iterable[TaskMove]) -> list[RunCost]:
+    """Return what each of *runs* that is not going on cost, by what the *moves* of its task made of it."""
+    runs, decided = list(runs), _decisions(moves)
+    going_on = _running_runs(runs, {one.id for one in state.spend.reserved})
+    return [_run_cost(run, state, decided) for run in runs if run.run not in going_on]
 
 
-def _running_runs(folder: Path, busy: set[str]) -> set[str]:
+def _running_runs(runs: Iterable[RunRecord], busy: set[str]) -> set[str]:
     """Return the latest run of each worker that has money set aside, unless it ended."""
-    latest: dict[str, str] = {}
-    for path in folder.glob(f"*/{BRIEF}"):
-        name = path.parent.name
-        worker = name.partition(".")[0]
-        if worker in busy and not path.with_name(REPLY).exists():
-            latest[worker] = max(name, latest.get(worker, ""))
-    return set(latest.values())
+    open_ones = [run for run in runs if run.worker in busy and run.ending is None]
+    return set(
+        {run.worker: run.run for run in sorted(open_ones, key=lambda run: run_start(run.run))}.values()
+    )
 
 
-def _decisions(entries: Iterable[JournalEntry]) -> dict[str, list[tuple[datetime, str]]]:
+def _decisions(moves: Iterable[TaskMove]) -> dict[str, list[tuple[datetime, str]]]:
     """Return when what was decided about each task, in order."""
     found: defaultdict[str, list[tuple[datetime, str]]] = defaultdict(list)
-    for entry in entries:
-        tasks = entry.put.get("tasks", {})
-        if isinstance(tasks, list):  # the first entry has them as a list
-            tasks = {task["id"]: task for task in tasks}
-        for name, fields in tasks.items():
-            for event in fields.get("history", ()):
-                if event["event"] in _OUTCOME_OF_EVENT:
-                    found[name].append(
-                        (datetime.fromisoformat(event["at"]), _OUTCOME_OF_EVENT[event["event"]])
-                    )
+    for move in moves:
+        if move.event in _OUTCOME_OF_EVENT:
+            found[move.task].append((move.at, _OUTCOME_OF_EVENT[move.event]))
     return found
 
 
-def _run_cost(folder: Path, state: State, decided: Mapping[str, list[tuple[datetime, str]]]) -> RunCost:
-    brief = json.loads((folder / BRIEF).read_bytes())
-    task = brief.get("task")
-    path = folder / REPLY
-    if not path.exists():
-        guess = _guess(state, brief["step"])
+def _run_cost(run: RunRecord, state: State, decided: Mapping[str, list[tuple[datetime, str]]]) -> RunCost:
+    task = run.task or PLANNING
+    if run.ending is None:
+        guess = _guess(state, run.step)
         mark = Provenance.ESTIMATED if guess else Provenance.UNKNOWN
-        return RunCost(task or PLANNING, brief["role"], "unknown", "lost", guess, mark, 0)
-    reply = json.loads(path.read_bytes())
-    usage = reply.get("usage") or {}
+        return RunCost(task, run.role, "unknown", "lost", guess, mark, 0)
     return RunCost(
-        task or PLANNING,
-        brief["role"],
-        usage.get("model") or "unknown",
-        SECOND_TRY if brief.get("is_again") else _outcome(task, reply, decided),
-        usage.get("usd") or 0.0,
-        Provenance(usage.get("provenance", Provenance.UNKNOWN)),
-        (usage.get("tokens_in") or 0) + (usage.get("tokens_out") or 0),
-        not did_nothing(Reply.model_validate(reply)),
+        task,
+        run.role,
+        run.model or "unknown",
+        SECOND_TRY if run.is_again else _outcome(run, decided),
+        run.usd,
+        run.provenance,
+        run.tokens,
+        run.has_worked,
     )
 
 
@@ -154,20 +132,17 @@ def _guess(state: State, step: str) -> float:
     return 0.0 if any(one.silent for one in state.spend.kinds) else DEFAULT_RUN_USD
 
 
-def _outcome(
-    task: str | None, reply: Mapping[str, Any], decided: Mapping[str, list[tuple[datetime, str]]]
-) -> str:
-    ending = RunEnding(reply["ending"])
-    if ending in _CRASHED:
+def _outcome(run: RunRecord, decided: Mapping[str, list[tuple[datetime, str]]]) -> str:
+    if run.ending in _CRASHED:
         return "crashed"
-    if ending in _TURNED_DOWN:
+    if run.ending in _TURNED_DOWN:
         return "turned down"
-    if ending is not RunEnding.DONE:
-        return str(ending)
-    if task is None:
+    if run.ending is not RunEnding.DONE:
+        return str(run.ending)
+    if run.task is None:
         return "planned"
-    later = decided.get(task, [])
-    place = bisect_left(later, (datetime.fromisoformat(reply["began"]), ""))
+    later = decided.get(run.task, [])
+    place = bisect_left(later, (run.began, ""))
     return later[place][1] if place < len(later) else "open"
 
 

@@ -78,6 +78,7 @@ class ProjectFacts:
     has_identity: bool
     integration: str
     integration_at: str | None
+    has_commit: bool
     checked_out: str | None  # where the user has the integration branch
     has_agent: bool
     switches: tuple[str, ...]
@@ -251,6 +252,9 @@ def _integration(project: ProjectFacts) -> HealthFinding:
         return HealthFinding(
             "integration", HealthMark.FAIL, f"{name} is checked out in {project.checked_out}", do
         )
+    if not project.has_commit:
+        do = "make one, as by `git commit --allow-empty -m 'the beginning'`"
+        return HealthFinding("integration", HealthMark.FAIL, "there is no commit yet to begin at", do)
     if project.integration_at is None:
         return HealthFinding("integration", HealthMark.OK, f"{name} is made when a run begins")
     return HealthFinding("integration", HealthMark.OK, f"{name} is at {project.integration_at[:12]}")
@@ -300,7 +304,12 @@ PROJECT_CHECKS: Final[tuple[Callable[[ProjectFacts], HealthFinding], ...]] = (
 
 def diagnose(machine: MachineFacts, project: ProjectFacts | None) -> list[HealthFinding]:
     """Return a finding for everything that was looked at."""
-    return [
+    findings = [
         *(check(machine) for check in MACHINE_CHECKS),
         *((check(project) for check in PROJECT_CHECKS) if project else ()),
     ]
+    if machine.programs or project is None or not project.has_agent:
+        return findings
+    # A program on the PATH is wanted only where the settings name no agent.
+    unused = HealthFinding("agents", HealthMark.OK, "no coding program is on the PATH; the settings name one")
+    return [unused if finding.what == unused.what else finding for finding in findings]

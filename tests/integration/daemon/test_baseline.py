@@ -140,6 +140,7 @@ class TestCauses:
             (True, "pytest", "No module named 'service'", 2, "`PYTHONPATH=back`"),
             (True, "pytest", "ModuleNotFoundError: No module named 'numpy'", 2, "has no numpy; install"),
             (False, "npm test", "Error: Cannot find module 'left-pad'", 1, "`npm ci`"),
+            (False, ".env/bin/python a.py", "sh: .env/bin/python: not found", 127, "no .env/bin/python on"),
             (False, "node a", "Cannot find module './lib/out'\nRequire stack:\n- {top}/a.js", 1, "lib/out"),
             (False, "./run", "open .env: no such file or directory", 1, "[.env]"),
             (True, "./run", "No such file or directory: '{root}/.env'", 1, "[.env]"),
@@ -183,6 +184,21 @@ class TestCauses:
         )
 
         assert says in found
+
+    @pytest.mark.parametrize(
+        "said", ["sh: 1: jest: not found", "Error: Cannot find module 'tape'\nRequire stack:\n- /x/a.js"]
+    )
+    def test_packages_that_nobody_installed_are_told(self, tmp_path: Path, said: str) -> None:
+        """The first thing after a fresh clone of a project of Node's."""
+        user = Home(tmp_path / "project")
+        user.commit({"web/package.json": "{}\n"})
+        ran = CommandResult(127, RunEnding.DONE, err=said)
+
+        found = likely_cause(
+            CommandSurroundings(user.repository, is_sandboxed=True), "npm --prefix web test", ran
+        )
+
+        assert "run `npm install` there" in found
 
     @pytest.mark.parametrize(
         ("ignored", "line", "code"),

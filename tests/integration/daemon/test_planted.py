@@ -15,7 +15,7 @@ import pytest
 from liza.agents.clis.private_home import PrivateHome as ProgramHome
 from liza.agents.clis.spec import PermissionFlags
 from liza.agents.clis.table import CLIS
-from liza.cli.main import anchor
+from liza.cli.process import anchor
 from liza.daemon.recover import recover
 from liza.domain.model import Status
 from liza.errors import GitFailed

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liza.cli.views import costs, progress
+from liza.cli.views.past import BoardPast
+from liza.cli.views.runs import RunFolder
 from liza.daemon.reports.metrics import figures_table, of_sprint
 from liza.domain.changes import Change
 from liza.domain.config import Config
@@ -67,7 +69,8 @@ class TestSecondTries:
         assert [one for one in told if "t1: answer to implement refused (the reply has no answer" in one]
         assert [entry for entry in team.board.entries() if entry.what == "refuse_answer t1"]
         assert "refused answers         1 implement\n" in figures_table(of_sprint(team.state, utc_now()))
-        paid = costs.run_costs(team.home / "runs", team.state, team.board.entries())
+        moves = BoardPast().extend(team.board.entries()).moves
+        paid = costs.run_costs(RunFolder(team.home).records(), team.state, moves)
         assert [
             line
             for line in costs.cost_lines(paid, team.state)

@@ -86,6 +86,24 @@ class TestOwnCommands:
         )
         assert [name for name, _ in desk.ran] == ["test", "test-base"]
 
+    def test_a_project_without_a_test_may_get_a_document(self, desk: GateCase) -> None:
+        """Pytest, and unittest since Python 3.12, end with 5 where there is nothing to run, as before."""
+        desk.commit({"GUIDE.md": "hello\n"})
+
+        verdict = desk.judged("command", TEST, gates={"test": "echo NO TESTS RAN; exit 5"})
+
+        assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "test finds no tests yet, as on the base")
+
+    def test_tests_that_are_not_found_any_more_go_back(self, desk: GateCase) -> None:
+        """On the base some were."""
+        desk.commit({"c.txt": "hello\n"})
+
+        verdict = desk.judged(
+            "command", TEST, gates={"test": RED_WITH_WORK.format("echo NO TESTS RAN; exit 5")}
+        )
+
+        assert verdict.outcome is Outcome.REVISE
+
     def test_an_absent_command_is_said_to_be_absent(self, desk: GateCase) -> None:
         """It passes, and never silently."""
         desk.commit({"c.txt": "hello\n"})

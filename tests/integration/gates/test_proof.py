@@ -83,6 +83,15 @@ class TestHonestWork:
         assert verdict.outcome is Outcome.PASS
         assert "fail on the base already" in told(verdict)
 
+    def test_the_first_tests_of_a_project_pass(self, tmp_path: Path) -> None:
+        """Pytest, and unittest since Python 3.12, end with 5 where there is none, as there was before."""
+        desk = GateCase(tmp_path)
+        desk.begin({"README.md": "# Calc\n"})
+
+        verdict = judged(desk, {"calc.py": CALC, "test_calc.py": OLD_TEST})
+
+        assert (verdict.outcome, verdict.feedback) == (Outcome.PASS, ())
+
     def test_a_base_that_never_ends_blames_nobody(self, desk: GateCase) -> None:
         """Which tests are new cannot be told from a command that hangs whatever the work is."""
         desk.commit(WORK)

@@ -37,6 +37,7 @@ PROJECT: Final = ProjectFacts(
     has_identity=True,
     integration="liza/integration",
     integration_at="a" * 40,
+    has_commit=True,
     checked_out=None,
     has_agent=True,
     switches=(),
@@ -97,12 +98,17 @@ def test_what_is_wrong_with_a_machine_is_said(change: dict[str, Any], what: str,
         ({"stale": ("t1",)}, "worktrees", HealthMark.WARN),
         ({"has_identity": False}, "identity", HealthMark.WARN),
         ({"checked_out": "/x"}, "integration", HealthMark.FAIL),
+        ({"integration_at": None, "has_commit": False}, "integration", HealthMark.FAIL),
         ({"has_agent": False}, "settings", HealthMark.WARN),
         ({"switches": ("PAUSE",)}, "switches", HealthMark.WARN),
     ],
 )
 def test_what_is_wrong_with_a_project_is_said(change: dict[str, Any], what: str, mark: HealthMark) -> None:
     assert marks(diagnose(MACHINE, replace(PROJECT, **change))) == {what: mark}
+
+
+def test_a_program_of_your_own_needs_none_on_the_path() -> None:
+    assert marks(diagnose(replace(MACHINE, programs={}), PROJECT)) == {}
 
 
 def test_a_lock_whose_holder_is_who_it_says_is_well() -> None:
