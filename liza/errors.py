@@ -8,11 +8,15 @@
     │   └── NotThere               the task, note or revision named does not exist
     ├── InvalidBoard               exit 5, the board would break, or is broken
     │   ├── EditRejected           a hand edit was set aside
-    │   └── JournalDamaged         the journal does not replay
+    │   ├── JournalDamaged         the journal does not replay
+    │   └── BoardRewound           the server lost changes that were acknowledged
     ├── DiskTrouble                exit 1, the file system refused
+    ├── BoardUnreachable           exit 1, the server that has the board does not answer
+    ├── ConcurrentChange           exit 1, somebody changed the board meanwhile
     ├── AlreadyRunning             exit 1, another process has the name
     │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
+    ├── ForgeFailed                exit 1, the forge refused or did not answer; its problem says which
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
     ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
@@ -110,6 +114,24 @@ class JournalDamaged(InvalidBoard):
     pass
 
 
+class BoardRewound(InvalidBoard):
+    def __init__(self, address: str, known: int, note: Path) -> None:
+        super().__init__(
+            f"the board at {address} went backwards: it had revision {known} and has lost it or has another, "
+            "as after a failover or a restore; everybody stops. Bring the server back that has it; or, "
+            f"to go on with what is left, remove {note} on every machine and run `liza resume`"
+        )
+
+
+class BoardUnreachable(LizaError):
+    def __init__(self, address: str, said: str) -> None:
+        super().__init__(f"the board at {address} cannot be reached: {said}; see whether the server runs")
+
+
+class ConcurrentChange(LizaError):
+    """Somebody changed the board between a look and a write; nothing was written."""
+
+
 class DiskTrouble(LizaError):
     def __init__(self, doing: str, error: OSError) -> None:
         super().__init__(f"cannot {doing}: {error.strerror or error}; nothing was changed")
@@ -133,6 +155,12 @@ class SharedRepository(AlreadyRunning):
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+
+
+class ForgeFailed(LizaError):
+    def __init__(self, doing: str, why: str, problem: str) -> None:
+        super().__init__(f"cannot {doing}: {why}")
+        self.problem = problem
 
 
 class RedBase(LizaError):

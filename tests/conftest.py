@@ -21,10 +21,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from liza.system.host import FORCE_PORTABLE
+from tests.support.postgres_server import WHAT_IS_MISSING, PostgresServer, find_programs
 from tests.support.suite_order import deal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 COUNTED: Final = "counted"
 
@@ -44,6 +45,15 @@ if sys.prefix != sys.base_prefix:
     # version manager, or have no pytest.
     os.environ["VIRTUAL_ENV"] = sys.prefix
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", os.defpath)])
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A private PostgreSQL that syncs nothing; what crashes one starts its own."""
+    if find_programs() is None:
+        pytest.skip(WHAT_IS_MISSING)
+    with PostgresServer(fsync="off") as server:
+        yield server
 
 
 @pytest.hookimpl(trylast=True)

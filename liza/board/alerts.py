@@ -68,6 +68,10 @@ class FileAlerts:
 
 def append_alert(home: Path, at: datetime, sentence: str) -> None:
     """Append one line to the file that people and their tools follow."""
+    append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {alert_line(sentence)}")
+
+
+def alert_line(sentence: str) -> str:
+    """Return *sentence* on one line that a terminal shows as it is, secrets masked."""
     # A name in the sentence may hold a line break.
-    line = escape_unsafe(environment_mask().text(" ".join(sentence.splitlines())))
-    append_line(home / ALERTS, f"{at:%Y-%m-%dT%H:%M:%SZ} {line}")
+    return escape_unsafe(environment_mask().text(" ".join(sentence.splitlines())))

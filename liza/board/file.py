@@ -18,9 +18,11 @@ from liza.board.journal import Journal, JournalPosition
 from liza.board.location import require_version
 from liza.board.lock import QUEUE, BoardLock
 from liza.board.presence import FilePresence
-from liza.board.quarantine import quarantine_edit, quarantine_wreck, write_to_quarantine
+from liza.board.protocol import BoardText
+from liza.board.quarantine import quarantine_edit, write_to_quarantine
 from liza.board.render import render_state
-from liza.board.statefile import LOCK, SPARE, StateFile, not_a_file_error, read_saved
+from liza.board.state_sync import SETTLE, StateSync
+from liza.board.statefile import LOCK, SPARE
 from liza.board.switches import FileSwitches
 from liza.board.view import JournalView, state_at
 from liza.domain.changes import Change
@@ -34,11 +36,9 @@ if TYPE_CHECKING:
 
     from liza.board.lock_state import LockState
     from liza.board.protocol import JournalEntry
-    from liza.board.statefile import SavedText
     from liza.board.watch import Watch
     from liza.domain.model import State
 
-SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
 IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
@@ -60,11 +60,11 @@ class FileBoard:
         self._disk = disk or Disk()
         self._clock = clock
         self._journal = Journal(home / JOURNAL, self._disk)
-        self._file = StateFile(home, self._disk)
         self._lock = BoardLock(home / LOCK, self._disk)
         self._mutex = threading.RLock()
         self._is_updating = False
         self._view = JournalView(home, self._journal, clock)
+        self._sync = StateSync(home, self._disk, take=self._view.take, reject=self._reject, clock=clock)
         self._watch: Watch | None = None
         self._is_blind = False
         self._rejections: list[EditRejected] = []
@@ -96,6 +96,10 @@ class FileBoard:
         for directory in (home, home.parent):
             _sync_directory(directory)
         return board
+
+    def now(self) -> datetime:
+        """Return the time of this machine."""
+        return self._clock()
 
     def read(self) -> State:
         """Return the latest state; takes no lock."""
@@ -134,10 +138,7 @@ class FileBoard:
 
     def has_edit(self) -> bool:
         """Tell, without a lock, whether somebody else than Liza may have written state.yaml."""
-        if (path := self._file.path).is_symlink() or (path.exists() and not path.is_file()):
-            raise not_a_file_error(path)
-        baton = self._lock.peek()
-        return baton is None or not path.exists() or bool(self._file.suspects(baton))
+        return self._sync.has_edit(self._lock.peek())
 
     def _is_behind(self) -> bool:
         """Return whether state.yaml does not show the latest change: whoever made it died, or could not."""
@@ -145,6 +146,12 @@ class FileBoard:
             self._view.catch_up()
             baton = self._lock.peek()
             return baton is None or baton.sum != self._view.mark.sum
+
+    def text(self) -> BoardText:
+        """Return the latest text, as state.yaml shows it."""
+        with self._mutex:
+            self._view.catch_up()
+            return self._view.shown()
 
     def lock_holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""
@@ -258,7 +265,7 @@ class FileBoard:
         with self._exclusive(self._prepare) as baton:
             self._view.catch_up()
             self._journal.mend(self._view.mark)
-            is_settled = self._absorb(baton, patient=patient)
+            is_settled = self._sync.absorb(baton, patient=patient)
             try:
                 yield is_settled
             finally:  # also after a refused change: an edit may have been taken in before it
@@ -271,40 +278,12 @@ class FileBoard:
         self._view.text()
 
     def _publish(self, baton: LockState) -> None:
-        """Show the latest state in state.yaml; the journal has it already, so trouble here only delays it."""
-        if baton.sum == self._view.mark.sum and self._file.is_as_left(baton):
-            return
-        baton.sum = ""
-        try:
-            self._file.put(self._view.text().bytes(self._view.mark.sum), baton)
-            baton.sum = self._view.mark.sum
-        except OSError as error:
-            log.warning("state.yaml is behind the journal: %s", error)
+        stamp = self._view.mark.sum
+        self._sync.publish(baton, stamp, lambda: self._view.text().bytes(stamp))
         self._view.save_snapshot_if_due()
 
-    def _absorb(self, baton: LockState, *, patient: bool) -> bool:
-        """Take in what people saved; return False while a save seems to be in progress."""
-        for path in self._file.suspects(baton):
-            found = read_saved(path)
-            if found is None:
-                if path == self._file.path:
-                    return False
-                continue
-            try:
-                self._view.take(found.data)
-            except InvalidBoard as error:
-                if patient and path == self._file.path and _is_recent(found):
-                    return False
-                if self._file.is_wreck(found.there, baton):
-                    quarantine_wreck(self.home, found.data, self._clock())
-                else:
-                    self._reject(found.data, error)
-            self._file.settled(path, found.there, baton)
-        self._file.forget_closed(baton)
-        return True
-
     def _reject(self, data: bytes, error: InvalidBoard) -> None:
-        kept, change = quarantine_edit(self.home, data, error, self._clock())
+        kept, change = quarantine_edit(self, data, error, self._clock())
         log.info("an edit of state.yaml was set aside: %s", kept)
         self._view.commit(change)
         self._rejections.append(EditRejected(kept, error.violations))
@@ -329,11 +308,6 @@ def _forget_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_parent)
-
-
-def _is_recent(text: SavedText) -> bool:
-    """Return whether *text* was saved so recently that more may follow; a time to come tells nothing."""
-    return 0 <= time.time() - text.there.mtime_ns / 1e9 < SETTLE
 
 
 def _sync_directory(path: Path) -> None:

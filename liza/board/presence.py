@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _NOT_WORKERS: Final = frozenset({SUPERVISOR_NAME, PLANNING_NAME})
 
 
+def is_worker_name(name: str) -> bool:
+    return name not in _NOT_WORKERS
+
+
 class FilePresence:
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -42,5 +46,5 @@ class FilePresence:
         locks.remove_stale(self._home)
 
     def _path(self, name: str) -> Path:
-        folder = self._home if name in _NOT_WORKERS else self._home / locks.WORKERS_DIRECTORY
+        folder = self._home / locks.WORKERS_DIRECTORY if is_worker_name(name) else self._home
         return folder / f"{name}.lock"

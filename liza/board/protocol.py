@@ -1,22 +1,25 @@
 """What an engine of the board promises, and the one door to it; nothing above it knows files.
 
-`open_board` takes the location of a board. A path is one of the engine that comes with Liza, which keeps it
-in files; `scheme://…` is one of the engine that an installed package registers for the scheme, as an entry
-point of the group `liza.boards`.
+`open_board` takes the location of a board. A path is a board in files, unless an address is noted there;
+`postgresql://…` is one on a server, and any other `scheme://…` belongs to the engine that an installed
+package registers for the scheme, as an entry point of the group `liza.boards`.
 """
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from liza.board.location import address_in, without_password
+from liza.errors import UsageError
 from liza.system.plugins import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
-    from pathlib import Path
 
     from liza.domain.changes import Change
     from liza.domain.model import State
@@ -37,6 +40,14 @@ class JournalEntry(NamedTuple):
     what: str
     put: dict[str, Any]  # section: its new value, or for sections with ids the changed fields by id
     gone: dict[str, list[str]]  # section: the ids that left it
+
+
+class BoardText(NamedTuple):
+    """A board as people read and edit it."""
+
+    revision: int
+    stamp: str  # by which an edit is known to be one of this board
+    data: bytes
 
 
 class Switches(Protocol):
@@ -123,6 +134,9 @@ class Board(Protocol):
     @property
     def presence(self) -> Presence: ...
 
+    def now(self) -> datetime:
+        """Return the time by the board's clock, by which leases end: the same for all who share it."""
+
     def read(self) -> State:
         """Return the latest state; takes no lock and never sees half a change."""
 
@@ -160,6 +174,9 @@ class Board(Protocol):
     def at(self, moment: int | datetime) -> tuple[State, str]:
         """Return the state as it was at a revision or time, and the stamp of its text."""
 
+    def text(self) -> BoardText:
+        """Return the board's text, as people edit it, at the latest revision."""
+
     def text_at(self, moment: int | datetime) -> bytes:
         """Return the board's text, as people edit it, at a revision or time."""
 
@@ -175,54 +192,105 @@ class Glance(NamedTuple):
 
 
 class Engine(Protocol):
-    """What a scheme of `liza.boards` names: a module, or an object, with these functions."""
+    """What a scheme of `liza.boards` names: a module, or an object, with these functions.
+
+    *home* is the directory of the checkout in which the location is noted, if it is.
+    """
 
     def exists(self, location: str) -> bool:
         """Return whether there is a board at *location*."""
 
-    def open_location(self, location: str) -> Board:
+    def open_location(self, location: str, *, home: Path | None = None) -> Board:
         """Return the board at *location*; it may look whether it is there later, when it is used."""
 
-    def create(self, location: str, state: State, *, by: str) -> Board:
+    def create(self, location: str, state: State, *, by: str, home: Path | None = None) -> Board:
         """Make a board at *location* with *state* as its first revision."""
 
-    def glance(self, location: str) -> Glance | None:
+    def glance(self, location: str, *, home: Path | None = None) -> Glance | None:
         """Return the board without locks and at little cost; None where only an open board can tell."""
 
-    def validate(self, location: str) -> State:
+    def validate(self, location: str, *, home: Path | None = None) -> State:
         """Return the board at *location*, or raise everything that is wrong with it; nothing is changed."""
 
+    def lines(self, location: str) -> list[bytes]:
+        """Return the whole journal of the board at *location*, a line each."""
 
+    def restore(self, location: str, journal: Sequence[bytes]) -> None:
+        """Make a board at *location* that has *journal*; raise where there is one."""
+
+    def grant(self, location: str, right: str, role: str) -> None:
+        """Give *role* the right of a worker or a reader on the boards of the server at *location*."""
+
+
+_ON_POSTGRES: Final = frozenset({"postgresql", "postgres"})
 _ENGINES: Final[Registry[Engine]] = Registry(
-    "liza.boards", "board engine", {"file": "liza.board.file_engine"}
+    "liza.boards",
+    "board engine",
+    {"file": "liza.board.file_engine", **dict.fromkeys(_ON_POSTGRES, "liza.board.postgres.engine")},
 )
+
+
+class _Found(NamedTuple):
+    engine: Engine
+    location: str
+    home: Path | None = None
 
 
 def has_board(location: Path | str) -> bool:
     """Return whether there is a board at *location*."""
-    return _engine_of(location).exists(str(location))
+    found = _find(location)
+    return found.engine.exists(found.location)
 
 
 def open_board(location: Path | str) -> Board:
     """Return the board at *location*: a directory, or an address of another engine."""
-    return _engine_of(location).open_location(str(location))
+    found = _find(location)
+    return found.engine.open_location(found.location, home=found.home)
 
 
 def create_board_at(location: Path | str, state: State, *, by: str = "human") -> Board:
     """Make a board at *location* with *state* as its first revision."""
-    return _engine_of(location).create(str(location), state, by=by)
+    found = _find(location)
+    return found.engine.create(found.location, state, by=by, home=found.home)
 
 
 def glance_at(location: Path | str) -> Glance | None:
     """Return the board at *location* at little cost; None where it has to be opened."""
-    return _engine_of(location).glance(str(location))
+    found = _find(location)
+    return found.engine.glance(found.location, home=found.home)
 
 
 def validate_board(location: Path | str) -> State:
     """Return the board at *location*, or a board's text in a file; raise everything that is wrong with it."""
-    return _engine_of(location).validate(str(location))
+    found = _find(location)
+    return found.engine.validate(found.location, home=found.home)
 
 
-def _engine_of(location: Path | str) -> Engine:
-    found = _SCHEME.match(str(location))
-    return _ENGINES[found[1] if found else "file"]
+def copy_board(source: Path | str, target: Path | str) -> int:
+    """Make the board of *source* at *target*, with all its history; return how many changes it has."""
+    there, here = _find(source), _find(target)
+    if not there.engine.exists(there.location):
+        raise UsageError(f"there is no board at {without_password(there.location)}")
+    journal = there.engine.lines(there.location)
+    here.engine.restore(here.location, journal)
+    return len(journal)
+
+
+def grant_right(location: Path | str, right: str, role: str) -> str:
+    """Give *role* of the server the right of a worker or a reader, and return which server that is."""
+    found = _find(location)
+    found.engine.grant(found.location, right, role)
+    return without_password(found.location)
+
+
+def _find(location: Path | str) -> _Found:
+    scheme = _SCHEME.match(str(location))
+    if scheme is None and (address := address_in(Path(location))):
+        found = _find(address)
+        return found._replace(home=Path(location))
+    name = scheme[1] if scheme else "file"
+    if name in _ON_POSTGRES and find_spec("psycopg") is None:
+        raise UsageError(
+            "a board on PostgreSQL needs psycopg; install Liza with it (`pip install 'liza[postgres]'`)"
+        )
+    return _Found(_ENGINES[name], str(location))

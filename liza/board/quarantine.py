@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from liza.board.alerts import append_alert
 from liza.board.disk import Disk
-from liza.board.switches import FileSwitches
 from liza.domain.anomalies import Anomaly, RejectedEdit
 from liza.domain.changes import Change
 from liza.domain.record import next_id, with_record
@@ -18,23 +17,22 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from liza.board.protocol import Board
     from liza.domain.model import State
     from liza.errors import InvalidBoard
 
 NAME: Final = "rejected"
 
 
-def quarantine_edit(home: Path, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
+def quarantine_edit(board: Board, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
     """Keep *data* as a file, pause the agents, and return where it is and what the board should say."""
-    try:
-        where = write_to_quarantine(home, data, at)
-        append_alert(
-            home, at, f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}"
-        )
-        said = f"an edit of state.yaml was not taken; see {where}, then `liza resume`"
-        FileSwitches(home).throw(Switch.PAUSE, said)
-    except OSError as trouble:
-        raise DiskTrouble("keep an edit of state.yaml that could not be taken", trouble) from trouble
+    home = board.home
+    where = board.quarantine(data, at=at)
+    board.alerts.append(
+        f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}", at=at
+    )
+    said = f"an edit of state.yaml was not taken; see {where}, then `liza resume`"
+    board.switches.throw(Switch.PAUSE, said)
     problems = tuple(str(violation) for violation in error.violations) or (str(error),)
 
     def make(state: State) -> State:

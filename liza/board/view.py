@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from liza.board import edits, snapshot
 from liza.board.archive import retire_finished, write_archive
 from liza.board.journal import JournalPosition
-from liza.board.protocol import JournalEntry
+from liza.board.protocol import BoardText, JournalEntry
 from liza.board.render import StateDocument, render_state
 from liza.board.replay import (
     diff_states,
@@ -31,7 +31,15 @@ from liza.domain.changes import Change
 from liza.domain.invariants import diff_violations, violations
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.problems import line_of
-from liza.errors import DiskTrouble, InvalidBoard, JournalDamaged, NotThere, Violation
+from liza.errors import (
+    BoardUnreachable,
+    ConcurrentChange,
+    DiskTrouble,
+    InvalidBoard,
+    JournalDamaged,
+    NotThere,
+    Violation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -184,7 +192,8 @@ class JournalView:
             gone = [task for name, task in before.tasks.items() if name not in after.tasks]
             try:
                 self.commit(Change("liza", f"archive {len(gone)} finished tasks", lambda _: after))
-            except DiskTrouble as error:  # what led here is on disk: this can wait for the next one
+            # What led here is durable: this can wait for the next one.
+            except (DiskTrouble, BoardUnreachable, ConcurrentChange) as error:
                 log.warning("%d finished tasks stay on the board: %s", len(gone), error)
                 return
             write_archive(self._home, gone)
@@ -193,6 +202,10 @@ class JournalView:
         if self._document is None:
             self._document = StateDocument(self.state)
         return self._document
+
+    def shown(self) -> BoardText:
+        """Return the text with the revision and the stamp that it says."""
+        return BoardText(self.state.revision, self.mark.sum, self.text().bytes(self.mark.sum))
 
     def save_snapshot_if_due(self) -> None:
         if self._view is None or not snapshot.is_due(self.mark.offset, *self._snapshot_at):

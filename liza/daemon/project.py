@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from liza.board.location import HOME as HOME  # noqa: PLC0414 - it is part of a project
+from liza.board.location import TEAM_FILE as TEAM_FILE  # noqa: PLC0414 - as above
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
+from liza.board.location import note_address, without_password
 from liza.board.protocol import create_board_at, open_board
 from liza.domain.config import Config
 from liza.domain.model import Adopted, Goal, State, Status
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.repo.verify import TrustedFacts
 
-TEAM_FILE: Final = "liza.yaml"
 IGNORED: Final = ("/.liza/", "/.worktrees/")
 APPLIED: Final = "applied.json"  # in `.liza/`: what the team's file said when it was applied last
 
@@ -100,6 +101,8 @@ def create_board(
     now = utc_now()
     first = Goal(description=goal, spec_ref=config.spec, created=now)
     state = State(revision=1, goal=first, config=config, workflow=_workflow_text(config, root))
+    if address := note_address(root / HOME):
+        choices.append(Choice("board", without_password(address), ""))
     board = create_board_at(root / HOME, state)
     record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
@@ -216,6 +219,8 @@ def team_settings(root: Path) -> dict[str, Any]:
     except (BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{TEAM_FILE}: {error}; mend it") from error
     settings: dict[str, Any] = parsed.data
+    if isinstance(settings, dict):
+        settings.pop("board", None)  # where the board is cannot be one of its settings
     lines = {".".join(map(str, place)): line for place, line in parsed.lines.items()}
     try:
         Config.model_validate(settings)

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, open_board
 from liza.daemon import integration_tip, sprint
-from liza.daemon.alarms import Alarm, alarms, stale_checkpoint
 from liza.daemon.baseline import BaselineContext, run_baseline
-from liza.daemon.breaker import Breaker, rule_names
+from liza.daemon.breaker import Breaker
 from liza.daemon.course import Halted
 from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
-from liza.daemon.notify import Notifier, SentAlarms
+from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
 from liza.daemon.policy import planner, progress, recovery, staffing
 from liza.daemon.project import TEAM_FILE
 from liza.daemon.project_sandbox import (
@@ -47,7 +46,7 @@ from liza.domain import providers
 from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
 from liza.domain.config import SandboxMode
 from liza.domain.lifecycle import SUCCEEDED
-from liza.domain.model import GoalStatus
+from liza.domain.model import GoalStatus, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.switches import Switch, strongest_switch
 from liza.errors import (
@@ -69,7 +68,6 @@ from liza.system.host import host
 from liza.system.proc_table import RUN_MARK, sweep
 from liza.system.run_control import RunControl
 from liza.system.wakeup import Wakeup
-from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -153,7 +151,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         if baseline and not _check_baseline(ground, board, view, bell):
-            return EXIT_CODES[RunEnd.ASKED]
+            ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
+            view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
+            return EXIT_CODES[ending]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
@@ -178,11 +178,13 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
+    if _is_aborted(board):
+        return False
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
         while not over.wait(DEBOUNCE):
-            if bell.asked or strongest_switch(board.switches.thrown()) is Switch.ABORT:
+            if bell.asked or _is_aborted(board):
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
@@ -199,6 +201,10 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
         for line in found.lines():
             view.say(line)
     return True
+
+
+def _is_aborted(board: Board) -> bool:
+    return strongest_switch(board.switches.thrown()) is Switch.ABORT
 
 
 def worker_command(home: Path) -> list[str]:
@@ -223,7 +229,7 @@ class Supervisor:
         self._view = view
         self._until_idle = until_idle
         self._grace = grace
-        self._clock = utc_now
+        self._clock = self._board.now
         self._slots: dict[str, Slot] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
@@ -319,7 +325,9 @@ class Supervisor:
         while self._gone:
             self._after_exit(*self._gone[0])
             self._gone.pop(0)
-        state = self._breaker.look(self._reclaim(self._board.read()), self._clock())
+        is_halted = Switch.CHECKPOINT.name in switches
+        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT) if is_halted else None
+        state = self._breaker.look(self._reclaim(self._board.read()), self._clock(), thrown_at)
         self._check_disk_space(state)
         if self._breaker.hold(state, switches):
             switches = self._board.switches.thrown()
@@ -353,8 +361,7 @@ class Supervisor:
             return RunEnd.COMPLETE
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             state = self._begin_next_goal()
-        named = rule_names(workflow_on(state))
-        self._tell(alarms(state, now, named))
+        self._tell(alarms(state, now))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = progress.only_people(state, now) or (self._shortage and idle)
         return RunEnd.ONLY_PEOPLE if self._until_idle and stuck else None
@@ -390,18 +397,20 @@ class Supervisor:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
             _require_valid_board(self._recovery.home)
         code = 0 if name in self._stopping else code
-        post = staffing.with_exit(self._slots[name], code, time.monotonic())
-        now = self._clock()
+        post, ended_at, now = self._slots[name], time.monotonic(), self._clock()
         tasks = self._board.read().tasks.values()
         self._recovery.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
         reclaim = recovery.reclaim_tasks(self._workers.names, at=now, killed=code == staffing.KILLED_CODE)
-        if staffing.is_crash(code):
-            why = f"{len(post.crashes)} crashes in five minutes; the last one {staffing.exit_sentence(code)}"
-            crash = staffing.record_crash(post, why, at=now)
-            self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
-            self._tell_crash(post, code)
+        is_crash = staffing.is_crash(code)
+        if is_crash:
+            crash = staffing.record_crash(post, staffing.exit_sentence(code), at=now)
+            state = self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
         else:
-            self._board.update(reclaim)
+            state = self._board.update(reclaim)
+        is_stopped = is_crash and state.agents[name].status is WorkerStatus.STOPPED
+        post = staffing.with_exit(post, code, ended_at, is_stopped=is_stopped)
+        if is_crash:
+            self._tell_crash(post, code)
         # Last, because all of this is done again where the disk was full.
         self._slots[name] = post
         self._stopping -= {name}
@@ -446,8 +455,6 @@ class Supervisor:
         # `touch` makes the file first and sets its time then: that is one throw.
         if abs(thrown_at - self._summarised) > SAME_THROW_WINDOW:
             self._write_summary(state, thrown_at, said)
-        hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale_checkpoint(thrown_at, self._clock(), hours, said)]))
 
     def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
         """Write the summary, or say who has to end their turn before it makes sense."""

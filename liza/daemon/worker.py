@@ -63,13 +63,13 @@ def main(home: Path, role: Role, name: str) -> int:
         raise UsageError(f"there are no workers of the role {role}; known: {', '.join(TURNS)}")
     _mask_logs()
     board = open_board(home)
-    orders = StopRequests(board)
+    orders = StopRequests(board, board.now)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.add_signal())
     host().die_with(int(os.environ.get(PARENT_VARIABLE) or os.getppid()))
     host().adopt_orphans()
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
-    place = Worker(home, board, Repository.around(home.parent), role, name, orders)
+    place = Worker(home, board, Repository.around(home.parent), role, name, orders, clock=board.now)
     with board.presence.hold(name, at=place.clock()):
         try:
             return serve(place)

@@ -49,6 +49,7 @@ FRESH_ROUNDS: Final[FieldChanges] = {
     "attempt": 0,
     "review_cycles_current": 0,
     "decisions": (),
+    "signals": (),
 }
 NO_REJECTION: Final[FieldChanges] = {
     "rejection_reason": None,
@@ -132,6 +133,7 @@ class Take(Event):
             "review_cycles_current": task.review_cycles_current if again else 0,
             "verdicts": (),
             "decisions": task.decisions if again else (),
+            "signals": task.signals if again else (),
         }
 
     def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from liza.repo.command import decode_git
@@ -80,6 +81,14 @@ class _PatchBody(NamedTuple):
 
 def diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
     """Return what *head* has otherwise than *base*, path by path."""
+    return _diff_trees(repository, repository.tree_of(base), repository.tree_of(head))
+
+
+@lru_cache(4)
+def _diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
+    """Compare two trees by their hashes, which gates do several times in a turn."""
+    if base == head:
+        return ()
     # Attributes would be read from the index too, and can call any file a binary.
     blind = {"GIT_INDEX_FILE": str(repository.common / "liza-no-index"), "GIT_ATTR_NOSYSTEM": "1"}
     answer = repository.ask(

@@ -16,6 +16,7 @@ from liza.domain.lifecycle import ADDED, SENT_BACK, SUCCEEDED, TERMINAL, label_o
 from liza.domain.model import GoalStatus, HistoryEntry, IntegrationFailure, Role, Status, Taint, waits_for
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
+from liza.domain.rules import UNCLEAR_SPEC
 from liza.domain.similarity import normalized_digest
 from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from liza.workflow.document import Workflow
     from liza.workflow.position import JobResult, WorkflowJob
 
-# What people are asked where the rounds of a phase are used up.
-UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
 SETTLE: Final = "How should this be settled: {}"
 MOST_QUESTIONS: Final = 3
 LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
@@ -169,7 +168,7 @@ def _ending_event(step: _Step, status: Status, moved: Move) -> Event | None:
     if status is Status.ABANDONED:
         return e.Abandon(reason=reason)
     if moved.exhausted:
-        return e.Block(reason=reason, questions=UNCLEAR, rule=ROUNDS)
+        return e.Block(reason=reason, questions=UNCLEAR_SPEC, rule=ROUNDS)
     questions = event.questions[:MOST_QUESTIONS] or (SETTLE.format(reason),)
     return e.Block(reason=reason, questions=questions, only_people=event.only_people)
 

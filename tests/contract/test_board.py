@@ -48,9 +48,13 @@ if TYPE_CHECKING:
 TASKS = [f"t{number}" for number in range(40)]
 
 
-@pytest.fixture(params=ENGINES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return Store(request.param, tmp_path)
+@pytest.fixture(
+    params=[pytest.param(name, marks=[] if name == "file" else [pytest.mark.hosts]) for name in ENGINES]
+)
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("XDG_STATE_HOME", "")  # put back afterwards: a store sets it
+    server = "" if request.param == "file" else request.getfixturevalue("postgres").address
+    return Store(request.param, tmp_path, server)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from liza.gates.registry import EffectType, GateType
 from liza.system.files import append_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from liza.agents.protocol import Agent, Brief, Reply
     from liza.agents.replay import Apply
     from liza.board.protocol import Board, Glance
@@ -75,17 +77,26 @@ class Engine:
     def exists(self, location: str) -> bool:
         return file_engine.exists(_path(location))
 
-    def open_location(self, location: str) -> Board:
-        return file_engine.open_location(_path(location))
+    def open_location(self, location: str, *, home: Path | None = None) -> Board:
+        return file_engine.open_location(_path(location), home=home)
 
-    def create(self, location: str, state: State, *, by: str) -> Board:
-        return file_engine.create(_path(location), state, by=by)
+    def create(self, location: str, state: State, *, by: str, home: Path | None = None) -> Board:
+        return file_engine.create(_path(location), state, by=by, home=home)
 
-    def glance(self, location: str) -> Glance | None:
-        return file_engine.glance(_path(location))
+    def glance(self, location: str, *, home: Path | None = None) -> Glance | None:
+        return file_engine.glance(_path(location), home=home)
 
-    def validate(self, location: str) -> State:
-        return file_engine.validate(_path(location))
+    def validate(self, location: str, *, home: Path | None = None) -> State:
+        return file_engine.validate(_path(location), home=home)
+
+    def lines(self, location: str) -> list[bytes]:
+        return file_engine.lines(_path(location))
+
+    def restore(self, location: str, journal: Sequence[bytes]) -> None:
+        file_engine.restore(_path(location), journal)
+
+    def grant(self, location: str, right: str, role: str) -> None:
+        file_engine.grant(_path(location), right, role)
 
 
 def _path(location: str) -> str:

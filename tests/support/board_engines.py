@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Callable
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-# Where each engine makes a board that belongs to an empty directory. Another engine is one more line.
-ENGINES: Final[dict[str, Callable[[Path], str]]] = {"file": lambda place: str(place / ".liza")}
+# Where each engine makes a board that belongs to an empty directory, given the address of its server. Another
+# engine is one more line.
+ENGINES: Final[dict[str, Callable[[Path, str], str]]] = {
+    "file": lambda place, _: str(place / ".liza"),
+    "postgresql": lambda place, server: f"{server}#b{hashlib.sha256(bytes(place)).hexdigest()[:12]}",
+}
 
 
 class Store(NamedTuple):
@@ -34,10 +39,13 @@ class Store(NamedTuple):
 
     engine: str
     place: Path
+    server: str = ""
 
     @property
     def location(self) -> str:
-        return ENGINES[self.engine](self.place)
+        # The home of a board that belongs to no checkout.
+        os.environ["XDG_STATE_HOME"] = f"{self.place}.state"
+        return ENGINES[self.engine](self.place, self.server)
 
     def create(self, state: State) -> Board:
         return create_board_at(self.location, state)

@@ -26,6 +26,7 @@ LAYERS: Final = [
     "system",
     "board",
     "repo",
+    "forges",
     "agents",
     "gates",
     "daemon",
@@ -47,6 +48,7 @@ HOMES: Final = {
     "filelock": ["liza.system.locks"],
     "litellm": ["liza.agents.llm.model"],
     "psutil": ["liza.system"],
+    "psycopg": ["liza.board.postgres"],
     "pydantic": ["liza"],
     "pydantic_core": ["liza.domain.problems"],
     "watchdog": ["liza.board.watch"],
@@ -60,6 +62,7 @@ HEAVY: Final = {
     "filelock",
     "litellm",
     "psutil",
+    "psycopg",
     "pydantic",
     "rich",
     "watchdog",
@@ -238,6 +241,7 @@ class TestLayers:
 OPEN_OF_BOARD: Final = {
     "liza.board.protocol": "what an engine promises, and the door to it",
     "liza.board.location": "where a project keeps its board",
+    "liza.board.mirror": "a board on any server as files of this machine",
     "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
 }
 

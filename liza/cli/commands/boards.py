@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import threading
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ from liza.cli.registry import (
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from liza.board.protocol import Board
     from liza.domain.model import State
 
@@ -224,3 +228,45 @@ def _board_diff(args: Namespace) -> None:
         print(json.dumps([difference._asdict() for difference in found]))
     else:
         print("\n".join(map(str, found)) or "Nothing differs.")
+
+
+@command("board copy", "copy a board with all its history, between .liza and a server or two of them",
+         argument("source", metavar="FROM", help="a .liza directory or postgresql://host/database#board"),
+         argument("target", metavar="TO", help="as FROM; where there is no board yet"))  # fmt: skip
+def _board_copy(args: Namespace) -> None:
+    from liza.board.location import without_password
+    from liza.board.protocol import copy_board
+
+    source, target = (_location(args.directory, said) for said in (args.source, args.target))
+    count = copy_board(source, target)
+    print(f"Copied {count} changes from {without_password(source)} to {without_password(target)}.")
+
+
+def _location(directory: Path, said: str) -> str:
+    return said if "://" in said else str(directory / said)
+
+
+@command("board grant", "let a role of the database work on the boards of a server, or only read them",
+         argument("right", choices=("worker", "reader"), help="what it may do"),
+         argument("role", metavar="ROLE", help="a role that the server knows"),
+         argument("address", metavar="ADDRESS", nargs="?",
+                  help="the server (that of this project's board, if not given)"))  # fmt: skip
+def _board_grant(args: Namespace) -> None:
+    from liza.board.protocol import grant_right
+
+    server = grant_right(args.address or home_of(args), args.right, args.role)
+    print(f"{args.role} is a {args.right} of {server}.")
+
+
+@command("mirror", "keep .liza/state.yaml and the switches in step with a board on a server, both ways")
+def _mirror(args: Namespace) -> None:
+    from liza.board.mirror import mirror_home
+
+    home, over = home_of(args), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    mirror_home(
+        home,
+        over.is_set,
+        lambda where: print(f"Mirroring {where} in {home}; Ctrl-C ends it.", flush=True),
+    )

@@ -47,7 +47,7 @@ def _breaker(args: Namespace) -> None:
 @command("breaker show", "show what a rule saw and what to do about it", AS_JSON, TRIP)
 def _breaker_show(args: Namespace) -> None:
     from liza.daemon.reports import trips
-    from liza.domain.rules import trip_of
+    from liza.domain.trips import trip_of
 
     state = board_of(args).absorb()
     trip = trip_of(state, args.trip)

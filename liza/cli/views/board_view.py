@@ -23,12 +23,13 @@ from liza.daemon.policy import planner
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import worker_roles
 from liza.domain import budget, providers
+from liza.domain.anomalies import anomaly_sentence
 from liza.domain.answers import Step
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.metrics import Figures, figures
 from liza.domain.model import MEANING, Role, Status, WorkerRecord, WorkerStatus, waits_for
-from liza.domain.rules import anomaly_sentence, trip_sentence
 from liza.domain.spending import USD_DIGITS
+from liza.domain.trips import trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,7 +20,7 @@ def edit_board(board: Board, editor: list[str]) -> State:
     """Let a person edit a copy until it can be taken or they give up; return the board after that."""
     with tempfile.TemporaryDirectory(prefix="liza-edit-") as directory:
         copy = Path(directory) / "state.yaml"
-        copy.write_bytes(board.text_at(board.read().revision))
+        copy.write_bytes(board.text().data)
         while True:
             _run_editor(editor, copy)
             data = copy.read_bytes()

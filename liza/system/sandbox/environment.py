@@ -28,6 +28,7 @@ ALLOWED: Final = frozenset(
         ),
     }
 )
+NEVER: Final = frozenset({"LIZA_BOARD"})  # whatever the settings say: by it an agent could be a worker
 ALLOWED_STEMS: Final = ("LC_", "GIT_AUTHOR_", "GIT_COMMITTER_")
 
 
@@ -49,7 +50,7 @@ def allowed_environment(environment: Mapping[str, str], also: Collection[str] = 
     return {
         name: with_own_programs_last(value, environment) if name == "PATH" else value
         for name, value in environment.items()
-        if name in ALLOWED or name.startswith(ALLOWED_STEMS) or name in also
+        if name not in NEVER and (name in ALLOWED or name.startswith(ALLOWED_STEMS) or name in also)
     }
 
 

@@ -109,6 +109,8 @@ class TestView:
 
     def test_what_came_of_it(self) -> None:
         assert run_outcome(STATE) == "1 of 4 tasks done, the goal is IN_PROGRESS"
+        done = STATE.replace(goal=STATE.goal.replace(status=GoalStatus.COMPLETE))
+        assert run_outcome(done) == "1 of 4 tasks done"
 
 
 class TestNews:

@@ -1,0 +1,229 @@
+"""The journal of a board on a server: read from where one left off, written by one call of the server."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
+from uuid import uuid4
+
+import psycopg
+from psycopg import ClientCursor
+
+from liza.board.journal import JournalPosition, decode_line, encode_entry
+from liza.board.postgres.server import OF_PARENT, PASSING
+from liza.errors import BoardRewound, ConcurrentChange, JournalDamaged, LeaseLost, LizaError, Refused
+from liza.system.files import overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from liza.board.journal import JournalLine
+    from liza.board.postgres.server import Server
+    from liza.board.protocol import JournalEntry
+
+SEEN: Final = "seen.json"  # in the home: the last change that this machine knows to be on the server
+
+# The line at the place itself comes along without its text: its sum says whether it is the one that was seen.
+_NEWS: Final = """
+SELECT b.sum, clock_timestamp(), e.ends, e.sum, CASE WHEN e.ends > %(after)s THEN e.line END
+FROM liza.board b LEFT JOIN liza.entry e ON e.board = b.name AND e.ends >= %(after)s
+WHERE b.name = %(board)s ORDER BY e.ends"""
+# Each of these is one message: every way to the server and back counts while everybody waits.
+_LOCK: Final = "BEGIN; SELECT liza.lock_board(%s)"
+_COMMIT: Final = "SELECT liza.commit(%s, %s, %s, %s, %s); COMMIT"
+
+
+class ServerTime(NamedTuple):
+    """What the server's clock said, and what this process's steady one did then."""
+
+    at: datetime
+    steady: float
+
+    def now(self) -> datetime:
+        return self.at + timedelta(seconds=time.monotonic() - self.steady)
+
+
+class PostgresJournal:
+    """The lines on the server. One thread at a time uses it, except for `reread`."""
+
+    def __init__(self, server: Server, home: Path) -> None:
+        self.server = server
+        self.secret = ""  # what proves to the server that this process holds its names
+        self._home = home
+        self._connection: psycopg.Connection | None = None
+        self._is_locked = False
+        self.clock: ServerTime | None = None
+        self._revision = 0  # the latest that was seen, to say which one was lost
+
+    @property
+    def place(self) -> str:
+        return str(self.server.address)
+
+    def connection(self) -> psycopg.Connection:
+        """Return the session, a new one where there is none or it broke."""
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self.close()
+            self._connection = self.server.connect()
+            self._check_seen(self._connection)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+        self._connection, self._is_locked = None, False
+
+    def __del__(self) -> None:
+        self.close()  # a board need not be closed by whoever only looked
+
+    def abandon(self) -> None:
+        """Forget the session without ending it: it is the one of the process that this was forked from."""
+        OF_PARENT.append(self._connection)
+        self._connection, self._is_locked = None, False
+
+    def now(self) -> datetime:
+        """Return the time by the server's clock, whatever this machine's says."""
+        if self.clock is None:
+            self.server.retry(self._ask_time)
+        return self.clock.now() if self.clock else datetime.now(UTC)
+
+    def _ask_time(self) -> None:
+        before = time.monotonic()
+        row = self.connection().execute("SELECT clock_timestamp()").fetchone()
+        if row:
+            self.clock = ServerTime(row[0].astimezone(UTC), before)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the board on the server until a line is written, or this ends."""
+        connection = self.connection()
+        with ClientCursor(connection) as cursor:
+            cursor.execute(_LOCK, (self.server.address.board,))
+        self._is_locked = True
+        try:
+            yield
+        finally:
+            if self._is_locked:
+                self._is_locked = False
+                # Where the session is gone the lock is, too.
+                with suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+
+    def holds(self, mark: JournalPosition) -> bool:
+        if not mark.offset:
+            return True
+        values = (self.server.address.board, mark.offset, mark.sum)
+        query = "SELECT FROM liza.entry WHERE board = %s AND ends = %s AND sum = %s"
+        return self.connection().execute(query, values).fetchone() is not None
+
+    def news(self, after: JournalPosition) -> list[JournalLine]:
+        """Return the lines behind *after*; raise BoardRewound where the server does not know that place."""
+        values = {"after": after.offset, "board": self.server.address.board}
+        before = time.monotonic()
+        rows = self.connection().execute(_NEWS, values).fetchall()
+        if not rows:
+            raise JournalDamaged(f"there is no board at {self.place}; `liza init` makes one")
+        self.clock = ServerTime(rows[0][1].astimezone(UTC), before)
+        if after.offset and (rows[0][2], rows[0][3]) != after:
+            raise BoardRewound(self.place, self._revision, self._home / SEEN)
+        return self._decode([row[4] for row in rows if row[4] is not None], after)
+
+    def _decode(self, texts: list[str], after: JournalPosition) -> list[JournalLine]:
+        lines: list[JournalLine] = []
+        for text in texts:
+            line = decode_line(text.encode() + b"\n", after)
+            if line is None:
+                raise LizaError(f"{self.place}: a line of the journal was changed after it was written")
+            after = line.mark
+            lines.append(line)
+        if lines:
+            self._revision = lines[-1].entry.revision
+        return lines
+
+    def reread(self, after: JournalPosition) -> Iterator[JournalLine]:
+        """Yield the lines behind *after* from a session of its own."""
+        other = PostgresJournal(self.server, self._home)
+        try:
+            yield from self.server.retry(lambda: other.news(after))
+        finally:
+            other.close()
+
+    def position_of(self, revision: int) -> JournalPosition:
+        """Return the place behind *revision*; the beginning, where there is none of that number."""
+        query = "SELECT ends, sum FROM liza.entry WHERE board = %s AND revision = %s"
+        row = self.connection().execute(query, (self.server.address.board, revision)).fetchone()
+        return JournalPosition(*row) if row else JournalPosition()
+
+    def texts(self) -> list[bytes]:
+        """Return the lines as a file would hold them."""
+        query = "SELECT line FROM liza.entry WHERE board = %s ORDER BY revision"
+        rows = self.connection().execute(query, (self.server.address.board,)).fetchall()
+        return [text.encode() + b"\n" for (text,) in rows]
+
+    def append(self, entry: JournalEntry, after: JournalPosition) -> JournalPosition:
+        """Commit *entry* in one call; where the reply is lost, look whether it was done."""
+        line, mark = encode_entry(entry, after)
+        operation = uuid4()
+        board = self.server.address.board
+        call: LiteralString = _COMMIT
+        values = [board, operation, after.sum, line.decode()[:-1], self.secret]
+        if not self._is_locked:
+            call, values = f"{_LOCK}; {_COMMIT}", [board, *values]
+        connection, self._is_locked = self.connection(), False
+        try:
+            with ClientCursor(connection) as cursor:
+                cursor.execute(call, values)
+        except PASSING:
+            self.close()
+            if not self.server.retry(lambda: self._was_done(str(operation))):
+                raise
+        except psycopg.Error as error:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise _refusal(error, entry) from error
+        self._revision = entry.revision
+        self._note_seen(mark, entry.revision)
+        return mark
+
+    def _was_done(self, operation: str) -> bool:
+        """Return whether a commit landed whose reply was lost; it waits until a late one has ended."""
+        connection, board = self.connection(), self.server.address.board
+        with connection.transaction():
+            connection.execute("SELECT liza.lock_board(%s)", (board,))
+            query = "SELECT FROM liza.entry WHERE board = %s AND operation = %s"
+            return connection.execute(query, (board, operation)).fetchone() is not None
+
+    def _note_seen(self, mark: JournalPosition, revision: int) -> None:
+        with suppress(OSError):  # without it the next process of this machine only knows less
+            overwrite(self._home / SEEN, json.dumps([self.place, *mark, revision]))
+
+    def _check_seen(self, connection: psycopg.Connection) -> None:
+        """Raise where this machine saw a change of this board that the server does not have any more."""
+        try:
+            place, offset, total, revision = json.loads((self._home / SEEN).read_text())
+        except (OSError, ValueError):
+            return
+        if place != self.place:
+            return
+        query = "SELECT FROM liza.entry WHERE board = %s AND ends = %s AND sum = %s"
+        if connection.execute(query, (self.server.address.board, offset, total)).fetchone() is None:
+            raise BoardRewound(self.place, revision, self._home / SEEN)
+
+
+def _refusal(error: psycopg.Error, entry: JournalEntry) -> Exception:
+    """Return what the server's function meant; the error itself where it means nothing of ours."""
+    said = error.diag.message_primary or str(error)
+    match error.sqlstate:
+        case "LZ001" | "LZ002":
+            return ConcurrentChange(f"{entry.what!r} by {entry.by} came too late: {said}")
+        case "LZ003":
+            return Refused(f"{entry.by} may not {entry.what}: {said}; connect as the owner")
+        case "LZ004":
+            task, _, why = said.partition(": ")
+            return LeaseLost(task, entry.by, entry.what, why)
+        case _:
+            return error

@@ -1,0 +1,367 @@
+"""What a board on a server promises beyond the contract: rights, versions, copies, and sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from liza.board.postgres import engine
+from liza.board.postgres.schema import LATEST
+from liza.board.protocol import copy_board, create_board_at, has_board, open_board
+from liza.domain import events as e
+from liza.domain.changes import Change
+from liza.domain.switches import Switch
+from liza.errors import (
+    AlreadyRunning,
+    BoardUnreachable,
+    ConcurrentChange,
+    LeaseLost,
+    LizaError,
+    Refused,
+    UsageError,
+)
+from liza.workflow.transition import apply
+from tests.support.boards import messages, new_board, noted
+from tests.support.postgres_server import WHAT_IS_MISSING, PostgresServer, find_programs
+from tests.support.sample_tasks import BASE, lease_of, new_task, worker
+from tests.support.sample_tasks import board as story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from liza.board.protocol import Board
+    from liza.domain.model import State
+
+pytestmark = pytest.mark.hosts
+
+
+@pytest.fixture(autouse=True)
+def _state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def location(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+    return f"{postgres.address}#{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
+
+
+@pytest.fixture
+def board(location: str) -> Iterator[Board]:
+    with closing(create_board_at(location, story(new_task("t1"), new_task("t2")))) as board:
+        yield board
+
+
+def as_role(postgres: PostgresServer, location: str, role: str) -> str:
+    """Return *location* as a role sees it, which is made where there is none."""
+    if postgres.sql(f"SELECT count(*) FROM pg_roles WHERE rolname = '{role}'") == "0":  # noqa: S608
+        postgres.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    if role in {"worker", "reader"}:
+        engine.grant(postgres.address, role, role)
+    return f"{postgres.address_of(role, 'x')}#{location.partition('#')[2]}"
+
+
+@pytest.fixture
+def as_worker(postgres: PostgresServer, location: str, board: Board) -> Iterator[Board]:  # noqa: ARG001
+    with closing(open_board(as_role(postgres, location, "worker"))) as other:
+        yield other
+
+
+def taken(board: Board, task: str, name: str) -> State:
+    coder, now = worker(name), board.now()
+    lease = lease_of(coder, at=now)
+    return board.update(apply(e.Take(lease=lease, base_commit=BASE), to=task, by=coder, at=now))
+
+
+def with_other_limit(state: State) -> State:
+    limits = state.config.limits.replace(max_rejections=9)
+    return state.replace(config=state.config.replace(limits=limits))
+
+
+class TestWorker:
+    def test_it_claims_renews_and_reports(self, board: Board, as_worker: Board) -> None:
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            state = taken(as_worker, "t1", "coder-1")
+            coder, now = worker("coder-1"), as_worker.now()
+            renew = e.Renew(expires=now + timedelta(hours=2))
+            as_worker.update(apply(renew, to="t1", by=coder, at=now))
+            as_worker.update(apply(e.Report(nothing_to_do="there"), to="t1", by=coder, at=now))
+            as_worker.switches.throw(Switch.PAUSE, "no money")
+            as_worker.alerts.append("no money", at=now)
+        assert state.task("t1").assigned_to == "coder-1"
+        assert board.read().task("t1").lease is None
+        assert board.switches.thrown() == {"PAUSE": "no money"}
+
+    def test_it_takes_no_name_that_it_does_not_hold(self, as_worker: Board) -> None:
+        with pytest.raises(LeaseLost, match="a lease for coder-1 is not this process's to take"):
+            taken(as_worker, "t1", "coder-1")
+
+    def test_it_cannot_touch_the_lease_of_another(self, board: Board, as_worker: Board) -> None:
+        before = taken(board, "t1", "coder-2")
+        stolen = Change("coder-1", "steal", lambda s: s.with_task(s.task("t1").replace(lease=None)))
+        forged = apply(e.Report(nothing_to_do="mine"), to="t1", by=worker("coder-2"), at=as_worker.now())
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            for change in (forged, stolen):
+                with pytest.raises(LizaError):
+                    as_worker.update(change)
+            with pytest.raises(LeaseLost, match="the lease is coder-2's until"):
+                as_worker.update(forged)
+        assert board.read() == before
+
+    def test_it_takes_over_what_is_over_by_the_clock_of_the_server(
+        self, board: Board, as_worker: Board
+    ) -> None:
+        coder, now = worker("coder-2"), board.now()
+        over = lease_of(coder, at=now).replace(expires=now - timedelta(seconds=1))
+        board.update(apply(e.Take(lease=over, base_commit=BASE), to="t1", by=coder, at=now - timedelta(2)))
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            board.update(apply(e.Release(reason="over"), to="t1", by=coder, at=now - timedelta(1)))
+            assert taken(as_worker, "t1", "coder-1").task("t1").assigned_to == "coder-1"
+
+    def test_it_cannot_change_the_settings(self, board: Board, as_worker: Board) -> None:
+        before = board.read()
+        with pytest.raises(Refused, match="only the owner of the board may change its settings"):
+            as_worker.update(Change("coder-1", "loosen", with_other_limit))
+        assert board.read() == before
+        assert board.update(Change("human", "loosen", with_other_limit)).config.limits.max_rejections == 9
+
+    def test_it_can_neither_supervise_nor_take_a_switch_back(self, board: Board, as_worker: Board) -> None:
+        board.switches.throw(Switch.ABORT, "enough")
+        acts: list[Callable[[], object]] = [
+            lambda: as_worker.switches.clear(Switch.ABORT),
+            lambda: as_worker.switches.replace(Switch.ABORT, "go on"),
+            lambda: as_worker.alerts.mark_sent(3),
+        ]
+        for act in acts:
+            with pytest.raises(
+                Refused, match=r"only the owner of the board may .*; connect to .* as the owner"
+            ):
+                act()
+        with pytest.raises(LizaError), as_worker.presence.hold("supervisor", at=board.now()):
+            pass
+        assert board.switches.thrown() == {"ABORT": "enough"}
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "UPDATE liza.entry SET line = line",
+            "DELETE FROM liza.entry",
+            "TRUNCATE liza.entry",
+            "INSERT INTO liza.entry SELECT * FROM liza.entry",
+            "UPDATE liza.board SET revision = 0",
+            "UPDATE liza.task SET holder = 'me'",
+            "DELETE FROM liza.switch",
+            "SELECT secret FROM liza.presence",
+            "SELECT liza.add_line(b, gen_random_uuid(), '{}', '') FROM liza.board b",
+            "DROP TRIGGER append_only ON liza.entry",
+            "CREATE TABLE liza.mine (x int)",
+            "ALTER FUNCTION liza.is_owner() RENAME TO was_owner",
+        ],
+    )
+    def test_the_server_itself_says_no(
+        self, text: str, postgres: PostgresServer, location: str, as_worker: Board
+    ) -> None:
+        as_worker.read()
+        address = as_role(postgres, location, "worker").partition("#")[0]
+        with psycopg.connect(address) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(text.encode())
+
+    def test_history_is_not_even_its_owner_s_to_change(self, postgres: PostgresServer, board: Board) -> None:
+        board.update(noted("said"))
+        for text in ("UPDATE liza.entry SET line = ''", "DELETE FROM liza.entry", "TRUNCATE liza.entry"):
+            with pytest.raises(subprocess.CalledProcessError) as said:
+                postgres.sql(text)
+            assert "append-only" in said.value.stderr
+        assert messages(board.read()) == ["said"]
+
+    def test_a_line_that_breaks_the_chain_is_refused(
+        self, postgres: PostgresServer, location: str, as_worker: Board
+    ) -> None:
+        state = as_worker.read()
+        name = location.partition("#")[2]
+        total = postgres.sql(f"SELECT sum FROM liza.board WHERE name = '{name}'")  # noqa: S608
+        at = f"{as_worker.now():%Y-%m-%dT%H:%M:%SZ}"
+        line = f'{{"revision":2,"at":"{at}","by":"x","what":"x","put":{{}},"sum":"0123456789abcdef"}}'
+        address = as_role(postgres, location, "worker").partition("#")[0]
+        call = "SELECT liza.commit(%s, gen_random_uuid(), %s, %s, '')"
+        with psycopg.connect(address) as connection, pytest.raises(psycopg.Error) as said:
+            connection.execute(call, (name, total, line))
+        assert said.value.sqlstate == "LZ005"
+        assert as_worker.read() == state
+
+
+class TestReader:
+    def test_it_reads_and_changes_nothing(
+        self, postgres: PostgresServer, location: str, board: Board
+    ) -> None:
+        board.update(noted("hello"))
+        with closing(open_board(as_role(postgres, location, "reader"))) as reader:
+            assert reader.read() == board.read()
+            assert messages(reader.wait(1, 5)) == ["hello"]
+            assert reader.presence.live_workers() == frozenset()
+            acts: list[Callable[[], object]] = [
+                lambda: reader.update(noted("mine")),
+                lambda: reader.switches.throw(Switch.PAUSE, "me"),
+                lambda: reader.alerts.append("me", at=board.now()),
+            ]
+            for act in acts:
+                with pytest.raises(
+                    LizaError, match=r"that user lacks a right; let the owner .* run `liza board grant`"
+                ):
+                    act()
+        assert messages(board.read()) == ["hello"]
+
+
+class TestBadInput:
+    def test_a_server_that_is_not_there(self) -> None:
+        with pytest.raises(BoardUnreachable, match=r"cannot be reached: .*[Cc]onnection refused"):
+            open_board("postgresql://x@127.0.0.1:1/db").read()
+
+    def test_a_host_that_has_no_address(self) -> None:
+        with pytest.raises(BoardUnreachable, match="cannot be reached"):
+            open_board("postgresql://x@no.such.host.invalid/db").read()
+
+    def test_what_is_no_address(self) -> None:
+        with pytest.raises(UsageError, match="is no address of a server"):
+            open_board("postgresql://x@h/db?nonsense=1").read()
+
+    def test_what_is_no_name_of_a_board(self) -> None:
+        with pytest.raises(UsageError, match="is no name of a board"):
+            open_board("postgresql://h/db#a b")
+
+    def test_a_wrong_password(self, postgres: PostgresServer) -> None:
+        with pytest.raises(
+            LizaError, match=r"the password is wrong or missing; put it into ~/.pgpass"
+        ) as said:
+            open_board(postgres.address_of("owner", "wrong-one")).read()
+        assert "wrong-one" not in str(said.value)
+
+    def test_no_such_database(self, postgres: PostgresServer) -> None:
+        with pytest.raises(LizaError, match="there is no such database; make it"):
+            open_board(postgres.address.replace("/postgres", "/nowhere")).read()
+
+    def test_no_board_there(self, postgres: PostgresServer, board: Board) -> None:  # noqa: ARG002
+        address = f"{postgres.address}#nobody-s"
+        assert not has_board(address)
+        with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one"):
+            open_board(address).read()
+
+    def test_a_role_without_any_right(self, postgres: PostgresServer, location: str, board: Board) -> None:
+        board.read()
+        with pytest.raises(LizaError, match="lacks a right"):
+            open_board(as_role(postgres, location, "stranger")).read()
+
+    def test_a_database_of_a_newer_liza(self, postgres: PostgresServer, board: Board, location: str) -> None:
+        board.read()
+        postgres.sql(f"INSERT INTO liza.migration (version) VALUES ({LATEST + 1})")  # noqa: S608
+        try:
+            with pytest.raises(
+                LizaError, match=f"is of version {LATEST + 1}, and this Liza knows {LATEST}; upgrade"
+            ):
+                open_board(location).read()
+        finally:
+            postgres.sql(f"DELETE FROM liza.migration WHERE version = {LATEST + 1}")  # noqa: S608
+
+    def test_a_database_that_is_not_utf_8(self, postgres: PostgresServer) -> None:
+        postgres.sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        with pytest.raises(LizaError, match="is in LATIN1; make one with ENCODING 'UTF8'"):
+            open_board(postgres.address.replace("/postgres", "/latin")).read()
+
+    def test_a_board_that_somebody_else_s_run_uses(self, location: str, board: Board) -> None:
+        with (
+            closing(open_board(location)) as other,
+            board.presence.hold("supervisor", at=board.now()),
+            pytest.raises(AlreadyRunning, match="supervisor is already running: process"),
+            other.presence.hold("supervisor", at=board.now()),
+        ):
+            pass
+
+    def test_a_role_that_the_server_does_not_know(self, postgres: PostgresServer, board: Board) -> None:
+        board.read()
+        with pytest.raises(UsageError, match="the server has no role 'nobody-here'; make it first"):
+            engine.grant(postgres.address, "worker", "nobody-here")
+        with pytest.raises(UsageError, match="'king' is no right on a board"):
+            engine.grant(postgres.address, "king", "owner")
+
+    def test_a_time_that_is_not_the_server_s(self, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A process whose idea of the time is wrong asks again, and does not write it."""
+        journal = board._journal  # type: ignore[attr-defined]
+        late = board.now() + timedelta(hours=3)
+        monkeypatch.setattr(type(journal), "now", lambda _: late)
+        board._view._clock = journal.now  # type: ignore[attr-defined]
+        with pytest.raises(ConcurrentChange, match="and the change says"):
+            board.update(noted("from tomorrow"))
+        assert messages(board.read()) == []
+
+
+class TestCopy:
+    def test_there_and_back_it_is_the_same_to_the_byte(self, tmp_path: Path, location: str) -> None:
+        ours = new_board(tmp_path / ".liza")
+        for number in range(30):
+            ours.update(noted(f'{number} "ä" \u2028 \\ 1e-7 \x7f'))
+        ours.update(apply(e.Amend(fields={"priority": 7}), to="t1", by=worker("planner-1"), at=ours.now()))
+        text, journal = ours.text().data, (tmp_path / ".liza/journal.jsonl").read_bytes()
+        assert copy_board(tmp_path / ".liza", location) == 32
+        with closing(open_board(location)) as there:
+            assert there.text().data == text
+            assert there.text_at(5) == ours.text_at(5)
+            assert list(there.entries()) == list(ours.entries())
+            there.update(noted("there"))
+            assert messages(there.read())[-1] == "there"
+        copy_board(location, tmp_path / "back")
+        back = (tmp_path / "back/journal.jsonl").read_bytes()
+        assert back.startswith(journal)
+        assert back.count(b"\n") == 33
+        with closing(open_board(tmp_path / "back")) as here:
+            assert messages(here.read())[-1] == "there"
+            assert (tmp_path / "back/state.yaml").read_bytes() == here.text().data
+
+    def test_it_overwrites_nothing(self, tmp_path: Path, location: str, board: Board) -> None:
+        new_board(tmp_path / ".liza").close()
+        board.update(noted("mine"))
+        for source, target in ((tmp_path / ".liza", location), (location, tmp_path / ".liza")):
+            with pytest.raises(LizaError, match=r"there is a board in .* already"):
+                copy_board(source, target)
+        with pytest.raises(UsageError, match="there is no board at"):
+            copy_board(tmp_path / "nowhere", tmp_path / "new")
+        assert messages(board.read()) == ["mine"]
+
+
+class TestTls:
+    def test_it_is_as_libpq_does_it(self, tmp_path: Path) -> None:
+        if find_programs() is None:
+            pytest.skip(WHAT_IS_MISSING)
+        server = PostgresServer(fsync="off", ssl="on")
+        certify(tmp_path / "key", tmp_path / "root.crt")
+        server.give(tmp_path / "key", "server.key")
+        server.give(tmp_path / "root.crt", "server.crt")
+        with server:
+            address = f"{server.address}?sslmode=verify-full&sslrootcert={tmp_path}/root.crt"
+            with closing(create_board_at(address, story())) as board:
+                board.update(noted("sealed"))
+                query = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                    WHERE application_name = 'liza'"
+                assert server.sql(query) == "t"
+            other = tmp_path / "other.crt"
+            certify(tmp_path / "other.key", other)
+            with pytest.raises(BoardUnreachable, match="certificate verify failed"):
+                open_board(f"{server.address}?sslmode=verify-full&sslrootcert={other}").read()
+
+
+def certify(key: Path, certificate: Path) -> None:
+    """Make a key, and a certificate that it signed itself for a server on this machine."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
