@@ -35,6 +35,7 @@ from liza.domain.lifecycle import (
     EVENTS,
     INITIAL_STATUSES,
     LEASED_ROLES,
+    REQUIRES,
     SUCCEEDED,
     TERMINAL,
     TRANSITIONS,
@@ -43,7 +44,6 @@ from liza.domain.lifecycle import (
 )
 from liza.domain.model import Role, State, Status
 from liza.domain.record import Record
-from liza.domain.requirements import REQUIRES
 from liza.domain.rules import GROUPS, RULES, EventKind, Rule
 from liza.domain.spending import PROVIDER_STATES, ProviderState
 from liza.domain.switches import MEANING as SWITCH_MEANING

@@ -122,6 +122,7 @@ class Take(Event):
         rounds = here.iterations.get(here.phase, 1) if here and is_new_phase else task.iteration
         return {
             **NO_REVIEW,
+            **({"review_commit": task.review_commit} if is_new_phase else {}),  # it is worked on further
             "assigned_to": by.id,
             "lease": self.lease,
             "base_commit": self.base_commit,
@@ -213,12 +214,15 @@ class Report(Event):
     feedback: tuple[Feedback, ...] = ()
     questions: tuple[NonEmptyStr, ...] = ()  # to people, where it comes to that
     only_people: bool = False
+    crashed: Id | None = None  # the gate that could not be asked
     nothing_to_do: NonEmptyStr | None = None  # why, where the work is that there is none
     paths: tuple[str, ...] = ()  # in which a merge conflicts
     mark: NonEmptyStr | None = None  # what a pass is tainted with that a rule forces
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
     squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
-    artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default_factory=dict)  # texts by their names
+    artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default={})  # texts by their names
+    session: NonEmptyStr | None = None  # the conversation in which it was made
+    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what was done for it, and what came of that
 
     def verb_by(self, by: Actor) -> str:
         if self.mark:
@@ -251,6 +255,8 @@ class Report(Event):
             return None
         if by.role is Role.SUPERVISOR:
             return "nobody has judged it"
+        if self.crashed:
+            return None
         if self.commit:
             return _no_change_refusal(task)
         return "it carries a change to be judged" if task.review_commit and not task.nothing_to_do else None
@@ -272,7 +278,17 @@ _REPORT_VERBS: Final = {
     Outcome.BLOCK: "block",
     Outcome.STOP: "give up",
 }
-_REPORT_FACTS: Final = {"commit", "reason", "feedback", "paths", "mark", "squashed", "squashed_for", "label"}
+_REPORT_FACTS: Final = {
+    "commit",
+    "reason",
+    "feedback",
+    "paths",
+    "mark",
+    "squashed",
+    "squashed_for",
+    "label",
+    "effects",
+}
 
 
 class Renew(Event):
@@ -391,6 +407,7 @@ class Land(Event):
     verb = "merge"
     words = ("merge",)
     commit: Commit
+    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what else was done, and what came of that
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if task.is_tainted:

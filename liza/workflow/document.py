@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
+from liza.domain.memory import Retention
 from liza.domain.model import Role
 from liza.domain.position import Position, Stage
 from liza.domain.record import Id, NonEmptyStr, Record
@@ -17,6 +18,7 @@ from liza.domain.rules import ALWAYS, GROUPS, RULE_BY_NAME, Count, Rule, RuleAct
 from liza.domain.verdicts import Outcome
 
 ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
+PLANNER_SPLITS: Final = "planner"  # the source of tasks where nothing else is said
 AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
 
 
@@ -254,7 +256,6 @@ class HatAccess(StrEnum):
 
     WRITE = "write"  # a worktree on the branch of the task
     READ = "read"  # a checkout that is thrown away
-    NONE = "none"  # an empty directory
 
 
 class Hat(Record):
@@ -328,6 +329,12 @@ class Phase(Record):
         return self.max_iterations.get(path or ANY_PATH, self.max_iterations.get(ANY_PATH))
 
 
+class ArtifactKind(Record):
+    """A text that work leaves for who comes after; its name is what its maker calls it, or the phase."""
+
+    retention: Retention = Retention.TASK
+
+
 class WatchedRule(Record):
     """A rule that watches this workflow, with what it changes of its row."""
 
@@ -363,14 +370,11 @@ class WatchedRule(Record):
         )
 
 
-class WorkSource(StrEnum):
-    IDEAS_FILE = "ideas_file"
+class TaskSource(Record):
+    """Where tasks come from: a planner that splits the goal, the goal itself, a file of ideas, or a forge."""
 
-
-class ForEach(Record):
-    """Where the pieces of work come from, when not from the planner's tasks."""
-
-    source: WorkSource
+    source: NonEmptyStr = PLANNER_SPLITS
+    file: NonEmptyStr | None = None  # of ideas
     limit: Iterations | None = None
 
 
@@ -402,7 +406,10 @@ class Workflow(Record):
     ] = ()
     crash_consumes_iteration: bool = False
     workspace: Workspace = Workspace()
-    for_each: ForEach | None = None
+    tasks: Annotated[TaskSource, BeforeValidator(lambda v: {"source": v} if isinstance(v, str) else v)] = (
+        TaskSource()
+    )
+    artifacts: dict[str, ArtifactKind] = Field(default_factory=dict)
     at_end: tuple[Effect, ...] = ()
 
     def hat(self, role: str) -> Hat:

@@ -13,7 +13,17 @@ from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_an
 from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
 from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
 from liza.domain.lifecycle import ADDED, SENT_BACK, SUCCEEDED, TERMINAL, label_of
-from liza.domain.model import GoalStatus, HistoryEntry, IntegrationFailure, Role, Status, Taint, waits_for
+from liza.domain.memory import Retention
+from liza.domain.model import (
+    Artifact,
+    GoalStatus,
+    HistoryEntry,
+    IntegrationFailure,
+    Role,
+    Status,
+    Taint,
+    waits_for,
+)
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
 from liza.domain.rules import UNCLEAR_SPEC
@@ -21,13 +31,21 @@ from liza.domain.similarity import normalized_digest
 from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
 from liza.workflow import engine
-from liza.workflow.document import QUESTIONS, Edge, Gate, Predicate, process_at
+from liza.workflow.document import (
+    QUESTIONS,
+    ArtifactKind,
+    Edge,
+    Effect,
+    Gate,
+    Predicate,
+    process_at,
+)
+from liza.workflow.engine import end_work, enter_phase, follow_edge, force_pass
 from liza.workflow.load import workflow_on
-from liza.workflow.position import GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
-from liza.workflow.routes import end_work, enter_phase, follow_edge, force_pass
+from liza.workflow.position import Crashed, GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from liza.domain.events import Event
@@ -80,6 +98,17 @@ def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: date
     if status not in row.targets and status is not task.status:
         raise Refused(_elsewhere(step, moved))
     return lifecycle.with_entry(task, after.replace(status=status), event, by=by, at=at)
+
+
+def effects_of(
+    workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime
+) -> tuple[Effect, ...]:
+    """Return what the document wants done when *event* happens to *task*."""
+    move = _MOVES.get(type(event))
+    if task.position is None or move is None:
+        return ()
+    moved = move(_Step(workflow, task.position, task, event, by, at))
+    return () if moved.position.waiting == TAINT else moved.effects
 
 
 def _after_report(step: _Step, row: lifecycle.Transition, moved: Move) -> Task:
@@ -260,24 +289,29 @@ def _report_work(step: _Step, event: e.Report) -> Move:
 
 
 def _report_verdict(step: _Step, event: e.Report) -> Move:
-    here = step.position
+    here, is_effect = step.position, step.position.stage is Stage.EFFECT
     if event.outcome is Outcome.ASK:
         return _ask(step)
     if event.outcome is Outcome.PASS and here.waiting == TAINT:
-        return Move(here.replace(waiting=None))
-    if here.stage is Stage.EFFECT:
-        here = here.replace(tree=None)  # its gates look at the tree that the effect would make
-    moved = step.report(here)
+        return engine.report(step.workflow, here.replace(waiting=None), step.at, facts=step.facts)
+    # The gates of an effect look at the tree that it would make.
+    moved = step.report(here.replace(tree=None) if is_effect else here)
+    if event.crashed:
+        broken = Crashed(step.at, event.reason or "it could not be asked", event.crashed)
+        return engine.after(step.workflow, moved.position, broken, step.facts)
     if event.outcome is Outcome.PASS:
         moved = _pass(step, moved, event)
     elif event.outcome is not Outcome.NONE:
         moved = _decide(step, moved, event.outcome)
-    if step.position.stage is Stage.EFFECT and not moved.position.worked:
-        moved = moved._replace(position=moved.position.replace(tree=step.position.tree))
-    is_judged = moved.decision is not None and moved.decision.outcome is Outcome.REVISE
-    if is_judged and step.position.stage is not Stage.EFFECT and moved.position.back_from is not None:
-        moved = moved._replace(position=moved.position.replace(back_from=Stage.JUDGE))
-    return moved
+    after = moved.position
+    if is_effect and not after.worked:
+        return moved._replace(position=after.replace(tree=here.tree))
+    # Where it was judged in the phase of the work itself, it comes back from who judged it all the same.
+    return (
+        moved
+        if is_forward(moved) or after.end
+        else moved._replace(position=after.replace(back_from=Stage.JUDGE))
+    )
 
 
 def _pass(step: _Step, moved: Move, event: e.Report) -> Move:
@@ -289,7 +323,11 @@ def _pass(step: _Step, moved: Move, event: e.Report) -> Move:
             ):
                 moved = step.say(moved, Outcome.PASS)
     passed = engine.report(step.workflow, moved.position, step.at, facts=step.facts)
-    return passed._replace(decision=passed.decision or moved.decision)
+    return passed._replace(
+        decision=passed.decision or moved.decision,
+        decided=passed.decided or moved.decided,
+        effects=(*moved.effects, *passed.effects),
+    )
 
 
 def _decide(step: _Step, moved: Move, outcome: Outcome) -> Move:
@@ -309,6 +347,10 @@ def _ask(step: _Step) -> Move:
 def _wait_for_person(step: _Step, moved: Move) -> Move:
     """Return *moved*, waiting where a person is next; what is tainted waits to be accepted as it is."""
     here = moved.position
+    if here.end is End.DONE and here.is_tainted and moved.decided is not None:
+        # Nothing is called done that was forced through, before a person accepts that.
+        waits = moved.decided.replace(taints=here.taints, waiting=TAINT, forced=True)
+        return moved._replace(position=waits)
     if here.waiting is not None or here.end is not None:
         return moved
     match step.next(here):
@@ -324,7 +366,8 @@ def _finish_merge(step: _Step) -> Move:
     """What is on the branch needs no verdict: its merge was started after the gates had let it pass."""
     moved = Move(step.position.replace(tree=None))
     while isinstance(step.next(moved.position), GateJob | ProceedJob):
-        moved = step.say(moved, Outcome.PASS)
+        before, moved = moved, step.say(moved, Outcome.PASS)
+        moved = moved._replace(effects=(*before.effects, *moved.effects))
     return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
@@ -381,28 +424,46 @@ _MOVES: Final[dict[type[Event], Callable[[_Step], Move]]] = {
 
 def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
     """Return what the task keeps of a report, by where it led."""
-    event, task, before, after = step.event, step.task, step.position, moved.position
+    event, task, after = step.event, step.task, moved.position
     if not isinstance(event, e.Report):
         return {}
-    is_work = before.stage is Stage.WORK and not before.worked
-    outcome = moved.decision.outcome if moved.decision else Outcome.PASS
+    is_work = step.position.stage is Stage.WORK and not step.position.worked
     changes: e.FieldChanges = {
         "verdicts": event.verdicts if is_work else _merge_verdicts(task, event.verdicts),
         "decisions": _decisions(step, moved),
         "approval_question": _question(step, after) if after.waiting else None,
         "lease": None,
     }
-    if is_work:
-        changes |= _work_changes(step, event)
-    elif event.mark:
-        changes |= {"approved_by": step.by.id, "taints": (*task.taints, Taint(mark=event.mark, at=step.at))}
-    elif outcome is Outcome.PASS and not after.waiting:
-        is_kept = label_of(after, task.lease) in {Status.APPROVED, Status.READY_FOR_REVIEW}
-        # Whoever judged it goes on with it.
-        changes |= {"approved_by": step.by.id, "lease": task.lease if is_kept else None}
-    if outcome is Outcome.REVISE:
+    changes |= _work_changes(step, event) if is_work else _verdict_changes(step, event, moved)
+    if is_forward(moved):
+        changes |= _onward_changes(step, moved, changes.get("artifacts", task.artifacts))
+    elif moved.decision is not None and moved.decision.outcome is Outcome.REVISE:
         changes |= _revise_changes(step, event, moved)
-    elif after.end is None and after.stage is Stage.WORK and not after.worked and after.phase != before.phase:
+    return changes | (e.NO_HOLDER if after.end is not None else {})
+
+
+def _verdict_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges:
+    """Return what a task keeps of who judged it, and who goes on with it."""
+    task, after = step.task, moved.position
+    if event.mark:
+        return {"approved_by": step.by.id, "taints": (*task.taints, Taint(mark=event.mark, at=step.at))}
+    if after.waiting or not is_forward(moved):
+        return {}
+    is_kept = label_of(after, task.lease) in {Status.APPROVED, Status.READY_FOR_REVIEW}
+    lease = {"lease": task.lease} if is_kept else {}
+    is_approval = bool(after.approvals) and after.approvals != step.position.approvals
+    return {**lease, "approved_by": step.by.id} if is_approval else lease
+
+
+def _onward_changes(step: _Step, moved: Move, artifacts: Mapping[str, Artifact]) -> e.FieldChanges:
+    """Return what changes where work goes on: with what it left behind, and fresh rounds for new work."""
+    before, after = step.position, moved.position
+    is_forced = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
+    changes: e.FieldChanges = {"approved_by": SUPERVISOR.id} if is_forced else {}
+    if after.phase == before.phase:
+        return changes
+    changes["artifacts"] = _kept_artifacts(step, artifacts, before.phase)
+    if after.end is None and after.stage is Stage.WORK and not after.worked:
         changes |= {
             **e.NO_HOLDER,
             **e.FRESH_ROUNDS,
@@ -410,9 +471,18 @@ def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
             "checkpoint": None,
             "approved_by": None,
         }
-    if after.end is not None:
-        changes |= e.NO_HOLDER
     return changes
+
+
+def is_forward(moved: Move) -> bool:
+    """Return whether the work went on: it was let pass, or its rounds were over and it is forced through."""
+    is_no = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
+    is_stopped = moved.position.back_from is not None or moved.position.end in {
+        End.BLOCKED,
+        End.PAUSED,
+        End.STOPPED,
+    }
+    return not (is_no and is_stopped)
 
 
 def _work_changes(step: _Step, event: e.Report) -> e.FieldChanges:
@@ -421,7 +491,24 @@ def _work_changes(step: _Step, event: e.Report) -> e.FieldChanges:
         "review_commit": made or step.task.review_commit,
         "submitted_run": step.by.run,
         "nothing_to_do": event.nothing_to_do,
+        "session": event.session,
+        "artifacts": {**step.task.artifacts, **_artifacts(step, event)},
         **({"guidance": None} if event.outcome is Outcome.PASS else {}),
+    }
+
+
+def _artifacts(step: _Step, event: e.Report) -> dict[str, Artifact]:
+    made = {"phase": step.position.phase, "at": step.at, "by": step.by.id}
+    return {name: Artifact.model_validate({"text": text, **made}) for name, text in event.artifacts.items()}
+
+
+def _kept_artifacts(step: _Step, artifacts: Mapping[str, Artifact], left: str) -> dict[str, Artifact]:
+    """Return *artifacts* without those that were for the phase *left* alone."""
+    kinds = step.workflow.artifacts
+    return {
+        name: one
+        for name, one in artifacts.items()
+        if one.phase != left or kinds.get(name, ArtifactKind()).retention is not Retention.PHASE
     }
 
 
@@ -574,6 +661,9 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
 
     def make(state: State) -> State:
         found = state.task(task)
+        if found.is_tainted and found.position and found.position.waiting == TAINT:
+            state = apply(e.Accept(reason=reason), to=task, by=by, at=at)(state)
+            found = state.task(task)
         if found.status is Status.AWAITING_APPROVAL:
             judged = None if found.nothing_to_do else found.review_commit
             yes = e.Report(commit=judged, reason=reason if found.nothing_to_do else None)

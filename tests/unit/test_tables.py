@@ -13,9 +13,8 @@ from liza.domain import switches
 from liza.domain.config import Config
 from liza.domain.events import AMENDABLE
 from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
-from liza.domain.lifecycle import EVENTS, TERMINAL, TRANSITIONS, event_name, moves
+from liza.domain.lifecycle import EVENTS, REQUIRES, TERMINAL, TRANSITIONS, event_name, moves
 from liza.domain.model import MEANING, Role, State, Status
-from liza.domain.requirements import REQUIRES
 from liza.errors import EXIT_CODES, UsageError
 from scripts import specs
 from scripts.specs import MANY, RENDERINGS, main, refreshed, table

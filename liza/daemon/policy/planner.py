@@ -19,6 +19,8 @@ from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
 from liza.domain.record import with_records
 from liza.domain.similarity import significant_words
+from liza.workflow.document import PLANNER_SPLITS
+from liza.workflow.load import workflow_on
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def plan_request(state: State) -> PlanRequest | None:
 
 
 def _bare_request(state: State) -> PlanRequest | None:
-    if state.goal.status is not GoalStatus.IN_PROGRESS:
+    if state.goal.status is not GoalStatus.IN_PROGRESS or workflow_on(state).tasks.source != PLANNER_SPLITS:
         return None
     general = [note for note in _unread_notes(state) if _is_general(state, note)]
     if is_unplanned(state):
@@ -92,6 +94,12 @@ def is_unplanned(state: State) -> bool:
     if goal.begun is None:
         return not state.tasks and not state.archived
     return goal.planned is None and not _goal_statuses(state)
+
+
+def is_to_be_filled(state: State) -> bool:
+    """Return whether the tasks of the goal come from elsewhere than a planner, and are not there yet."""
+    is_elsewhere = workflow_on(state).tasks.source != PLANNER_SPLITS
+    return is_elsewhere and is_unplanned(state) and not state.goal.planned
 
 
 def _goal_statuses(state: State) -> list[Status]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from liza.domain.answers import Review
     from liza.domain.model import Note, State, Task
+    from liza.workflow.document import Gate
 
 _SUBMITTED: Final = frozenset({"submit", "find_nothing"})
 _APPROVED: Final = frozenset({"approve", "retry_merge"})
@@ -150,6 +151,7 @@ def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: dat
         tree=tree,
         reason=reason,
         feedback=feedback,
+        label=review.label,
         confidence=review.confidence,
         evidence=seen,
     )
@@ -204,15 +206,19 @@ def missing_feedback(task: Task, review: Review) -> str | None:
     )
 
 
-def no_verdict_block(why: str, meaning: Outcome) -> e.Event:
+def event_for_silence(
+    why: str, gate: Gate, said: tuple[Verdict, ...], tree: str | None, at: datetime
+) -> e.Event:
     """Return what the silence of a reviewer means: as the gate says, and never a pass."""
     reason = f"the review gave no verdict twice: {why}"
-    if meaning is Outcome.REVISE:
-        return e.Report(outcome=Outcome.REVISE, reason=reason, feedback=(Feedback(message=reason),))
-    return e.Block(
+    question = "Should it be reviewed again, or is something wrong with the reviewer's agent?"
+    silence = Verdict(gate=gate.id, outcome=Outcome.NONE, at=at, tree=tree, reason=reason)
+    return e.Report(
+        outcome=Outcome.NONE,
         reason=reason,
-        questions=("Should it be reviewed again, or is something wrong with the reviewer's agent?",),
+        questions=(question,),
         only_people=True,
+        verdicts=(*said, silence),
     )
 
 

@@ -21,7 +21,7 @@ from liza.domain.invariants import (
     task_violations,
     violations,
 )
-from liza.domain.lifecycle import TERMINAL
+from liza.domain.lifecycle import REQUIRES, TERMINAL, Requirement, unmet_requirements
 from liza.domain.model import (
     KEYED_SECTIONS,
     BreakerStatus,
@@ -42,7 +42,6 @@ from liza.domain.model import (
 )
 from liza.domain.position import Position, Stage
 from liza.domain.record import records_by_id
-from liza.domain.requirements import REQUIRES, Requirement, unmet_requirements
 from liza.errors import Violation
 from tests.support.sample_tasks import (
     BASE,
@@ -648,7 +647,7 @@ def breaking(task: Task) -> Mapping[str, list[dict[str, Any]]]:
         "has a base_commit": [{"base_commit": None}],
         "counts its iteration and attempt from 1": [{"iteration": 0}, {"attempt": 0}],
         "names its author": [{"authors": ()}],
-        "has a review_commit that is not its base, unless it says there is nothing to do": [
+        "has a review_commit that is not its base, unless there is nothing to do, or words are all of it": [
             {"review_commit": None},
             {"review_commit": WORK if task.nothing_to_do else BASE},
             {"nothing_to_do": None if task.nothing_to_do else "nothing"},

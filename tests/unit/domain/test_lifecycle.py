@@ -16,15 +16,16 @@ from liza.domain.lifecycle import (
     EVENT_BY_WORD,
     EVENTS,
     INITIAL_STATUSES,
+    REQUIRES,
     SUCCEEDED,
     TERMINAL,
     TRANSITIONS,
     event_name,
     is_allowed_entry,
     moves,
+    unmet_requirements,
 )
 from liza.domain.model import MEANING, Actor, Role, Status, Task
-from liza.domain.requirements import REQUIRES, unmet_requirements
 from liza.errors import Forbidden, LeaseLost, Refused
 from tests.support.sample_tasks import (
     ACCEPT_TAINT,
