@@ -21,6 +21,7 @@ from liza.agents.clis.table import CLIS
 from liza.agents.llm.faults import ENDING_BY_MESSAGE, HANDLING_BY_NAME
 from liza.board.edits import EDITABLE
 from liza.cli.registry import COMMANDS
+from liza.cli.terminal.keys import key_rows
 from liza.daemon.policy.admission import STATE_AFTER_ENDING
 from liza.domain import model
 from liza.domain import rules as rule_table
@@ -488,6 +489,10 @@ def commands() -> str:
     )
 
 
+def keys() -> str:
+    return table(["key", "what it does"], ([f"`{key}`", says] for key, says in key_rows()))
+
+
 def _typed(argument: Argument) -> str:
     """Return an argument of a command as people type it, in brackets where it may be left out."""
     name, options = argument.names[-1], argument.options
@@ -500,6 +505,7 @@ def _typed(argument: Argument) -> str:
 
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
+    "keys": keys,
     "programs": programs,
     "lifecycle": lifecycle_rows,
     "statuses": statuses,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.protocol import Board
-    from liza.domain.model import CircuitBreaker, State, Trip
+    from liza.domain.model import Actor, CircuitBreaker, State, Trip
     from liza.domain.rules import FiredRule, Rule
     from liza.workflow.document import Workflow
 
@@ -189,11 +189,11 @@ def switch_text(trip: Trip) -> str:
     return f"{BREAKER_PREFIX}{trip_sentence(trip)}; `{resolve_command(trip)}`"
 
 
-def resolve_and_resume(board: Board, name: str, reason: str, now: datetime) -> str:
+def resolve_and_resume(board: Board, name: str, reason: str, now: datetime, by: Actor = HUMAN) -> str:
     """Resolve a trip, take back the switches that only it held, and return what still keeps agents from going
     on.
     """
-    change = Change(HUMAN.id, f"resolve {name}", lambda state: resolve_trip(state, name, reason, now))
+    change = Change(by.id, f"resolve {name}", lambda state: resolve_trip(state, name, reason, now))
     state = board.update(change)
     for file, said in board.switches.thrown().items():
         if said.startswith(BREAKER_PREFIX) and Switch[file] not in held_switches(state):
@@ -205,7 +205,7 @@ def resolve_and_resume(board: Board, name: str, reason: str, now: datetime) -> s
     return f"Resolved {name}; the breaker is OK and the agents go on."
 
 
-def resume(board: Board, now: datetime) -> list[str]:
+def resume(board: Board, now: datetime, by: Actor = HUMAN) -> list[str]:
     """Take back the switches and return their names; raise if a trip is open, which keeps its own.
 
     What agents moved that is a person's is for people to look at, and whoever resumes has: such trips are
@@ -215,7 +215,7 @@ def resume(board: Board, now: datetime) -> list[str]:
     mine = [name for name in said if not said[name].startswith(BREAKER_PREFIX)]
     for name in mine:  # first, because it must be possible whatever the board is like
         board.switches.clear(Switch[name])
-    state = board.update(Change(HUMAN.id, "resume", lambda latest: with_drift_resolved(latest, now)))
+    state = board.update(Change(by.id, "resume", lambda latest: with_drift_resolved(latest, now)))
     home, repository = board.home, Repository.around(board.home.parent)
     vet(home, repository, state)
     if not is_sandboxed(state.config.sandbox):

@@ -32,10 +32,14 @@ from liza.repo.signing import ensure_key
 from liza.repo.trailers import Trailer
 from liza.repo.verify import ChainCommit, first_parent_chain
 from liza.system.masking import environment_mask
+from liza.workflow.document import GateKind
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Turn
     from liza.domain.model import State, Taint, Task
+    from liza.domain.verdicts import Verdict
+    from liza.gates.context import GateContext
+    from liza.workflow.document import Workflow
 
 MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
 LONGEST_FAILURE: Final = 3000  # characters of what is wrong with a merged tree that the coder is shown
@@ -121,7 +125,8 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     flow = turn.place.workflow(turn.state)
     try:
         with course.gate_context(turn, task, head, sealed) as case:
-            found = course.run_gates(turn, flow, task.position, case)
+            known = _verdicts_on_merged_tree(flow, task, case)
+            found = course.run_gates(turn, flow, task.position, case, before=known)
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
         return False
@@ -135,6 +140,23 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     no = e.Report(outcome=Outcome.REVISE, reason=reason, verdicts=found.verdicts, known=found.known)
     turn.record(no)
     return False
+
+
+def _verdicts_on_merged_tree(flow: Workflow, task: Task, case: GateContext) -> tuple[Verdict, ...]:
+    """Return what the board has of the same commands on exactly the tree that would be merged.
+
+    Where nothing else was merged since, that is the tree of the work, whose tests were just run.
+    """
+    gates = [gate for phase in flow.phases.values() for gate in phase.gates if gate.kind is GateKind.COMMAND]
+    merged = {gate.options.get("command"): gate.id for gate in gates if gate.options.get("tree") == "merged"}
+    lines = {gate.id: gate.options.get("command") for gate in gates if gate.id not in merged.values()}
+    return tuple(
+        one.replace(gate=merged[name])
+        for one in task.verdicts
+        if one.tree == case.tree and one.outcome is Outcome.PASS and one.label is None and one.evidence
+        if (name := lines.get(one.gate)) in merged
+        if one.evidence.command == getattr(case.config.gates, str(name))
+    )
 
 
 def _trailers(task: Task) -> dict[Trailer, str]:

@@ -23,8 +23,9 @@ from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
 from liza.gates.instructions import with_instructions_of
+from liza.repo.objects import commits_between
 from liza.repo.scratch import refill, scratch_tree
-from liza.repo.snapshot import altered_paths
+from liza.repo.snapshot import WorktreeState, altered_paths
 from liza.system.run_control import RunEnding
 from liza.workflow import engine
 from liza.workflow.document import GateKind, OnError
@@ -234,7 +235,7 @@ def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAn
     place, repository = turn.place, turn.place.repository
     base, commit = str(task.base_commit), str(task.review_commit or task.base_commit)
     diff = repository.git("diff", "--no-color", base, commit)
-    said = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
+    said = "\n\n".join(one.message for one in commits_between(repository, base, commit))
 
     def check(value: AnswerValue) -> str | None:
         before, after = place.trees.before, place.trees.after
@@ -251,7 +252,8 @@ def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAn
     shown = with_instructions_of(repository, base, commit, at=place.clock())
     facts = prompt_values.for_review(turn.state, task, diff=diff, log=said, checks=gate_report(found))
     with scratch_tree(place.worktrees, shown) as path:
-        return turn.ask(Step.REVIEW, facts, path, check=check, again=RETRY_ENDINGS)
+        begins = WorktreeState(shown, repository.tree_of(shown))
+        return turn.ask(Step.REVIEW, facts, path, check=check, again=RETRY_ENDINGS, begins=begins)
 
 
 def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate, said: tuple[Verdict, ...]) -> AfterTurn:

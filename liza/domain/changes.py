@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from liza.domain.verdicts import Signal
 
 HUMAN: Final = Actor(role=Role.HUMAN, id="human")
+# A person who acts through an assistant: the role says whose it is, the id that an assistant did it.
+ASSISTANT: Final = Actor(role=Role.HUMAN, id="assistant")
 SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")
 MAX_SIGNALS: Final = 50  # of a task that the board keeps, the latest: more than any rule waits for
 

@@ -144,12 +144,12 @@ class Take(Event):
 class Write(Event):
     """Write down what is said before the work."""
 
-    verb = "write the checkpoint of"
+    verb = "announce work on"
     words = ("pre_execution_checkpoint",)
     checkpoint: Checkpoint
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "its checkpoint is written already" if task.checkpoint else None
+        return "its work is announced already" if task.checkpoint else None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"checkpoint": self.checkpoint}
@@ -448,7 +448,7 @@ class Block(Event):
         return {key: value for key, value in self.to_json().items() if key != "only_people"}
 
 
-class Ask(Event):
+class Defer(Event):
     """The planner has no answer either; from now on the task waits for a person."""
 
     verb = "ask people about"

@@ -72,7 +72,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _transition(e.Block, _JUDGED, [S.BLOCKED], R, V, H, held=True),
     _transition(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], [S.BLOCKED], P, V, H),
     _transition(e.Block, [S.INTEGRATION_FAILED], [S.BLOCKED], P, R, V, H),
-    _transition(e.Ask, [S.BLOCKED], [], P),
+    _transition(e.Defer, [S.BLOCKED], [], P),
     _transition(e.Answer, [S.BLOCKED], [S.IDLE, S.APPROVED], P, R, V, H),
     _transition(e.Answer, [S.INTEGRATION_FAILED], [S.IDLE, S.APPROVED], R, V, H),
     _transition(e.Answer, [S.REJECTED], [S.IDLE], H),

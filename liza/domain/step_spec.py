@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -10,15 +9,10 @@ from pydantic import Field
 from liza.domain.config import Count
 from liza.domain.record import NonEmptyStr, Record
 from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
+from liza.domain.verdicts import Risk
 
 MOST_LINES: Final = 50  # of instructions
 STEP_LIMIT: Final = SizeLimit(max_loc=150, max_files=2)
-
-
-class Risk(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 class RiskRow(NamedTuple):

@@ -83,7 +83,7 @@ def judge_checkpoint(case: GateContext) -> Finding:
             "the checkpoint was not written in this attempt",
             [blocker("write a checkpoint for what you are about to do, before you do it")],
         )
-    return passed("the checkpoint was written first")
+    return passed("the work was announced first (its checkpoint)")
 
 
 def judge_diff(case: GateContext, largest: int = LARGEST_FILE) -> Finding:

@@ -678,11 +678,12 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"accept {task}", make)
 
 
-def reject_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change by which a person says no to what *task* asks; it goes back with *reason*."""
-    return apply(
-        e.Report(outcome=Outcome.REVISE, reason=reason, feedback=(Feedback(message=reason),)),
-        to=task,
-        by=by,
-        at=at,
-    )
+def reject_task(
+    task: str, reason: str, *, by: Actor, at: datetime, comments: tuple[Feedback, ...] = ()
+) -> Change:
+    """Return the change by which a person says no to what *task* asks; it goes back with *reason*.
+
+    What they said about single lines are *comments*, and the reason is one more, so that no coder misses it.
+    """
+    said = (Feedback(message=reason), *comments)
+    return apply(e.Report(outcome=Outcome.REVISE, reason=reason, feedback=said), to=task, by=by, at=at)

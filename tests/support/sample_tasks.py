@@ -230,7 +230,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.Intend: lambda _: start_merge()[0],
     e.Land: lambda _: MERGED[0],
     e.Block: lambda _: block()[0],
-    e.Ask: lambda _: e.Ask(questions=("Which blue?",)),
+    e.Defer: lambda _: e.Defer(questions=("Which blue?",)),
     e.Answer: lambda by: e.Answer(guidance="blue", merge=by.role in {Role.REVIEWER, Role.SUPERVISOR}),
     e.Supersede: lambda _: e.Supersede(superseded_by=("t2",), rescope_reason="too big"),
     e.Abandon: lambda _: e.Abandon(reason="no longer wanted"),

@@ -293,7 +293,7 @@ def _replan_event(answer: Replan) -> e.Event:
         return e.Answer(guidance=answer.unblock.guidance)
     if answer.abandon:
         return e.Abandon(reason=answer.abandon.reason)
-    return e.Ask(questions=answer.questions[:MOST_QUESTIONS])
+    return e.Defer(questions=answer.questions[:MOST_QUESTIONS])
 
 
 def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, at: datetime) -> State:
@@ -308,7 +308,7 @@ def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, a
     if note := _human_answer(state, wake):
         state = apply(e.Answer(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
         return with_request_processed(state, wake, by=by, at=at)
-    deferred = apply(e.Ask(questions=(question,)), to=task.id, by=by, at=at)(state)
+    deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
     return with_request_processed(deferred, wake, by=by, at=at)
 
 

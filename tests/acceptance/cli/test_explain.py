@@ -126,7 +126,7 @@ class TestOthers:
             assert "nothing on the board is new" in explained(shell, "planner-1")["what"]
 
     def test_the_run_says_what_only_people_can_do(self, tmp_path: Path) -> None:
-        asked = s.walked(s.new_task(), s.block(), (e.Ask(questions=("Which colour?",)), s.PLANNER))
+        asked = s.walked(s.new_task(), s.block(), (e.Defer(questions=("Which colour?",)), s.PLANNER))
         shell = shell_of(tmp_path, asked)
         found = explained(shell, "run")  # the question stands, whether or not somebody supervises
         assert found["command"] == 'liza answer t1 "…"; liza run'

@@ -18,7 +18,7 @@ import liza.daemon.background
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon, Ask, Block, Take
+from liza.domain.events import Abandon, Block, Defer, Take
 from liza.domain.model import Actor, Lease, Role
 from liza.domain.record import utc_now
 from liza.system import locks
@@ -57,7 +57,7 @@ def asking(empty: Shell) -> Shell:
     board = FileBoard(empty.home)
     question = ("Which colour?",)
     board.update(apply(Block(reason="unclear", questions=question), to="t1", by=HUMAN, at=utc_now()))
-    board.update(apply(Ask(questions=question), to="t1", by=planner, at=utc_now()))
+    board.update(apply(Defer(questions=question), to="t1", by=planner, at=utc_now()))
     board.close()
     return empty
 
@@ -104,6 +104,7 @@ class TestRun:
         assert done.code == 3, done
         assert 't1 is BLOCKED: Which colour? (`liza answer t1 "…"`)' in done.out
         assert "Which colour?" in (asking.home / "alerts.log").read_text()
+        assert "outlived" not in done.out  # the git of this very run is nobody's leftover
 
     def test_with_abort_thrown_it_ends_with_4(self, asking: Shell) -> None:
         asking.ok("abort")

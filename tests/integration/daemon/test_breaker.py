@@ -17,7 +17,7 @@ from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain.anomalies import CheckoutDrift, ExternalBlocker
 from liza.domain.changes import HUMAN, Change, with_anomaly
 from liza.domain.config import Notify, SprintLength
-from liza.domain.events import Ask, Block
+from liza.domain.events import Block, Defer
 from liza.domain.model import Actor, BreakerStatus, Role, Sprint, WorkerRecord
 from liza.domain.record import utc_now, with_record
 from liza.domain.trips import resolve_trip, with_due_trips
@@ -119,7 +119,7 @@ class TestDying:
         planner = Actor(role=Role.PLANNER, id="planner-1")
         block = Block(reason="unclear", questions=("Which colour?",))
         here.board.update(apply(block, to="t1", by=HUMAN, at=utc_now()))
-        here.board.update(apply(Ask(questions=("Which colour?",)), to="t1", by=planner, at=utc_now()))
+        here.board.update(apply(Defer(questions=("Which colour?",)), to="t1", by=planner, at=utc_now()))
         for number in (1, 2):
             run = here.start()
             here.eventually(lambda: here.told().count("t1 is BLOCKED: Which colour?") == number)  # noqa: B023

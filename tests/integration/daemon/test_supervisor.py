@@ -11,7 +11,7 @@ import pytest
 from liza.daemon.background import ensure_ended
 from liza.domain.changes import HUMAN, Change
 from liza.domain.config import Workers
-from liza.domain.events import Ask, Block
+from liza.domain.events import Block, Defer
 from liza.domain.model import Actor, GoalStatus, Role, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.system import locks
@@ -126,7 +126,7 @@ class TestOnlyPeople:
         planner = Actor(role=Role.PLANNER, id="planner-1")
         block = Block(reason="unclear", questions=("Which colour?",))
         here.board.update(apply(block, to="t1", by=HUMAN, at=utc_now()))
-        here.board.update(apply(Ask(questions=("Which colour?",)), to="t1", by=planner, at=utc_now()))
+        here.board.update(apply(Defer(questions=("Which colour?",)), to="t1", by=planner, at=utc_now()))
 
     def test_until_idle_ends_with_3_and_says_what_waits(self, here: SupervisorProcess) -> None:
         self.ask(here)
@@ -245,7 +245,7 @@ class TestSwitches:
         everyone_started(here)
         for number in (1, 2):
             (here.home / "CHECKPOINT").write_text(f"look {number}")
-            here.eventually(lambda: here.told().count("the summary of this checkpoint") == number)  # noqa: B023
+            here.eventually(lambda: here.told().count("the summary of this halt") == number)  # noqa: B023
             here.board.update(TOUCH)
             (here.home / "CHECKPOINT").unlink()
             here.eventually(lambda: here.told().count("CHECKPOINT was taken back") == number)  # noqa: B023
@@ -259,7 +259,7 @@ class TestSwitches:
         here.eventually(lambda: "trouble, tried again until it is over: cannot write" in here.told())
         here.board.update(TOUCH)
         (here.home / "checkpoints").unlink()
-        here.eventually(lambda: "the summary of this checkpoint" in here.told())
+        here.eventually(lambda: "the summary of this halt" in here.told())
         assert here.told().count("trouble") == 1
 
 

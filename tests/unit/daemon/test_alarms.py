@@ -28,7 +28,7 @@ from tests.support.sample_tasks import (
 if TYPE_CHECKING:
     from liza.domain.model import State, Task
 
-DEFER = (e.Ask(questions=("Which colour?",)), PLANNER)
+DEFER = (e.Defer(questions=("Which colour?",)), PLANNER)
 
 
 def keys(state: State) -> set[str]:

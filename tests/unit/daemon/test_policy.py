@@ -298,7 +298,7 @@ def noted(state: State, message: str, about: str | None = None) -> State:
 
 
 def asked(task: Task) -> Task:
-    return s.walked(task, (e.Ask(questions=("Which?",)), s.PLANNER))
+    return s.walked(task, (e.Defer(questions=("Which?",)), s.PLANNER))
 
 
 def discovery(**fields: Any) -> Discovery:  # noqa: ANN401 - whatever a discovery may be

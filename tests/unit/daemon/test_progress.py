@@ -41,7 +41,7 @@ from tests.support.sample_tasks import (
     walked,
 )
 
-ASKED: Final = walked(task_in(Status.BLOCKED), (e.Ask(questions=("Which colour?",)), PLANNER))
+ASKED: Final = walked(task_in(Status.BLOCKED), (e.Defer(questions=("Which colour?",)), PLANNER))
 NOTE: Final = Note(id="note-1", timestamp=NOW + 60 * SECOND, message="blue")
 FORCED: Final = walked(new_task(), claim(), submit(), FORCE_PASS)
 RELEASED: Final = walked(FORCED, (e.Accept(reason="fine"), HUMAN))

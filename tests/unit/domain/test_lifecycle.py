@@ -519,7 +519,7 @@ class TestVerdicts:
         checkpoint = (EXAMPLES[e.Write](CODER), CODER)
         written = walked(new_task(), claim(), checkpoint)
 
-        with pytest.raises(Refused, match="its checkpoint is written already"):
+        with pytest.raises(Refused, match="its work is announced already"):
             walked(written, checkpoint)
         assert walked(written, submit(), take_review(), reject(), claim()).checkpoint is None
 
@@ -548,7 +548,7 @@ class TestVerdicts:
         assert (again.merging, again.integration_failure, again.nothing_to_do) == (None, None, None)
 
     def test_whoever_blocks_keeps_their_questions_beside_the_planners(self) -> None:
-        task = walked(new_task(), block(), (e.Ask(questions=("Or red?",)), PLANNER))
+        task = walked(new_task(), block(), (e.Defer(questions=("Or red?",)), PLANNER))
 
         assert (task.blocked_questions, task.planner_questions) == (("Which colour?",), ("Or red?",))
         assert task.questions == ("Which colour?", "Or red?")
