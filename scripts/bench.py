@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
 
-from scripts.benchmark import costs, daemon, pages, screens, speed
+from scripts.benchmark import costs, daemon, hosts, pages, screens, speed
 from scripts.benchmark.aims import aims_table
 from scripts.benchmark.plan import DAEMON, FULL, QUICK, QUICK_DAEMON, DaemonPlan, Plan
 from scripts.benchmark.rivals import ENGINES
 from scripts.benchmark.tables import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = BOARD, DAEMON_PART, SCREEN, PAGE = "board", "daemon", "screen", "page"
+PARTS = BOARD, DAEMON_PART, SCREEN, PAGE, HOSTS = "board", "daemon", "screen", "page", "hosts"
 
 
 def main() -> None:
@@ -48,6 +48,8 @@ def measure(part: str, board: Plan, run: DaemonPlan, place: Path) -> Iterator[Ta
     """Yield each table of *part* as soon as it is known."""
     if part == BOARD:
         return board_tables(board, place)
+    if part == HOSTS:
+        return hosts.tables(hosts.QUICK if board is QUICK else hosts.FULL, place)
     found = {DAEMON_PART: daemon.tables, SCREEN: screens.tables, PAGE: pages.tables}
     return found[part](run, place)
 

@@ -36,14 +36,15 @@ from liza.domain.lifecycle import (
     EVENTS,
     INITIAL_STATUSES,
     LEASED_ROLES,
+    REQUIRES,
     SUCCEEDED,
     TERMINAL,
     TRANSITIONS,
     event_name,
+    moves,
 )
 from liza.domain.model import Role, State, Status
 from liza.domain.record import Record
-from liza.domain.requirements import REQUIRES
 from liza.domain.rules import GROUPS, RULES, EventKind, Rule
 from liza.domain.spending import PROVIDER_STATES, ProviderState
 from liza.domain.switches import MEANING as SWITCH_MEANING
@@ -92,14 +93,15 @@ def statuses_in_order(statuses: Iterable[Status]) -> list[Status]:
 
 def lifecycle_rows() -> str:
     return table(
-        ["event", "from", "to", "who", "must hold the lease"],
+        ["event", "from", "to", "who", "must hold the lease", "in history"],
         (
             [
                 f"`{event_name(row.event)}`",
                 coded(statuses_in_order(row.sources)),
-                f"`{row.target}`" if row.target else "stays",
+                coded(statuses_in_order(row.targets)) or "stays",
                 ", ".join(role for role in Role if role in row.who),
                 ", ".join(role for role in Role if row.held and role in row.who & LEASED_ROLES) or "nobody",
+                coded(row.event.words),
             ]
             for row in TRANSITIONS
         ),
@@ -148,9 +150,8 @@ def _arrows_and_crowds() -> tuple[
     dict[tuple[Status, Status], list[str]], dict[tuple[str, Status], set[Status]]
 ]:
     sources_of: defaultdict[tuple[str, Status], set[Status]] = defaultdict(set)
-    for row in TRANSITIONS:
-        if row.target:
-            sources_of[event_name(row.event), row.target] |= row.sources
+    for name, source, target in moves():
+        sources_of[name, target].add(source)
     arrows: defaultdict[tuple[Status, Status], list[str]] = defaultdict(list)
     for (name, target), sources in sources_of.items():
         for source in statuses_in_order(sources) if len(sources) < MANY else ():

@@ -12,7 +12,7 @@ from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Ready, Release, Retry
+from liza.domain.events import Abandon, Answer, Ready, Release
 from liza.domain.providers import closed_providers, retry_providers
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
@@ -110,7 +110,7 @@ def release(board: Board, *, by: Actor, at: datetime, task: str, reason: str) ->
 
 
 def retry(board: Board, *, by: Actor, at: datetime, task: str, guidance: str | None = None) -> ActionResult:
-    event = Retry(guidance=require_text(guidance, "guidance") if guidance is not None else None)
+    event = Answer(guidance=require_text(guidance, "guidance") if guidance is not None else None)
     return _move(board, event, by=by, at=at, task=task, done=f"{task} is IDLE again.")
 
 

@@ -284,7 +284,7 @@ def _work_for(name: str, role: Role, state: State, now: datetime) -> _NextWork |
         wake = planner.plan_request(state)
         # What a task may cost does not keep anybody from thinking about it.
         return _NextWork((wake.step,), None, f"it plans next: {wake.why}", "liza status") if wake else None
-    task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
+    task = coder.pick(state, name) if role is not Role.REVIEWER else reviewer.pick(state, name, now)
     if task is None:
         return None
     return _NextWork(_STEPS[role], task.id, f"it takes {task.id} next", f"liza task show {task.id}")

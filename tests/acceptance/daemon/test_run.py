@@ -18,7 +18,7 @@ import liza.daemon.background
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon, Block, Claim, Defer
+from liza.domain.events import Abandon, Block, Defer, Take
 from liza.domain.model import Actor, Lease, Role
 from liza.domain.record import utc_now
 from liza.system import locks
@@ -235,7 +235,7 @@ class TestRecover:
         coder = Actor(role=Role.CODER, id="coder-1", token=str(lease_id))
         lease = Lease(holder="coder-1", token=str(lease_id), expires=utc_now() + timedelta(hours=1))
         board = FileBoard(empty.home)
-        board.update(apply(Claim(lease=lease, base_commit=BASE), to="t1", by=coder, at=utc_now()))
+        board.update(apply(Take(lease=lease, base_commit=BASE), to="t1", by=coder, at=utc_now()))
         board.close()
         return empty
 

@@ -44,8 +44,8 @@ def awaiting(tmp_path: Path) -> FileBoard:
     head = home.commit({"one.py": "a = 1\nb = 2\n", "two.py": "c = 3\n", "a.txt": "one\nTWO\nthree\n"})
     found = FileBoard.create(home.directory / ".liza", board(new_task("t1"), new_task("t2")))
     coder = worker("coder-1")
-    taken = e.Claim(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
-    for event, actor in ((taken, coder), (e.Submit(commit=head), coder), ASK_HUMAN):
+    taken = e.Take(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
+    for event, actor in ((taken, coder), (e.Report(commit=head), coder), ASK_HUMAN):
         found.update(apply(event, to="t1", by=actor, at=utc_now()))
     return found
 
@@ -253,8 +253,8 @@ class TestActing:
         head = home.commit({"long.txt": "".join(f"line {number}\n" for number in range(50_000))})
         ours = FileBoard.create(home.directory / ".liza", board(new_task("t1")))
         coder = worker("coder-1")
-        taken = e.Claim(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
-        for event in (taken, e.Submit(commit=head)):
+        taken = e.Take(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
+        for event in (taken, e.Report(commit=head)):
             ours.update(apply(event, to="t1", by=coder, at=utc_now()))
 
         async def story(viewer: Viewer) -> None:

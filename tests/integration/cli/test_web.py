@@ -17,7 +17,7 @@ from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES
 from liza.cli.web.security import HEADERS, PageAccess
 from liza.cli.web.task_page import SHOWN_DIFF
-from liza.domain.events import Submit
+from liza.domain.events import Report
 from liza.domain.model import Status
 from tests.support.boards import PATIENCE, new_board
 from tests.support.sample_tasks import OTHER_CODER
@@ -121,7 +121,7 @@ class TestPages:
     def test_a_very_long_diff_is_cut_and_said(self, tmp_path: Path) -> None:
         story = WebStory(tmp_path / "project")
         work = story.user.commit({"long.txt": "line\n" * 50_000})
-        story.do("hostile", Submit(commit=work), OTHER_CODER)
+        story.do("hostile", Report(commit=work), OTHER_CODER)
         with browser_on(story.board) as browser:
             shown = browser.get("/tasks/hostile").text
         assert re.search(r"\d+ more lines; `liza diff` shows all of them", shown)

@@ -62,7 +62,7 @@ def every_question() -> State:
     return board(
         task_in(Status.BLOCKED, name="b1"),
         task_in(Status.AWAITING_APPROVAL, name="a1"),
-        task_in(Status.APPROVED, ready_for=e.AcceptTaint, name="f1"),
+        task_in(Status.APPROVED, ready_for=e.Accept, name="f1"),
         task_in(Status.DRAFT, name="d1"),
         agents=records_by_id([stopped]),
         providers=records_by_id([refusing]),
@@ -281,7 +281,7 @@ class TestForecast:
 
 
 def test_a_forced_pass_says_so() -> None:
-    state = board(task_in(Status.APPROVED, ready_for=e.AcceptTaint))
+    state = board(task_in(Status.APPROVED, ready_for=e.Accept))
     (task,) = board_view(BoardFacts(state, LATER)).tasks
 
     assert task.is_tainted
