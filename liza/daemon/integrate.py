@@ -14,7 +14,6 @@ from liza.daemon.policy import reviewer
 from liza.domain import events as e
 from liza.domain.anomalies import MergeConflict
 from liza.domain.changes import with_anomaly
-from liza.domain.model import IntegrationFailure
 from liza.domain.record import printable
 from liza.domain.verdicts import Outcome
 from liza.errors import BrokenGate, LizaError, UnfitRepository
@@ -60,10 +59,10 @@ def _try_once(turn: Turn, task: Task) -> bool:
     """Try once; return False where the branch moved meanwhile."""
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     if task.merging and repository.contains(ref, task.merging.commit):
-        turn.record(e.Merge(commit=task.merging.commit))
+        turn.record(e.Land(commit=task.merging.commit))
         return True
     if found := _merge_by_another(turn, task):
-        turn.record(e.StartMerge(onto=found.parents[0], commit=found.commit), e.Merge(commit=found.commit))
+        turn.record(e.Intend(onto=found.parents[0], commit=found.commit), e.Land(commit=found.commit))
         return True
     head = repository.commit_at(ref)
     if head is None:
@@ -111,13 +110,13 @@ def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     sealed = commit_merge(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
     if not _test_merged_tree(turn, task, sealed, head):
         return True
-    turn.record(e.StartMerge(onto=head, commit=sealed))
+    turn.record(e.Intend(onto=head, commit=sealed))
     if not isinstance(land_merge(repository, ref, sealed, onto=head, task=task.id), Landed):
         return False
     if wrong := merge_doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
         log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))
         return False
-    turn.record(e.Merge(commit=sealed))
+    turn.record(e.Land(commit=sealed))
     return True
 
 
@@ -137,10 +136,9 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     if found.outcome is Outcome.PASS:
         return True
     shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
-    failure = IntegrationFailure(reason=f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE])
-    turn.record(
-        e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase, known=found.known)
-    )
+    reason = f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE]
+    no = e.Report(outcome=Outcome.REVISE, reason=reason, verdicts=found.verdicts, known=found.known)
+    turn.record(no)
     return False
 
 

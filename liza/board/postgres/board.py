@@ -90,7 +90,7 @@ class PostgresBoard:
                 state = self._retry(lambda: self._try_write(act))
             finally:
                 self._is_updating = False
-            self._view.save_snapshot_if_due()
+            self._view.save_snapshot_if_due(f"snapshot-{os.getpid()}.new")
         if self.switches.listener:
             self.switches.listener.note(state.revision)
         return state

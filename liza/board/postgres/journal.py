@@ -13,7 +13,7 @@ import psycopg
 from psycopg import ClientCursor
 
 from liza.board.journal import JournalPosition, decode_line, encode_entry
-from liza.board.postgres.server import OF_PARENT, PASSING
+from liza.board.postgres.server import PASSING
 from liza.errors import BoardRewound, ConcurrentChange, JournalDamaged, LeaseLost, LizaError, Refused
 from liza.system.files import overwrite
 
@@ -82,7 +82,6 @@ class PostgresJournal:
 
     def abandon(self) -> None:
         """Forget the session without ending it: it is the one of the process that this was forked from."""
-        OF_PARENT.append(self._connection)
         self._connection, self._is_locked = None, False
 
     def now(self) -> datetime:

@@ -47,7 +47,6 @@ def _prompt(args: Namespace) -> None:
     from liza.daemon.prompt_preview import preview_prompt
     from liza.domain.answers import Step
     from liza.domain.record import utc_now
-    from liza.errors import UsageError
     from liza.repo.repository import Repository
 
     if args.step not in set(Step):
@@ -102,12 +101,21 @@ def _report(args: Namespace) -> None:
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,
          argument("--all", action="store_true", dest="whole",
-                  help="of all sprints, not only the current one"))  # fmt: skip
+                  help="of all sprints, not only the current one"),
+         argument("--prometheus", action="store_true",
+                  help="the board and its sprint in the text format of Prometheus"))  # fmt: skip
 def _metrics(args: Namespace) -> None:
     from liza.daemon.reports import metrics
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
+    if args.prometheus:
+        from liza.daemon.reports.prometheus import prometheus_text
+
+        if args.whole or args.json:
+            raise UsageError("--prometheus has a form of its own; leave --all and --json out")
+        print(prometheus_text(board, now), end="")
+        return
     state = board.absorb()
     found = metrics.of_goal(board, now) if args.whole else metrics.of_sprint(state, now)
     print(json.dumps(metrics.figures_json(found)) if args.json else metrics.figures_table(found).rstrip())
