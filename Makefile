@@ -22,7 +22,7 @@ FIND_POSTGRES := $(BIN)/python -c 'import sys; from tests.support.postgres_serve
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-portable test-agents test-real test-hosts check demo bench torture night gauntlet specs clean sandbox postgres venv-module
+.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts check demo bench torture night gauntlet specs clean sandbox postgres venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,18 @@ test-real: $(INSTALLED) sandbox ## try five real projects with their own tests, 
 
 test-hosts: $(INSTALLED) postgres ## keep the board on a real PostgreSQL server that is killed, cut off and set back
 	@$(BIN)/python -m pytest -q -rs -m 'hosts or not hosts' -n 2 --dist worksteal $(HOSTS)
+
+# The browser of the distribution with its driver; axe-core has the rules that no serious finding may break.
+test-web: $(INSTALLED) ## try the page and the report in a real browser
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium chromium-driver >/dev/null; \
+	fi
+	@command -v chromedriver >/dev/null || { \
+	  echo "There is no browser to drive: install it (on Debian: apt install chromium chromium-driver)." >&2; exit 1; }
+	@$(BIN)/python -m pip install -qq 'selenium>=4.51,<5'
+	@npm install --silent --no-save --prefix .web axe-core@4.14.0
+	@$(BIN)/python -m pytest -q -m web -n 2 tests/web
 
 test-portable: $(INSTALLED) ## run the tests of board, processes and workers without what only Linux has
 	@LIZA_PORTABLE=1 $(BIN)/python -m pytest -q -rs -n $(TEST_WORKERS) --dist worksteal $(PORTABLE)
@@ -71,7 +83,7 @@ specs: $(INSTALLED) ## render the tables in specs/ and docs/ from the code
 	@$(BIN)/python scripts/specs.py specs docs
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .agents .real .web build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find liza tests scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp comes last, so that an interrupted installation is done again. A working environment is kept,

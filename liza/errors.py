@@ -16,6 +16,7 @@
     ├── AlreadyRunning             exit 1, another process has the name
     │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
+    ├── ForgeFailed                exit 1, the forge refused or did not answer; its problem says which
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
     ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
@@ -154,6 +155,12 @@ class SharedRepository(AlreadyRunning):
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+
+
+class ForgeFailed(LizaError):
+    def __init__(self, doing: str, why: str, problem: str) -> None:
+        super().__init__(f"cannot {doing}: {why}")
+        self.problem = problem
 
 
 class RedBase(LizaError):

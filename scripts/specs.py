@@ -23,6 +23,7 @@ from liza.board.edits import EDITABLE
 from liza.cli.registry import COMMANDS
 from liza.daemon.policy.admission import STATE_AFTER_ENDING
 from liza.domain import model
+from liza.domain import rules as rule_table
 from liza.domain.anomalies import Details
 from liza.domain.answer_parsing import UnreadableAnswer, parse_answer
 from liza.domain.answers import ANSWER_TYPES, ROLE_OF_STEP, Step
@@ -40,9 +41,9 @@ from liza.domain.lifecycle import (
     event_name,
 )
 from liza.domain.model import Role, State, Status
-from liza.domain.record import Record, utc_now
+from liza.domain.record import Record
 from liza.domain.requirements import REQUIRES
-from liza.domain.rules import BREAKER_RULES
+from liza.domain.rules import GROUPS, RULES, EventKind, Rule
 from liza.domain.spending import PROVIDER_STATES, ProviderState
 from liza.domain.switches import MEANING as SWITCH_MEANING
 from liza.domain.switches import Switch
@@ -52,7 +53,6 @@ from liza.gates.forbidden import FORBIDDEN
 from liza.gates.registry import GATE_TYPES as GATE_KINDS
 from liza.system.run_control import MEANING as ENDING_MEANING
 from liza.system.run_control import RunEnding
-from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
 from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, GateKind, Phase
 from liza.workflow.load import load_workflow, packaged_names
 from liza.workflow.supported import HUMAN_OPTIONS
@@ -209,17 +209,6 @@ def anomalies() -> str:
         (
             [f"`{kind.model_fields['type'].default}`", _fields_of(kind, leaving_out={"type"})]
             for kind in kinds
-        ),
-    )
-
-
-def breaker() -> str:
-    usual = State(revision=1, goal=model.Goal(description="any", created=utc_now()))
-    return table(
-        ["rule", "it takes", "severity", "then", "what it means"],
-        (
-            [f"`{rule.name}`", str(rule.count(usual)), rule.severity, f"`{rule.action}`", rule.means]
-            for rule in BREAKER_RULES
         ),
     )
 
@@ -410,43 +399,51 @@ def _if_tainted(effect: Effect) -> str:
 
 def rules() -> str:
     return table(
-        ["rule", "of", "counts", "how", "at", "then", "anew after", "in"],
+        [
+            "rule",
+            "of",
+            "counts",
+            "the same",
+            "how many",
+            "in",
+            "then",
+            "what it means",
+            "anew after",
+            "chosen by",
+        ],
         (
             [
                 f"`{rule.name}`",
-                rule.scope,
-                rule.says,
-                _counting(rule),
-                _threshold(rule),
+                rule.subject,
+                str(rule.counts),
+                rule.same.says if rule.same else "",
+                "" if rule.is_clock else str(rule.count),
+                _window(rule),
                 rule.action,
-                _anew(rule),
-                _watches(rule),
+                rule.sentence,
+                ", ".join(map(str, rule.reset)),
+                "all" if rule.always else _chosen_by(rule),
             ]
-            for rule in CATALOGUE.values()
+            for rule in RULES
         ),
     )
 
 
-def _anew(rule: WorkflowRule) -> str:
-    """Tell what resets *rule*; many outcomes of one thing are that thing."""
-    whole = {one.kind: one._replace(outcome=None) for one in rule.reset_on}
-    told = rule.reset_on if len(rule.reset_on) <= MANY else whole.values()
-    return ", ".join(map(str, told)) or "nothing"
+def counted_events() -> str:
+    return table(["event", "what it is"], ([f"`{kind}`", rule_table.MEANING[kind]] for kind in EventKind))
 
 
-def _counting(rule: WorkflowRule) -> str:
-    return f"{rule.mode}, same {rule.same}" if rule.same else str(rule.mode)
+def _window(rule: Rule) -> str:
+    return (
+        f"`{rule.window}`"
+        if isinstance(rule.window, str)
+        else f"{rule.minutes} minutes"
+        if rule.window
+        else ""
+    )
 
 
-def _threshold(rule: WorkflowRule) -> str:
-    count = f"`{rule.count}`" if isinstance(rule.count, str) else str(rule.count)
-    window = f"{int(rule.within.total_seconds() // 60)} minutes" if rule.within else ""
-    if rule.mode == "elapsed":
-        return window
-    return f"{'more than ' if rule.beyond else ''}{count}{' in ' + window if window else ''}"
-
-
-def _watches(rule: WorkflowRule) -> str:
+def _chosen_by(rule: Rule) -> str:
     groups = [name for name, members in GROUPS.items() if rule.name in members]
     names = [
         name
@@ -513,7 +510,6 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "invariants": invariants,
     "anomalies": anomalies,
     "config": config_keys,
-    "breaker": breaker,
     "switches": switches,
     "exit-codes": exit_codes,
     "answers": answers,
@@ -524,6 +520,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "gate-options": gate_options,
     "effects": effects,
     "rules": rules,
+    "counted_events": counted_events,
     "gates": gates,
     "forbidden": forbidden,
     "provider-states": provider_states,

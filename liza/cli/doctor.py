@@ -141,6 +141,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
     checked_out = repository.checked_out_at(ref) if config else None
     return ProjectFacts(
         trouble=trouble,
+        is_writable=os.access(home, os.W_OK),
         sandbox=sandbox_warning(config.sandbox) if config else None,
         refused=_refusal(state) if state else None,
         holder=str(holder) if holder else None,
@@ -170,7 +171,8 @@ def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ..
     if not any(ground.config.gates.to_json().values()):
         return ()
     try:
-        found = run_baseline(ground, RunControl()) if baseline else cached_baseline(ground)
+        is_tried = baseline and os.access(ground.home, os.W_OK)
+        found = run_baseline(ground, RunControl()) if is_tried else cached_baseline(ground)
     except NoCage:  # said elsewhere: a run would not start either
         return None
     if found is None:

@@ -51,8 +51,9 @@ def configure_logging(command: str) -> None:
     if command == "worker":
         logging.Formatter.converter = time.gmtime
         line = "%(asctime)sZ %(levelname)s %(message)s"
-        # Anew: a forked worker has what the supervisor configured.
-        logging.basicConfig(level=logging.INFO, format=line, datefmt="%Y-%m-%dT%H:%M:%S", force=True)
+        # Anew: a forked worker has what the supervisor configured, with descriptors that were closed.
+        logging.getLogger().handlers.clear()
+        logging.basicConfig(level=logging.INFO, format=line, datefmt="%Y-%m-%dT%H:%M:%S")
     else:
         logging.basicConfig(level=logging.WARNING, format="liza: %(message)s")
 

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.errors import UsageError
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from liza.board.protocol import Board
-    from liza.domain.changes import Change
+    from liza.cli.actions import ActionResult
     from liza.errors import LizaError
 
 PATIENCE: Final = 5.0  # seconds a command waits for the board before it says who has it
@@ -79,13 +77,15 @@ def board_of(args: Namespace) -> Board:
     return open_board(home_of(args))
 
 
-def update(args: Namespace, change: Change, done: str) -> None:
-    """Let *change* happen, after whatever a person saved, and say that it is done."""
+def perform(args: Namespace, action: Callable[..., ActionResult], **fields: Any) -> None:  # noqa: ANN401 - of the action
+    """Do *action* to the board in the name of the person who typed it, and say what it came to."""
+    from liza.domain.changes import HUMAN
+    from liza.domain.record import utc_now
+
     board = board_of(args)
     with tell_if_waiting(board):
-        board.absorb()
-        state = board.update(change)
-    print(json.dumps({"revision": state.revision}) if args.json else f"{done} Revision {state.revision}.")
+        done = action(board, by=HUMAN, at=utc_now(), **fields)
+    print(json.dumps({"revision": done.revision}) if vars(args).get("json") else done)
 
 
 @contextmanager
@@ -100,16 +100,6 @@ def tell_if_waiting(board: Board) -> Iterator[None]:
         yield
     finally:
         told.cancel()
-
-
-def require_text(text: str, what: str) -> str:
-    if not text.strip():
-        raise UsageError(f"the {what} is empty; say something")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"the {what} is not UTF-8 text; write it in another way") from None
-    return text
 
 
 def report_error(error: LizaError) -> int:

@@ -1,5 +1,4 @@
-"""The circuit breaker at run time: it records trips, writes their reports, and holds a switch while a trip is
-open.
+"""The rules at run time: those about a task act in its update, the others trip the circuit breaker.
 
 It keeps no state that matters: after a crash the next pass writes what is missing, and a switch is thrown
 exactly while an open trip asks for it.
@@ -15,13 +14,15 @@ from liza.daemon.project_sandbox import is_sandboxed
 from liza.daemon.reports.trips import trip_report
 from liza.daemon.tamper import DRIFTED, TamperMonitor
 from liza.daemon.vetting import vet
+from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.events import Retry
+from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Remedy, Status
-from liza.domain.rules import (
+from liza.domain.rule_events import board_events, task_events
+from liza.domain.rules import ALWAYS, RULE_BY_NAME, RuleAction, Subject, evaluate
+from liza.domain.switches import BREAKER_PREFIX, Switch
+from liza.domain.trips import (
     ALERT_RESOLUTION,
-    BREAKER_RULES,
-    RULE_BY_NAME,
     due_trips,
     open_trips,
     report_name,
@@ -30,20 +31,18 @@ from liza.domain.rules import (
     trip_sentence,
     with_due_trips,
 )
-from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.errors import Refused, UsageError
 from liza.repo.repository import Repository
-from liza.workflow.catalogue import CATALOGUE
 from liza.workflow.load import workflow_on
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from liza.board.protocol import Board
-    from liza.domain.model import CircuitBreaker, State, Trip
-    from liza.domain.rules import BreakerRule
+    from liza.domain.model import Actor, CircuitBreaker, State, Trip
+    from liza.domain.rules import FiredRule, Rule
     from liza.workflow.document import Workflow
 
 DRIFT: Final = "checkout_drift"
@@ -51,14 +50,68 @@ REPORTS: Final = "report"
 SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
 
 
-def board_rules(workflow: Workflow) -> tuple[BreakerRule, ...]:
-    """Return the rules for the board: those that *workflow* names, and those that always apply."""
-    named = rule_names(workflow)
-    return tuple(rule for rule in BREAKER_RULES if rule.name in named or rule.name not in CATALOGUE)
+def apply_rules(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* with the rules about the task *name* applied, in the supervisor's name.
+
+    A task that they, or whoever updates it, blocked may break a rule of those that wait for it.
+    """
+    state = _apply_to(workflow, state, name, at)
+    blocked = state.tasks.get(name)
+    if blocked is None or blocked.status is not Status.BLOCKED:
+        return state
+    for waiting in [task.id for task in state.tasks.values() if name in task.depends_on]:
+        state = _apply_to(workflow, state, waiting, at)
+    return state
 
 
-def rule_names(workflow: Workflow) -> frozenset[str]:
-    return frozenset(rule.name for rule in workflow.watched_rules())
+def _apply_to(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* with every alert about the task recorded, and the strongest other rule applied."""
+    task = state.tasks.get(name)
+    if task is None or task.status in TERMINAL | {Status.BLOCKED} or task.merging:
+        return state
+    rules = [rule for rule in workflow.watched_rules() if rule.subject is Subject.TASK]
+    events = [event for event in task_events(state, task) if event.at <= at]
+    found = evaluate(rules, events, state.config.limits, at)
+    if any(fired.action is RuleAction.ALERT for fired in found):
+        alerts = [rule for rule in rules if rule.action is RuleAction.ALERT]
+        state = with_due_trips(state, at, alerts, events)
+    for fired in reversed(found):
+        act = _EVENTS.get(fired.action)
+        if act is None:
+            continue
+        try:
+            return apply(act(fired), to=name, by=SUPERVISOR, at=at)(state)
+        except Refused:  # not from where the task is now; the next update looks again
+            continue
+    return state
+
+
+def _block(fired: FiredRule) -> e.Event:
+    reason = fired.row.reason.format(count=fired.needed) or f"{fired.rule}: {'; '.join(fired.evidence)}"
+    is_for_people = fired.action in {RuleAction.ASK, RuleAction.PAUSE}
+    return e.Block(reason=reason, questions=fired.row.then, rule=fired.rule, only_people=is_for_people)
+
+
+def _force_pass(fired: FiredRule) -> e.Event:
+    return e.ForcePass(mark=f"forced:{fired.rule}")
+
+
+_EVENTS: Final[dict[RuleAction, Callable[[FiredRule], e.Event]]] = {
+    RuleAction.BLOCK: _block,
+    RuleAction.PAUSE: _block,  # a task that is paused waits for people, as one that is blocked does
+    RuleAction.STOP: _block,
+    RuleAction.ASK: _block,
+    RuleAction.FORCE_PASS: _force_pass,
+}
+
+
+def board_rules(state: State) -> tuple[Rule, ...]:
+    """Return the rules about the board and its workers: the workflow's, and those that always apply."""
+    try:
+        rules = workflow_on(state).watched_rules()
+    except UsageError:  # it was not read yet
+        rules = ALWAYS
+    return tuple(rule for rule in rules if rule.subject is not Subject.TASK)
 
 
 class Breaker:
@@ -67,30 +120,26 @@ class Breaker:
         self._seen: tuple[object, ...] = ()  # what the rules read, when they were last asked
         self._reported: CircuitBreaker | None = None
 
-    def look(self, state: State, now: datetime) -> State:
-        """Trip every rule that is due, and return the board."""
+    def look(self, state: State, now: datetime, checkpoint: datetime | None = None) -> State:
+        """Trip every rule that is due, and return the board; *checkpoint* is when one was thrown."""
         # The breaker itself is read as well: more of what was open may be due once it is resolved.
         counted, limits = state.sprint.metrics, state.config.limits
         reads = (
             *(state.anomalies, state.tasks, state.circuit_breaker),
-            *(counted.fruitless, counted.killed, counted.red_gates, limits),
+            *(state.agents, state.human_notes, state.workflow, limits),
+            *(counted.fruitless, counted.killed, counted.red_gates, counted.reviews),
         )
+        rules = board_rules(state)
         if self._seen and not any(map(is_not, reads, self._seen)):
-            return state
-        rules = self._rules(state)
-        if due_trips(state, now, rules):
-            change = Change(
-                SUPERVISOR.id, "trip the breaker", lambda latest: with_due_trips(latest, now, rules)
-            )
-            return self._board.update(change)
+            rules = tuple(rule for rule in rules if rule.is_clock)  # nothing changed but the time
+        if due_trips(state, now, rules, board_events(state, now, checkpoint)):
+
+            def make(latest: State) -> State:
+                return with_due_trips(latest, now, rules, board_events(latest, now, checkpoint))
+
+            return self._board.update(Change(SUPERVISOR.id, "trip the breaker", make))
         self._seen = reads
         return state
-
-    def _rules(self, state: State) -> tuple[BreakerRule, ...]:
-        try:
-            return board_rules(workflow_on(state))
-        except UsageError:  # it was not read yet; until it is, every rule counts
-            return BREAKER_RULES
 
     def report(self, state: State) -> None:
         """Write the reports that are missing; called last, so that a full disk does not keep a switch from
@@ -127,7 +176,7 @@ def with_drift_resolved(state: State, now: datetime) -> State:
         for name in trip.tasks:
             task = state.tasks.get(name)
             if task and task.status is Status.BLOCKED and DRIFTED in str(task.blocked_reason):
-                state = apply(Retry(), to=name, by=HUMAN, at=now)(state)
+                state = apply(e.Retry(), to=name, by=HUMAN, at=now)(state)
     return state
 
 
@@ -140,11 +189,11 @@ def switch_text(trip: Trip) -> str:
     return f"{BREAKER_PREFIX}{trip_sentence(trip)}; `{resolve_command(trip)}`"
 
 
-def resolve_and_resume(board: Board, name: str, reason: str, now: datetime) -> str:
+def resolve_and_resume(board: Board, name: str, reason: str, now: datetime, by: Actor = HUMAN) -> str:
     """Resolve a trip, take back the switches that only it held, and return what still keeps agents from going
     on.
     """
-    change = Change(HUMAN.id, f"resolve {name}", lambda state: resolve_trip(state, name, reason, now))
+    change = Change(by.id, f"resolve {name}", lambda state: resolve_trip(state, name, reason, now))
     state = board.update(change)
     for file, said in board.switches.thrown().items():
         if said.startswith(BREAKER_PREFIX) and Switch[file] not in held_switches(state):
@@ -156,7 +205,7 @@ def resolve_and_resume(board: Board, name: str, reason: str, now: datetime) -> s
     return f"Resolved {name}; the breaker is OK and the agents go on."
 
 
-def resume(board: Board, now: datetime) -> list[str]:
+def resume(board: Board, now: datetime, by: Actor = HUMAN) -> list[str]:
     """Take back the switches and return their names; raise if a trip is open, which keeps its own.
 
     What agents moved that is a person's is for people to look at, and whoever resumes has: such trips are
@@ -166,7 +215,7 @@ def resume(board: Board, now: datetime) -> list[str]:
     mine = [name for name in said if not said[name].startswith(BREAKER_PREFIX)]
     for name in mine:  # first, because it must be possible whatever the board is like
         board.switches.clear(Switch[name])
-    state = board.update(Change(HUMAN.id, "resume", lambda latest: with_drift_resolved(latest, now)))
+    state = board.update(Change(by.id, "resume", lambda latest: with_drift_resolved(latest, now)))
     home, repository = board.home, Repository.around(board.home.parent)
     vet(home, repository, state)
     if not is_sandboxed(state.config.sandbox):

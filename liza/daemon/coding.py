@@ -7,21 +7,21 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon import course, prompt_values, worktree_setup
+from liza.daemon.breaker import apply_rules
 from liza.daemon.flows import asks_checkpoint
 from liza.daemon.policy import coder
 from liza.daemon.policy.admission import admit, denial_of
 from liza.daemon.project_sandbox import SANDBOXES
-from liza.daemon.ruling import apply_rules
 from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answer_parsing import says_blocked
 from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
-from liza.domain.changes import Change, with_discovery
+from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
-from liza.domain.verdicts import Feedback
+from liza.domain.verdicts import Feedback, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.gates.finding import blames_history
@@ -399,6 +399,8 @@ def _with_side_reports(turn: Turn, state: State, answer: Implement, event: Event
     """
     name, at, task = turn.place.name, turn.place.clock(), turn.task
     state = turn.with_anomalies(state, answer.anomalies)
+    if answer.tests_ended is not None:
+        state = with_signals(state, str(task), Signal(name=SignalName.TESTS, value=answer.tests_ended, at=at))
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
     if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:

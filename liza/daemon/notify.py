@@ -28,18 +28,24 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from liza.daemon.breaker import REPORTS
+from liza.daemon.policy import progress
 from liza.domain.config import Notify
+from liza.domain.model import Remedy, Status
 from liza.domain.problems import violations_from
 from liza.domain.record import NonEmptyStr, Record, utc_now
+from liza.domain.trips import report_name, resolve_command, trip_sentence
 from liza.errors import DiskTrouble, UsageError
 from liza.system.files import overwrite
 from liza.system.plugins import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from liza.board.protocol import Alert, Board
-    from liza.daemon.alarms import Alarm
+    from liza.daemon.policy.progress import HumanWait
+    from liza.domain.model import State, Task, Trip
 
 FOLDER: Final = "told"
 SIGNATURE: Final = "X-Liza-Signature"
@@ -51,6 +57,61 @@ DRAIN: Final = 3.0  # seconds that the end of a run waits for what is not sent y
 UNSENT: Final = "not told: "  # how a line starts that says so, which is itself not sent
 # The exit code comes through a pipe: the supervisor reaps every child, and may be first.
 _SHELL: Final = ("sh", "-c", '"$@" >/dev/null 2>&1; echo $?', "sh")
+
+
+# The crash itself, and the edit itself, are told by whoever saw it, with more to say.
+_REPORTED_ELSEWHERE: Final = frozenset({"crash_loop", "rejected_edit", "gate_broken"})
+
+
+class Alarm(NamedTuple):
+    key: str
+    says: str
+    stands: bool = False  # somebody is waited for, so whoever starts the next run hears of it as well
+
+
+def alarms(state: State, now: datetime) -> Iterator[Alarm]:
+    """Yield every alarm that the board gives reason for; its key names one occurrence."""
+    yield from _wait_alarms(state, now)
+    yield from (
+        _trip_alarm(trip) for trip in state.circuit_breaker.trips if trip.rule not in _REPORTED_ELSEWHERE
+    )
+    if state.sprint.retrospective is not None:
+        where = state.sprint.retrospective
+        yield Alarm(f"sprint {state.sprint.number}", f"sprint {state.sprint.number} is over; see {where}")
+
+
+def _wait_alarms(state: State, now: datetime) -> Iterator[Alarm]:
+    """Yield an alarm for each thing that waits for people; open trips have alarms of their own."""
+    only = [wait for wait in progress.only_people(state, now) if not _is_trip(state, wait)]
+    yield from (
+        Alarm(_wait_key(wait), f"only people can make progress: {wait}", stands=True) for wait in only
+    )
+    theirs = {task.id for task in state.tasks.values() if _needs_person(task)}
+    for wait in progress.human_waits(state):
+        if wait not in only and wait.what.partition(" ")[0] in theirs:
+            yield Alarm(_wait_key(wait), f"a person is needed: {wait}", stands=True)
+
+
+def _wait_key(wait: HumanWait) -> str:
+    return f"waits {wait.what} {wait.since}"
+
+
+def _is_trip(state: State, wait: HumanWait) -> bool:
+    return any(wait.since == trip.id for trip in state.circuit_breaker.trips)
+
+
+def _needs_person(task: Task) -> bool:
+    if task.status is Status.BLOCKED:
+        return task.asked is not None  # before that, the planner thinks about it
+    return task.status is Status.AWAITING_APPROVAL or (task.status is Status.APPROVED and task.is_tainted)
+
+
+def _trip_alarm(trip: Trip) -> Alarm:
+    is_open = trip.resolved_at is None
+    last = f" ({trip.says[-1]})" if trip.action is Remedy.ALERT and trip.says else ""
+    then = f" (`{resolve_command(trip)}`)" if is_open else ""
+    says = f"{trip_sentence(trip)}{last}; see {REPORTS}/{report_name(trip)}{then}"
+    return Alarm(f"trip {trip.id}", says, stands=is_open)
 
 
 class SentAlarms:

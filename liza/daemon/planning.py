@@ -104,9 +104,9 @@ class _PlanCheck:
     def __call__(self, value: AnswerValue) -> str | None:
         if not isinstance(value, Plan | Replan):
             return None
-        found = plan_checks.problems(
-            plan_context(self._place.board.read(), self._place, self._checkout), value.tasks
-        )
+        context = plan_context(self._place.board.read(), self._place, self._checkout)
+        found = plan_checks.problems(context, value.tasks)
+        found += plan_checks.why_nothing(context, value) if isinstance(value, Plan) else []
         if not self._doubted:
             found += plan_checks.concerns(value.tasks)
             self._doubted = True

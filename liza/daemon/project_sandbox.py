@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +71,9 @@ PROGRAMS: Final = (
 )  # where the cage has those programs of the checkout that are agents
 HOME: Final = SANDBOX_ROOT / "home"  # where it has a home that would stand where the work is
 # What of the user's own configuration of git belongs to content, or signs it; the rest stays outside.
-_GIT_SETTINGS: Final = r"^(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$"
+_GIT_SETTINGS: Final = re.compile(
+    r"(user\.(name|email)|core\.(autocrlf|eol|safecrlf)|filter\..*|init\.defaultbranch)$", re.DOTALL
+)
 _URL_SUFFIXES: Final = ("_BASE_URL", "_API_BASE", "_HOST")  # how the variables end that name one
 _LOOPBACK: Final = ("127.0.0.1:", "localhost:")
 
@@ -250,8 +253,7 @@ class ProjectSandbox:
         shadow = PrivateGitDir(worktree, folder, visit.task)
         mounts = shadow.cast(site.at, site.points.names)
         stack.callback(shadow.taken_over)
-        lines = self.repository.ask("config", "-z", "--get-regexp", _GIT_SETTINGS).text.split("\0")
-        return mounts, dict(line.split("\n", 1) for line in lines if "\n" in line)
+        return mounts, {key: value for key, value in self.repository.settings() if _GIT_SETTINGS.match(key)}
 
     def _build_sandbox(
         self, site: _JobView, visit: Tenant, own: Path, git: list[Mount]

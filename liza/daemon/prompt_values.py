@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.rules import anomaly_sentence
+from liza.domain.anomalies import anomaly_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,10 +16,10 @@ from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
-from liza.domain.changes import Change
+from liza.domain.changes import Change, with_signals
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
-from liza.domain.verdicts import Outcome, Verdict
+from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
 from liza.gates.human import QUESTIONS
@@ -198,9 +198,12 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
 def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:
     """Record a verdict; a task that is approved while others are merged waits in the queue, unheld."""
     at, by = turn.place.clock(), turn.by
+    verdicts = event.verdicts if isinstance(event, e.Report) else ()
+    signals = [signal for verdict in verdicts for signal in verdict.signals()]
 
     def more(state: State) -> State:
         state = turn.with_anomalies(state, said)
+        state = with_signals(state, str(turn.task), *signals)
         task = state.task(str(turn.task))
         if task.status is not Status.APPROVED or reviewer.is_next_to_merge(state, task, at):
             return state
@@ -269,12 +272,17 @@ def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAn
 
 
 def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate) -> AfterTurn:
-    ending = asked.reply.ending
+    ending, position = asked.reply.ending, turn.current().position
+    phase = position.phase if position else None
     if asked.moved:
         turn.block_for_drift(asked.moved)
         return AfterTurn.WORK
     if ending in RELEASE_ENDINGS:
         turn.record(e.Release(reason=asked.why, killed=ending is RunEnding.KILLED))
     else:
-        turn.record(reviewer.no_verdict_block(asked.why, gate.on_none.outcome))
+        silence = Signal(name=SignalName.SILENCE, at=turn.place.clock(), phase=phase, role=gate.role)
+        turn.record(
+            reviewer.no_verdict_block(asked.why, gate.on_none.outcome),
+            more=lambda state: with_signals(state, str(turn.task), silence),
+        )
     return AfterTurn.RESTART if ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final
 import liza
 from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, open_board
 from liza.daemon import integration_tip, sprint
-from liza.daemon.alarms import Alarm, alarms, stale_checkpoint
 from liza.daemon.baseline import BaselineContext, run_baseline
-from liza.daemon.breaker import Breaker, rule_names
+from liza.daemon.breaker import Breaker
 from liza.daemon.course import Halted
 from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
-from liza.daemon.notify import Notifier, SentAlarms
+from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
 from liza.daemon.policy import planner, progress, recovery, staffing
 from liza.daemon.project import TEAM_FILE
 from liza.daemon.project_sandbox import (
@@ -47,7 +46,7 @@ from liza.domain import providers
 from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
 from liza.domain.config import SandboxMode
 from liza.domain.lifecycle import SUCCEEDED
-from liza.domain.model import GoalStatus
+from liza.domain.model import GoalStatus, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.switches import Switch, strongest_switch
 from liza.errors import (
@@ -69,7 +68,6 @@ from liza.system.host import host
 from liza.system.proc_table import RUN_MARK, sweep
 from liza.system.run_control import RunControl
 from liza.system.wakeup import Wakeup
-from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -120,8 +118,11 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     grace: float = GRACE,
     ready: Callable[[], None] = lambda: None,
     baseline: bool = True,
+    report: Callable[[Board], None] = lambda _: None,
 ) -> int:
     """Run until the goal is complete or somebody stops it; return the exit code.
+
+    *report* is called at every checkpoint and at the end, and leaves people something to read.
 
     *ready* is called once this is the one supervisor and the project can be worked on; the project's own
     gates are tried first, unless *baseline* is False. Workers are forked and call *be_worker*, where the
@@ -153,7 +154,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         if baseline and not _check_baseline(ground, board, view, bell):
-            return EXIT_CODES[RunEnd.ASKED]
+            ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
+            view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
+            return EXIT_CODES[ending]
         ready()
         alarming = (*mended, *applied.sentences())
         for sentence in alarming:
@@ -161,7 +164,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
         crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
-        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace, report=report).run()
 
 
 def _lock_repository(repository: Repository, stack: ExitStack) -> None:
@@ -178,11 +181,13 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
+    if _is_aborted(board):
+        return False
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
         while not over.wait(DEBOUNCE):
-            if bell.asked or strongest_switch(board.switches.thrown()) is Switch.ABORT:
+            if bell.asked or _is_aborted(board):
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
@@ -201,13 +206,17 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
     return True
 
 
+def _is_aborted(board: Board) -> bool:
+    return strongest_switch(board.switches.thrown()) is Switch.ABORT
+
+
 def worker_command(home: Path) -> list[str]:
     """Return the words that start a worker, but for its role and name; run beside this very package."""
     return [sys.executable, "-m", "liza", "-C", str(home.parent), "worker"]
 
 
 class Supervisor:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as supervise
         self,
         scene: Recovery,
         crew: WorkerProcesses,
@@ -216,8 +225,10 @@ class Supervisor:
         *,
         until_idle: bool,
         grace: float,
+        report: Callable[[Board], None] = lambda _: None,
     ) -> None:
         self._recovery = scene
+        self._report = report
         self._board = scene.board
         self._workers = crew
         self._view = view
@@ -319,7 +330,9 @@ class Supervisor:
         while self._gone:
             self._after_exit(*self._gone[0])
             self._gone.pop(0)
-        state = self._breaker.look(self._reclaim(self._board.read()), self._clock())
+        is_halted = Switch.CHECKPOINT.name in switches
+        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT) if is_halted else None
+        state = self._breaker.look(self._reclaim(self._board.read()), self._clock(), thrown_at)
         self._check_disk_space(state)
         if self._breaker.hold(state, switches):
             switches = self._board.switches.thrown()
@@ -353,8 +366,7 @@ class Supervisor:
             return RunEnd.COMPLETE
         if state.goal.status is not GoalStatus.IN_PROGRESS:
             state = self._begin_next_goal()
-        named = rule_names(workflow_on(state))
-        self._tell(alarms(state, now, named))
+        self._tell(alarms(state, now))
         idle = not any(task.lease for task in state.tasks.values())
         stuck = progress.only_people(state, now) or (self._shortage and idle)
         return RunEnd.ONLY_PEOPLE if self._until_idle and stuck else None
@@ -390,18 +402,20 @@ class Supervisor:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
             _require_valid_board(self._recovery.home)
         code = 0 if name in self._stopping else code
-        post = staffing.with_exit(self._slots[name], code, time.monotonic())
-        now = self._clock()
+        post, ended_at, now = self._slots[name], time.monotonic(), self._clock()
         tasks = self._board.read().tasks.values()
         self._recovery.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
         reclaim = recovery.reclaim_tasks(self._workers.names, at=now, killed=code == staffing.KILLED_CODE)
-        if staffing.is_crash(code):
-            why = f"{len(post.crashes)} crashes in five minutes; the last one {staffing.exit_sentence(code)}"
-            crash = staffing.record_crash(post, why, at=now)
-            self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
-            self._tell_crash(post, code)
+        is_crash = staffing.is_crash(code)
+        if is_crash:
+            crash = staffing.record_crash(post, staffing.exit_sentence(code), at=now)
+            state = self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
         else:
-            self._board.update(reclaim)
+            state = self._board.update(reclaim)
+        is_stopped = is_crash and state.agents[name].status is WorkerStatus.STOPPED
+        post = staffing.with_exit(post, code, ended_at, is_stopped=is_stopped)
+        if is_crash:
+            self._tell_crash(post, code)
         # Last, because all of this is done again where the disk was full.
         self._slots[name] = post
         self._stopping -= {name}
@@ -446,8 +460,6 @@ class Supervisor:
         # `touch` makes the file first and sets its time then: that is one throw.
         if abs(thrown_at - self._summarised) > SAME_THROW_WINDOW:
             self._write_summary(state, thrown_at, said)
-        hours = state.config.limits.checkpoint_hours
-        self._tell(filter(None, [stale_checkpoint(thrown_at, self._clock(), hours, said)]))
 
     def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
         """Write the summary, or say who has to end their turn before it makes sense."""
@@ -463,6 +475,14 @@ class Supervisor:
         write_report(summary, checkpoint_summary(state, self._clock(), said))
         self._summarised = thrown_at
         self._view.say(f"the summary of this checkpoint is in {summary}")
+        self._write_report()
+
+    def _write_report(self) -> None:
+        """Leave people the report; without one the work is done all the same."""
+        try:
+            self._report(self._board)
+        except (LizaError, OSError) as error:
+            self._alert(f"there is no report: {error}")
 
     def _start_due(self, state: State) -> None:
         """Start a process in every slot that is due, and stop those that are no longer wanted."""
@@ -586,6 +606,7 @@ class Supervisor:
         if ending is RunEnd.COMPLETE:
             self._announce_done()
         self._board.presence.remove_stale()
+        self._write_report()
         state = self._board.read()
         self._view.show(state, self._board.switches.thrown())
         self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")

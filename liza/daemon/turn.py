@@ -29,12 +29,12 @@ from liza.agents.select import (
 )
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
+from liza.daemon.breaker import apply_rules
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
 from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
 from liza.daemon.policy.planner import with_notes_read
 from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
 from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
-from liza.daemon.ruling import apply_rules
 from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
 from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken

@@ -179,3 +179,10 @@ class Anomaly(Record):
             message = f"type is {self.type!r}, but the details are of {self.details.type!r}"
             raise ValueError(message)
         return self
+
+
+def anomaly_sentence(anomaly: Anomaly, most: int = 300) -> str:
+    """Return *anomaly* in a line; of its details at most so many characters."""
+    facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.to_json().items() if key != "type")
+    about = f" of {anomaly.task_id}" if anomaly.task_id else ""
+    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:most]}"

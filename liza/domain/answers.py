@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from liza.domain.anomalies import AgentAnomaly, Other
 from liza.domain.model import Checkpoint, Role, TaskKind, TaskScope, Urgency, Validation
 from liza.domain.record import Id, NonEmptyStr, Record
-from liza.domain.verdicts import Feedback
+from liza.domain.verdicts import Feedback, Risk
 
 TAG: Final = "liza"
 USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
@@ -155,15 +155,16 @@ def _check_exactly_one(record: Record, *names: str) -> None:
 
 
 class Plan(Record):
-    """The tasks that reach the goal, or what has to be known first."""
+    """The tasks that reach the goal, what has to be known first, or why there is nothing to add."""
 
     tasks: tuple[PlannedTask, ...] = ()
     questions: tuple[NonEmptyStr, ...] = ()
+    nothing_to_add: NonEmptyStr | None = None
     anomalies: AgentAnomalies = ()
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
-        _check_exactly_one(self, "tasks", "questions")
+        _check_exactly_one(self, "tasks", "questions", "nothing_to_add")
         _check_order(self.tasks)
         return self
 
@@ -208,6 +209,7 @@ class CheckpointAnswer(Record):
 
     intent: NonEmptyStr | None = None
     assumptions: tuple[NonEmptyStr, ...] = ()
+    risk_level: Risk | None = None
     risks: str = ""
     validation: Validation | None = None
     files_to_modify: tuple[NonEmptyStr, ...] = ()
@@ -246,11 +248,17 @@ class WorkStatus(StrEnum):
     NOTHING_TO_DO = "nothing_to_do"
 
 
+class TestsEnd(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+
+
 class Implement(Record):
     """What a coder says of its work; what it did is read from git."""
 
     status: WorkStatus
     summary: str = ""
+    tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves
     blocked_reason: NonEmptyStr | None = None
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()
     anomalies: AgentAnomalies = ()

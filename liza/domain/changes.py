@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
     from liza.domain.anomalies import Details
     from liza.domain.model import State, Task, Urgency
+    from liza.domain.verdicts import Signal
 
 HUMAN: Final = Actor(role=Role.HUMAN, id="human")
+# A person who acts through an assistant: the role says whose it is, the id that an assistant did it.
+ASSISTANT: Final = Actor(role=Role.HUMAN, id="assistant")
 SUPERVISOR: Final = Actor(role=Role.SUPERVISOR, id="supervisor")
+MAX_SIGNALS: Final = 50  # of a task that the board keeps, the latest: more than any rule waits for
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,13 @@ def with_anomaly(state: State, details: Details, *, about: str | None, by: str, 
         details=details,
     )
     return state.replace(anomalies=with_record(state.anomalies, anomaly))
+
+
+def with_signals(state: State, task: str, *signals: Signal) -> State:
+    """Return the board with what an agent said, or left unsaid, about *task*."""
+    found = state.task(task)
+    kept = (*found.signals, *signals)[-MAX_SIGNALS:]
+    return state.with_task(found.replace(signals=kept)) if signals else state
 
 
 def with_discovery(

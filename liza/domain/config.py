@@ -179,6 +179,12 @@ _NEEDS_SANDBOX: Final = (
 )  # what only a cage can keep
 
 
+class AssistantConfig(Record):
+    """What an assistant may do that steers a run in your name (`liza mcp`)."""
+
+    approvals: bool = True  # it may accept and reject work, and allow money
+
+
 class WorktreeConfig(Record):
     """What a worktree of an agent's and a tree under test have beside what git has."""
 
@@ -198,3 +204,4 @@ class Config(Record):
     notify: Notify = default_record(Notify)
     sprint: SprintLength = default_record(SprintLength)
     sandbox: SandboxConfig = default_record(SandboxConfig)
+    assistant: AssistantConfig = default_record(AssistantConfig)

@@ -49,6 +49,7 @@ FRESH_ROUNDS: Final[FieldChanges] = {
     "attempt": 0,
     "review_cycles_current": 0,
     "decisions": (),
+    "signals": (),
 }
 MAX_FRESH_STARTS: Final = 1  # that a planner gives after a limit: the next limit is for people
 MAX_UNBLOCKS: Final = 3  # that a planner gives between two words of people, whoever codes
@@ -114,6 +115,7 @@ class Claim(Event):
             "review_cycles_current": task.review_cycles_current if again else 0,
             "verdicts": (),
             "decisions": task.decisions if again else (),
+            "signals": task.signals if again else (),
         }
 
     def facts(self) -> dict[str, Any]:

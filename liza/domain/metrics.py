@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from liza.domain import events as e
 from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name
 from liza.domain.model import Metrics, ReviewCounts, Role, Status
+from liza.domain.rule_events import rubber_stampers
 from liza.domain.similarity import are_similar
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 MAX_FRUITLESS: Final = 50  # attempts since the last progress that the board names
 BUCKET_RATIO: Final = 2**0.25  # from one bound of a cycle time to the next: a percentile is right within 19 %
-MIN_REVIEWS: Final = 10  # first looks of a reviewer before its rate says anything
-RUBBER_STAMP_RATE: Final = 0.95  # share of work approved at first sight that nobody believes
 
 # A commit, a verdict, or a step on a task's way: what tells work from spending.
 _STEPS: Final[tuple[type[e.Event], ...]] = (
@@ -272,16 +271,6 @@ def _sum_field(one: Any, other: Any) -> Any:  # noqa: ANN401 - a field of Metric
             **{name: getattr(one, name) + getattr(other, name) for name in ReviewCounts.model_fields}
         )
     return other if isinstance(one, tuple) else one + other
-
-
-def rubber_stampers(metrics: Metrics) -> dict[str, float]:
-    """Return the reviewers that approve nearly everything at first review, with their approval rate."""
-    rates = {name: _ratio(found.first_approved, found.first_seen) for name, found in metrics.reviews.items()}
-    return {
-        name: rate
-        for name, rate in rates.items()
-        if rate is not None and rate >= RUBBER_STAMP_RATE and metrics.reviews[name].first_seen >= MIN_REVIEWS
-    }
 
 
 def blocked_seconds(state: State, now: datetime) -> int:

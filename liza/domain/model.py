@@ -15,7 +15,7 @@ from liza.domain.config import Config
 from liza.domain.position import Position
 from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
 from liza.domain.spending import Provider, Spend, TaskAccount
-from liza.domain.verdicts import Decision, Evidence, Feedback, Verdict
+from liza.domain.verdicts import Decision, Evidence, Feedback, Risk, Signal, Verdict
 from liza.domain.version import VERSION as VERSION  # noqa: PLC0414 - it is of the state
 from liza.errors import NotThere
 
@@ -114,6 +114,7 @@ class Checkpoint(Record):
 
     intent: NonEmptyStr
     assumptions: tuple[NonEmptyStr, ...] = ()
+    risk_level: Risk | None = None
     risks: str = ""
     validation: Validation | None = None
     files_to_modify: tuple[NonEmptyStr, ...] = ()
@@ -196,6 +197,7 @@ class Task(Record):
 
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
+    signals: tuple[Signal, ...] = ()  # what its agents said beside that
 
     rejection_reason: NonEmptyStr | None = None
     rejection_feedback: tuple[Feedback, ...] = ()

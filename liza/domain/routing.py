@@ -18,8 +18,9 @@ T = TypeVar("T")
 DEFAULT: Final = "default"
 BACKEND_FIELDS: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
 ROLES: Final = ("PLANNER", "CODER", "REVIEWER")
-ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY"}
-HATS: Final = ("JUDGE", "ASSESSOR", "VERIFY", "SYNTHESIS", "COORDINATOR")  # worn by one of the roles
+ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY", "COMPLEXITY_ASSESSOR": "COMPLEXITY"}
+_JUDGING_HATS: Final = ("JUDGE", "ASSESSOR", "COMPLEXITY_ASSESSOR", "VERIFY", "SYNTHESIS")
+HATS: Final = (*_JUDGING_HATS, "COORDINATOR", "WORKER", "ACTOR")  # worn by one of the roles
 STEPS: Final = ("PLAN", "REPLAN", "CHECKPOINT", "IMPLEMENT", "REVIEW")
 PHASES: Final = ("PLAN", "IMPLEMENT", "REVIEW", "DOCS", "CODE", "COMPLETE", "BLOCKED", "NOTHING_TO_DO")
 _ACTING: Final = (*ROLES, *HATS, *ALIASES.values())
@@ -70,14 +71,15 @@ class RouteKey(NamedTuple):
 def override_keys(who: RouteKey) -> list[str]:
     """Return the keys that count for *who*, most particular first, without the default.
 
-    Under a hat neither the step nor the role counts: a judge is asked in a review, and is no reviewer.
+    Under a hat neither the step nor the role counts: a judge is asked in a review, and is no reviewer. A
+    phase by itself stands for whoever works in it, not for whoever judges.
     """
     acting = (who.hat or who.role).upper()
     words = [acting, *([ALIASES[acting]] if acting in ALIASES else [])]
     phase = (who.phase or "").upper()
     names = [f"{phase}_{word}_{who.name.upper()}" for word in words] if phase and who.name else []
     phased = [f"{phase}_{word}" for word in words] if phase else []
-    works = who.hat is None and acting != "REVIEWER"
+    works = acting not in {"REVIEWER", *_JUDGING_HATS}
     step = [] if who.hat else [who.step.upper()]
     return list(dict.fromkeys([*names, *phased, *step, *words, *([phase] if phase and works else [])]))
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
 
+JUDGE: Final = "judge"  # to the rules, whoever gives a verdict
 LONGEST_TAIL: Final = 4000  # characters of a command's output that the board keeps; the run's folder has all
 
 
@@ -79,6 +80,14 @@ class Verdict(Record):
         seen = self.evidence
         return seen.run.partition(".")[0] if seen and seen.run and seen.command is None else None
 
+    def signals(self) -> tuple[Signal, ...]:
+        """Return what rules count of it; nothing of a machine's."""
+        if self.judging_worker is None:
+            return ()
+        said = Signal(name=SignalName.VERDICT, value=self.outcome.value, at=self.at, role=JUDGE)
+        sure = said.replace(name=SignalName.CONFIDENCE, value=self.confidence)
+        return (said,) if self.confidence is None else (said, sure)
+
 
 class Decision(Record):
     """What a phase came to; rules count these, never a single gate's verdict."""
@@ -89,3 +98,28 @@ class Decision(Record):
     reason: NonEmptyStr | None = None
     output: NonEmptyStr | None = None  # a digest of what a command printed, numbers and places left out
     is_merge: bool = False  # about the tree that would be merged: no rejection of the work by itself
+
+
+class Risk(StrEnum):
+    """How risky an agent says that its work is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class SignalName(StrEnum):
+    TESTS = "tests"  # passed or failed, as the maker of the work says
+    VERDICT = "verdict"  # the outcome
+    SILENCE = "silence"  # no verdict, where one was asked for
+    CONFIDENCE = "confidence"  # of ten, in a verdict
+
+
+class Signal(Record):
+    """What an agent said, or left unsaid, beside its work and its verdicts; rules count it."""
+
+    name: SignalName
+    at: Time
+    value: NonEmptyStr | int | None = None
+    phase: NonEmptyStr | None = None
+    role: NonEmptyStr | None = None

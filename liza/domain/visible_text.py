@@ -10,7 +10,7 @@ import re
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Controls but for tab and line feed, C1, what separates lines unseen, what turns text, tags, halves of pairs.
 _UNSAFE: Final = re.compile(
@@ -59,6 +59,11 @@ def visible_stream(stream: IO[str]) -> TextIO:
     return cast(
         "TextIO", stream if isinstance(stream, VisibleStream) else VisibleStream(cast("TextIO", stream))
     )
+
+
+def takes_colour(stream: IO[str], environment: Mapping[str, str]) -> bool:
+    """Return whether whoever reads *stream* wants colours: a terminal that has some, and no NO_COLOR."""
+    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def raw_stream(stream: TextIO) -> TextIO:

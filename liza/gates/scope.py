@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from liza.domain.record import Record
+from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
 from liza.domain.verdicts import Feedback
 from liza.gates.context import GateContext
 from liza.gates.files import is_generated
@@ -129,18 +130,7 @@ def _is_allowed_unannounced(case: GateContext, path: str, announced: list[str]) 
 
 
 def _oversize(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
-    files, loc = len(case.diff), sum(entry.loc for entry in case.diff if not is_generated(entry.path))
-    most = options.max_loc
-    if most is not None and "docs_only" in case.facts and loc < most * (1 + options.tolerance):
-        most = max(most, loc)
-    over = {
-        f"{loc} lines are changed, and {options.max_loc} may be": most is not None and loc > most,
-        f"{files} files are changed, and {options.max_files} may be": (
-            options.max_files is not None and files > options.max_files
-        ),
-    }
-    limits = [limit for limit in (options.max_loc, options.max_files) if limit is not None]
-    # By default either limit is enough to keep: a long change of one file is as easy to read as a short one.
-    broken = [message for message, is_over in over.items() if is_over]
-    if broken and (options.limit == "all" or len(broken) == len(limits)):
-        yield from (blocker(f"{message}; split the work") for message in broken)
+    loc = sum(entry.loc for entry in case.diff if not is_generated(entry.path))
+    size = ChangeSize(loc, len(case.diff), "docs_only" in case.facts)
+    limit = SizeLimit(options.max_loc, options.max_files, options.limit, options.tolerance)
+    yield from (blocker(f"{message}; split the work") for message in oversize(size, limit))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
-import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from liza.domain.measurement import Measurement, score_in_file, score_in_text
 from liza.domain.record import NonEmptyStr, Record
 from liza.domain.verdicts import Evidence
 from liza.gates.command import finding_of
@@ -22,7 +17,6 @@ from liza.repo.objects import blob_contents
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 RUN: Final = "run"  # a baseline that is measured now, by the same command on the base
-_FIGURE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 class ScoreOptions(Record):
@@ -42,13 +36,6 @@ class ScoreOptions(Record):
         if self.results and not self.column:
             raise ValueError("a file of results needs the column, or the path, of its number")
         return self
-
-
-class Measurement(NamedTuple):
-    """A number, or why there is none."""
-
-    value: float | None
-    why: str = ""
 
 
 def judge(options: ScoreOptions, case: GateContext) -> Finding:
@@ -121,52 +108,3 @@ def _compare(options: ScoreOptions, candidate: float, baseline: float | None, sh
 
 def _improvement(options: ScoreOptions, delta: float) -> float:
     return delta if options.higher_is_better else -delta
-
-
-def score_in_file(path: str, data: bytes, column: str) -> Measurement:
-    """Return the mean of a column of a CSV, or of what a dotted path finds in a JSON."""
-    text = data.decode("utf-8", "replace")
-    if path.endswith(".json"):
-        try:
-            values = list(_values_at(json.loads(text), column.split(".")))
-        except (ValueError, RecursionError):
-            return Measurement(None, f"{path} is no JSON")
-        return _mean(values, f"{path} has nothing at {column}")
-    rows = csv.DictReader(io.StringIO(text))
-    if column not in (rows.fieldnames or ()):
-        known = ", ".join(rows.fieldnames or ()) or "no columns"
-        return Measurement(None, f"{path} has no column {column}; it has {known}")
-    return _mean((row[column] for row in rows), f"{path} has no number in {column}")
-
-
-def _values_at(value: Any, path: list[str]) -> Iterable[object]:  # noqa: ANN401 - whatever the JSON says
-    if isinstance(value, list) and not (path and path[0].isdigit()):
-        return [found for one in value for found in _values_at(one, path)]
-    if not path:
-        return [value]
-    if isinstance(value, list):
-        return _values_at(value[int(path[0])], path[1:]) if int(path[0]) < len(value) else []
-    return _values_at(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
-
-
-def score_in_text(printed: str, word: str | None) -> Measurement:
-    """Return the last number that is printed, or the last behind *word*."""
-    if word is not None:
-        found = re.findall(re.escape(word) + r"\W{0,3}?\s*(" + _FIGURE.pattern + ")", printed)
-        return _mean(found[-1:], f"no number is printed behind {word}")
-    return _mean(_FIGURE.findall(printed)[-1:], "no number is printed")
-
-
-def _mean(values: Iterable[object], why: str) -> Measurement:
-    numbers = [number for value in values if (number := _number(value)) is not None]
-    return Measurement(math.fsum(numbers) / len(numbers)) if numbers else Measurement(None, why)
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

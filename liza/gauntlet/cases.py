@@ -184,7 +184,7 @@ FALSE_CLAIMS: Final = (
         "learns_slowly",
         "needs nine rounds, and its team gives them",
         ("diff",),
-        told="round 8 of 10",
+        told="the rule warn_iterations fired",
         settings={"limits": {"max_rejections": 9, "max_same_reason": 9}},
     ),
     _coder("lint_dirty", "hands in what the project's lint refuses", ("lint",)),
@@ -612,7 +612,7 @@ REVIEWERS: Final = (
         ("rejected_3x",),
         r"^rejected_3x: ",
         max_rejections=3,
-    ),
+    )._replace(told="the rule warn_rejections fired"),
     _endless_reviewer(
         "wavers",
         "asks for one thing and then for its opposite",

@@ -20,6 +20,7 @@ import liza
 from liza.daemon.project import HOME, TEAM_FILE, create_board
 from liza.gauntlet.fixtures import AMBIENT_SECRET
 from liza.repo.command import git
+from liza.repo.object_reader import close_readers
 from liza.system.platform import STOPPED
 from liza.system.proc_table import process_of
 
@@ -299,6 +300,7 @@ def _size(path: Path) -> int:
 
 def project_processes(yard: CaseProject) -> list[tuple[int, str]]:
     """Return every process that says anywhere that it has to do with *yard*, but ourselves."""
+    close_readers()
     mark, found = os.fsencode(yard.directory), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -17,6 +17,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from liza.errors import FULL, DiskTrouble, GitFailed, LizaError, UsageError
+from liza.system.wakeup import wait_readable
 
 # All else that starts with GIT_ goes: a hook or an alias of the caller's must not point us at another
 # repository than the one we stand in, and tracing would mix with what git says.
@@ -151,19 +153,7 @@ def _config_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def _run_once(
     words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], stdin: bytes, limit: float
 ) -> GitResult:
-    try:
-        process = subprocess.Popen(
-            ["git", *_OPTIONS, *words],
-            cwd=cwd,
-            env=_inherited_environment() | _ENVIRONMENT | _MARKER_VARIABLES | dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for us: a git that is moving a ref ends what it began
-        )
-    except OSError as error:
-        raise _start_error(cwd, error) from error
-    with process:
+    with _start(words, cwd, environment, stderr=subprocess.PIPE) as process:
         try:
             output, said = process.communicate(stdin, timeout=limit)
         except BaseException as error:
@@ -172,6 +162,85 @@ def _run_once(
                 raise GitFailed(words[0], f"it was not done after {limit:g} seconds in {cwd}") from error
             raise
     return GitResult(process.returncode, output, decode_git(said).strip())
+
+
+def _start(
+    words: tuple[str, ...], cwd: Path, environment: Mapping[str, str], *, stderr: int
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            ["git", *_OPTIONS, *words],
+            cwd=cwd,
+            env=_inherited_environment() | _ENVIRONMENT | _MARKER_VARIABLES | dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            process_group=0,  # Ctrl-C is for us: a git that is moving a ref ends what it began
+        )
+    except OSError as error:
+        raise _start_error(cwd, error) from error
+
+
+class BatchProcess:
+    """A git command that answers one request after the other; it ends by itself when we do.
+
+    For whoever has a lock on it: requests of two threads would mix.
+    """
+
+    def __init__(self, *words: str, cwd: Path, environment: Mapping[str, str]) -> None:
+        self._words = words
+        self._process = _start(words, cwd, environment, stderr=subprocess.DEVNULL)
+        self._stdin = self._process.stdin.fileno() if self._process.stdin else -1
+        self._stdout = self._process.stdout.fileno() if self._process.stdout else -1
+        self._buffer = bytearray()
+        self._deadline = 0.0
+        self.was_killed = False  # by somebody else, which says nothing about the repository
+
+    def send(self, request: bytes) -> None:
+        """Write at most `select.PIPE_BUF` bytes, which a pipe takes at once; all answers have been read."""
+        self._deadline = time.monotonic() + QUICK_LIMIT
+        try:
+            os.write(self._stdin, request)
+        except OSError as error:
+            raise self._failure() from error
+
+    def line(self) -> bytes:
+        """Return the next line of the answer, without its end."""
+        end = self._buffer.find(b"\n")
+        while end < 0:
+            self._receive()
+            end = self._buffer.find(b"\n")
+        return self._take(end + 1)[:-1]
+
+    def content(self, size: int) -> bytes:
+        """Return *size* bytes of the answer, without the line feed that follows them."""
+        while len(self._buffer) <= size:
+            self._receive()
+        return self._take(size + 1)[:-1]
+
+    def close(self) -> None:
+        """End it; it writes nothing, so that it can be killed at any moment."""
+        _kill_group(self._process)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                stream.close()
+
+    def _receive(self) -> None:
+        if not wait_readable(self._stdout, self._deadline - time.monotonic()):
+            raise GitFailed(self._words[0], f"it did not answer within {QUICK_LIMIT:g} seconds")
+        piece = os.read(self._stdout, 1 << 16)
+        if not piece:
+            raise self._failure()
+        self._buffer += piece
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _failure(self) -> GitFailed:
+        self.was_killed = self._process.wait() == -signal.SIGKILL
+        return GitFailed(self._words[0], "it ended before it had answered")
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

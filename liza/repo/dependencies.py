@@ -8,6 +8,7 @@ directory of links. A link that leads to the project itself, as of a workspace o
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,12 +37,27 @@ _SCOPES: Final = ("@", ".bin")
 def installed_folders(repository: Repository) -> tuple[Path, ...]:
     """Return the directories of the checkout that were installed and are not tracked, without links."""
     root = repository.root.resolve()
-    patterns = [f":(glob)**/{name}" for name in MANIFESTS]
-    tracked = repository.ask_checkout("ls-files", "-z", "--", *patterns, *DEPENDENCIES).text.split("\0")
+    tracked = _tracked_manifests(repository, _index_stamp(repository))
     projects = dict.fromkeys(["", *(os.path.dirname(path) for path in tracked if path)])  # noqa: PTH120 - text
     found = [root / project / name for project in list(projects)[:MOST_PROJECTS] for name in DEPENDENCIES]
     kept = {Path(path).parts[:depth] for path in tracked for depth in range(1, len(Path(path).parts))}
     return tuple(path for path in found if path.is_dir() and path.relative_to(root).parts not in kept)
+
+
+def _index_stamp(repository: Repository) -> tuple[int, ...]:
+    """Return what tells one index of the checkout from the next: git puts a new file there each time."""
+    try:
+        facts = (repository.home / "index").stat()
+    except OSError:
+        return ()
+    return (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+@lru_cache(4)
+def _tracked_manifests(repository: Repository, _stamp: tuple[int, ...]) -> tuple[str, ...]:
+    patterns = [f":(glob)**/{name}" for name in MANIFESTS]
+    answer = repository.ask_checkout("ls-files", "-z", "--", *patterns, *DEPENDENCIES)
+    return tuple(answer.text.split("\0"))
 
 
 def strict_editable_folders(root: Path) -> tuple[Path, ...]:

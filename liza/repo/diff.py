@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from liza.repo.command import decode_git
@@ -20,6 +21,7 @@ EXECUTABLE: Final = "100755"
 NO_MODE: Final = "000000"  # the mode of a path that is not there
 
 _DIFF_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
+_PATCH_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--patch", "--unified=3", "--full-index")
 _NO_HELPERS: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
 _NO_ATTRIBUTES: Final = ("-c", f"core.attributesFile={os.devnull}")
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -80,14 +82,101 @@ class _PatchBody(NamedTuple):
 
 def diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
     """Return what *head* has otherwise than *base*, path by path."""
+    return _diff_trees(repository, repository.tree_of(base), repository.tree_of(head))
+
+
+@lru_cache(4)
+def _diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
+    """Compare two trees by their hashes, which gates do several times in a turn."""
+    if base == head:
+        return ()
+    return tuple(_entries(_ask_diff(repository, _DIFF_OPTIONS, base, head)))
+
+
+def _ask_diff(repository: Repository, options: tuple[str, ...], base: str, head: str) -> bytes:
     # Attributes would be read from the index too, and can call any file a binary.
     blind = {"GIT_INDEX_FILE": str(repository.common / "liza-no-index"), "GIT_ATTR_NOSYSTEM": "1"}
     answer = repository.ask(
-        *_NO_ATTRIBUTES, "diff-tree", *_DIFF_OPTIONS, *_NO_HELPERS, base, head, environment=blind
+        *_NO_ATTRIBUTES, "diff-tree", *options, *_NO_HELPERS, base, head, environment=blind
     )
     if answer.code != 0:
         repository.git("diff-tree", "--name-only", base, head)  # raises git's own sentence
-    return tuple(_entries(answer.output))
+    return answer.output
+
+
+class PatchLine(NamedTuple):
+    """A line of a patch for people to read; *old* and *new* are its numbers in the two files."""
+
+    sign: str  # "+", "-", " ", or "@" for the heading of a hunk
+    text: str
+    old: int | None = None
+    new: int | None = None
+
+
+class FilePatch(NamedTuple):
+    """How one path differs, with lines around each change; no lines where it is not text."""
+
+    path: str
+    source: str | None  # where it was before, where it was renamed
+    status: str  # git's letter: A, M, D, R, T
+    is_binary: bool
+    lines: tuple[PatchLine, ...]
+
+    def count(self, sign: str) -> int:
+        return sum(line.sign == sign for line in self.lines)
+
+
+def patch_between(repository: Repository, base: str, head: str) -> tuple[FilePatch, ...]:
+    """Return what *head* has otherwise than *base*, as people read it."""
+    fields = _Fields(_ask_diff(repository, _PATCH_OPTIONS, base, head))
+    raws = _raw_entries(fields)
+    sections = _readable_sections(fields.rest().removeprefix(b"\0"))
+    found = []
+    for raw in raws:
+        parts = [next(sections, ([], False)) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
+        source = raw.paths[0] if len(raw.paths) > 1 else None
+        lines = tuple(line for part, _ in parts for line in part)
+        found.append(FilePatch(raw.paths[-1], source, raw.status, any(part[1] for part in parts), lines))
+    return tuple(found)
+
+
+def _readable_sections(patch: bytes) -> Iterator[tuple[list[PatchLine], bool]]:
+    """Yield the lines of each file in *patch*, and whether it is said to be no text."""
+    lines = iter(patch.split(b"\n"))
+    found: list[PatchLine] | None = None
+    is_binary = False
+    for line in lines:
+        if line.startswith(b"diff --git "):
+            if found is not None:
+                yield found, is_binary
+            found, is_binary = [], False
+        elif found is not None and (hunk := _HUNK.match(line)):
+            found += _readable_hunk(lines, hunk, line)
+        elif line.startswith(b"Binary files "):
+            is_binary = True
+    if found is not None:
+        yield found, is_binary
+
+
+def _readable_hunk(lines: Iterator[bytes], hunk: re.Match[bytes], heading: bytes) -> Iterator[PatchLine]:
+    """Yield as many lines as the hunk says: what they look like is the author's choice."""
+    yield PatchLine("@", _decode(heading))
+    old, new = int(hunk[1]), int(hunk[3])
+    old_end, new_end = (
+        first + (1 if count is None else int(count)) for first, count in ((old, hunk[2]), (new, hunk[4]))
+    )
+    while old < old_end or new < new_end:
+        line = next(lines)
+        sign, text = _decode(line[:1]), _decode(line[1:])
+        if sign == "\\":  # \ No newline at end of file
+            continue
+        is_old, is_new = sign != "+", sign != "-"
+        yield PatchLine(sign, text, old if is_old else None, new if is_new else None)
+        old, new = old + is_old, new + is_new
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace")
 
 
 class _Fields:
@@ -176,5 +265,5 @@ def _read_hunk(
         while taken < (1 if count is None else int(count)):
             line = next(lines)
             if not line.startswith(b"\\"):  # \ No newline at end of file
-                into.append(DiffLine(first + taken, line[1:].decode("utf-8", "replace")))
+                into.append(DiffLine(first + taken, _decode(line[1:])))
                 taken += 1

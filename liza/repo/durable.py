@@ -11,6 +11,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from liza.repo.object_reader import find_objects
+from liza.repo.objects import objects_between
 from liza.repo.repository import BRANCHES, HASH, TASK_PREFIX
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def sync_work(repository: Repository, base: str, commit: str, ref: str) -> None:
     """Have all that *commit* adds to *base*, and the *ref* that leads to it, on disk."""
     objects = repository.common / "objects"
     # The commit itself may be the agent's own, or an old one that it only moved the branch to.
-    listed = repository.git("rev-list", "--objects", "--no-object-names", f"{base}..{commit}").split()
+    listed = objects_between(repository, base, commit)
     loose = [objects / name[:2] / name[2:] for name in listed]
     there = [path for path in loose if path.exists()]
     packs = [*(objects / "pack").glob("*.pack"), *(objects / "pack").glob("*.idx")]
@@ -69,13 +71,9 @@ def _names_a_commit(path: Path) -> bool:
 
 
 def present(repository: Repository, commits: Iterable[str]) -> frozenset[str]:
-    """Return those of *commits*, by hash, that are there; git is asked once for all of them."""
-    asked = "".join(f"{commit}\n" for commit in set(commits))
-    if not asked:
-        return frozenset()
-    answer = repository.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=asked.encode())
-    found = (line.split(" ") for line in answer.text.splitlines())
-    return frozenset(name for name, kind in found if kind == "commit")
+    """Return those of *commits*, by hash, that are there."""
+    found = find_objects(repository.common, sorted(set(commits)))
+    return frozenset(one.name for one in found if one and one.type == "commit")
 
 
 def missing_commits(repository: Repository, bases: Mapping[str, str | None]) -> frozenset[str]:

@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
-from functools import lru_cache
 from typing import Final
 
 from liza.repo.repository import Repository
 
-# Seconds for which the settings are taken to be as they were; people change them rarely.
-SETTINGS_TTL: Final = 5.0
-_PATTERN: Final = r"^filter\..*\.(clean|smudge|process)$"
+_PROGRAM: Final = re.compile(r"filter\..*\.(clean|smudge|process)$", re.DOTALL)
 _EXPANDED: Final = re.compile(r"\.(clean|smudge)$")  # in which git replaces %f
 # What leads git to the worktree: a filter that asks git for the top directory must not be led there either.
 _LOCATION_VARIABLES: Final = (
@@ -30,14 +26,8 @@ _LOCATION_VARIABLES: Final = (
 
 def filter_settings(repository: Repository) -> dict[str, str]:
     """Return git settings that start every content filter of the user's in the user's checkout."""
-    return dict(_read_filter_settings(repository, int(time.monotonic() / SETTINGS_TTL)))
-
-
-@lru_cache(4)
-def _read_filter_settings(repository: Repository, _moment: int) -> tuple[tuple[str, str], ...]:
-    lines = repository.ask("config", "-z", "--get-regexp", _PATTERN).text.split("\0")
-    known = dict(line.split("\n", 1) for line in lines if "\n" in line)  # of several, the last counts
-    return tuple((key, _in_user_checkout(repository, key, value)) for key, value in known.items() if value)
+    known = {key: value for key, value in repository.settings() if _PROGRAM.match(key)}
+    return {key: _in_user_checkout(repository, key, value) for key, value in known.items() if value}
 
 
 def _in_user_checkout(repository: Repository, key: str, command: str) -> str:

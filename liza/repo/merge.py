@@ -7,15 +7,16 @@ a commit that the ref has not reached is an intent, and a ref that moved is prov
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.command import encode_git
 from liza.repo.conflicts import Versions, resolve_file
+from liza.repo.object_reader import read_objects
+from liza.repo.objects import TreeItem, write_tree_with
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.signing import with_signature
 from liza.repo.trailers import Trailer, message_with_trailers, single_line
@@ -76,12 +77,14 @@ class Overtaken(NamedTuple):
 
 def merge(repository: Repository, onto: str, commit: str) -> Merged | Conflict:
     """Merge *commit* into *onto* as trees, and return what came of it."""
+    if repository.contains(commit, onto):
+        return Merged(repository.tree_of(commit))  # nothing else happened there, so that is all there is
     words = ("merge-tree", "--write-tree", "-z", onto, commit)
     with TemporaryDirectory(prefix="liza-") as directory:
         # Attributes are read from a checkout, and there is none: one with the attributes alone will do.
-        attributes = repository.ask("cat-file", "blob", f"{onto}:.gitattributes")
-        if attributes.code == 0:
-            (Path(directory) / ".gitattributes").write_bytes(attributes.output)
+        (attributes,) = read_objects(repository.common, [f"{onto}:.gitattributes"])
+        if attributes and attributes.type == "blob":
+            (Path(directory) / ".gitattributes").write_bytes(attributes.content)
         pins = {"GIT_WORK_TREE": directory}
         answer = repository.ask(*words, environment=pins, cwd=Path(directory))
     if answer.code not in (_CLEAN, _CONFLICTS):
@@ -130,7 +133,8 @@ def resolve_conflict(repository: Repository, conflict: Conflict) -> Merged | Non
         if stage is None:
             return None
         solved.append(stage)
-    return Merged(_with_blobs(repository, conflict.tree, solved), conflict.paths)
+    items = {stage.path: TreeItem(stage.mode, stage.blob) for stage in solved}
+    return Merged(write_tree_with(repository, conflict.tree, items), conflict.paths)
 
 
 def _resolve_path(repository: Repository, stages: list[ConflictStage]) -> ConflictStage | None:
@@ -151,23 +155,14 @@ def _resolve_path(repository: Repository, stages: list[ConflictStage]) -> Confli
 
 def _blob_text(repository: Repository, blob: str) -> str | None:
     """Return the blob as text; None where it is none, or too long to look at."""
-    content = repository.ask("cat-file", "blob", blob).output
+    (found,) = read_objects(repository.common, [blob])
+    content = found.content if found else b""
     if len(content) > _LARGEST_TEXT or b"\0" in content:
         return None
     try:
         return content.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _with_blobs(repository: Repository, tree: str, stages: Iterable[ConflictStage]) -> str:
-    """Return *tree* with the blobs of *stages* in it."""
-    with TemporaryDirectory(prefix="liza-") as directory:
-        index = {"GIT_INDEX_FILE": str(Path(directory) / "index")}
-        repository.git("read-tree", tree, environment=index)
-        rows = b"".join(encode_git(f"{stage.mode} {stage.blob} 0\t{stage.path}\0") for stage in stages)
-        repository.git("update-index", "-z", "--index-info", stdin=rows, environment=index)
-        return repository.git("write-tree", environment=index)
 
 
 def commit_merge(
@@ -200,12 +195,11 @@ def land_merge(repository: Repository, ref: str, sealed: str, *, onto: str, task
 def merge_doubts(repository: Repository, ref: str, sealed: str, *, commit: str, tree: str) -> list[str]:
     """Return why *commit* is not merged into *ref* with the judged *tree*; empty where it is."""
     name = ref.removeprefix(BRANCHES)
-    there = repository.ask("rev-parse", f"{sealed}^{{commit}}", f"{sealed}^{{tree}}")
-    if there.code != 0:
+    if repository.commit_at(sealed) is None:
         return [f"the merge commit {sealed[:12]} does not exist"]
     facts = {
         f"{name} does not contain the merge {sealed[:12]}": repository.contains(ref, sealed),
         f"{name} does not contain the work {commit[:12]}": repository.contains(ref, commit),
-        f"the merge {sealed[:12]} is not the tree that was judged": there.text.split()[-1] == tree,
+        f"the merge {sealed[:12]} is not the tree that was judged": repository.tree_of(sealed) == tree,
     }
     return [sentence for sentence, holds in facts.items() if not holds]

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from liza.errors import GitFailed
-from liza.repo.command import decode_git, encode_git
+from liza.repo.command import encode_git
+from liza.repo.object_reader import (
+    NEAR,
+    REPOSITORY_MODE,
+    TREE_MODE,
+    find_objects,
+    read_commit,
+    read_objects,
+    read_trees,
+    walk_tree,
+)
 from liza.repo.repository import Repository
 
 
@@ -21,44 +32,22 @@ class TreeItem(NamedTuple):
 
 def list_tree(repository: Repository, tree: str) -> dict[str, TreeItem]:
     """Return every path of *tree*."""
-    found = {}
-    for line in repository.git("ls-tree", "-r", "-z", "--full-tree", tree).split("\0"):
-        if line:
-            facts, _, path = line.partition("\t")
-            mode, _, blob = facts.split(" ")
-            found[path] = TreeItem(mode, blob)
-    return found
+    return dict(_list_tree(repository, repository.tree_of(tree)))
+
+
+@lru_cache(8)
+def _list_tree(repository: Repository, tree: str) -> Mapping[str, TreeItem]:
+    return {path: TreeItem(*facts) for path, facts in walk_tree(repository.common, tree).items()}
 
 
 def blob_sizes(repository: Repository, blobs: Iterable[str]) -> dict[str, int]:
     """Return the bytes of each of *blobs* that is there."""
-    asked = "".join(f"{blob}\n" for blob in set(blobs))
-    if not asked:
-        return {}
-    format_ = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-    lines = (
-        line.split(" ") for line in repository.git("cat-file", format_, stdin=encode_git(asked)).split("\n")
-    )
-    return {facts[0]: int(facts[2]) for facts in lines if len(facts) > 2}  # noqa: PLR2004 - else it is missing
+    return {found.name: found.size for found in find_objects(repository.common, list(set(blobs))) if found}
 
 
 def blob_contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
     """Return what is in each of *blobs* that is there."""
-    asked = encode_git("".join(f"{blob}\n" for blob in set(blobs)))
-    if not asked:
-        return {}
-    answer = repository.ask("cat-file", "--batch", stdin=asked)
-    if answer.code != 0:
-        raise GitFailed("cat-file", answer.said)
-    found, output, at = {}, answer.output, 0
-    while at < len(output):
-        end = output.index(b"\n", at)
-        facts = decode_git(output[at:end]).split(" ")
-        at = end + 1
-        if len(facts) == 3:  # noqa: PLR2004 - name, type, size; a missing one has two words
-            found[facts[0]] = output[at : at + int(facts[2])]
-            at += int(facts[2]) + 1
-    return found
+    return {found.name: found.content for found in read_objects(repository.common, list(set(blobs))) if found}
 
 
 class CommitInfo(NamedTuple):
@@ -72,6 +61,8 @@ class CommitInfo(NamedTuple):
 
 def commits_between(repository: Repository, base: str, head: str) -> list[CommitInfo]:
     """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
+    if (line := _line_between(repository, base, head)) is not None:
+        return line
     text = repository.git(
         "log", "--no-color", "--format=%x00%H %P%n%an <%ae>, %cn <%ce>%n%B", f"{base}..{head}"
     )
@@ -83,6 +74,66 @@ def commits_between(repository: Repository, base: str, head: str) -> list[Commit
         before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
         found.append(CommitInfo(commit, before, said.strip(), people))
     return found
+
+
+def _line_between(repository: Repository, base: str, head: str) -> list[CommitInfo] | None:
+    """Return the commits where each has one parent and says nothing odd; else None, and git is asked."""
+    found: list[CommitInfo] = []
+    name = head
+    while name != base:
+        commit = read_commit(repository.common, name)
+        if commit is None or len(found) >= NEAR or not commit.is_plain or len(commit.parents) != 1:
+            return None
+        author, committer = (
+            _PERSON.fullmatch(commit.header("author")),
+            _PERSON.fullmatch(commit.header("committer")),
+        )
+        if not author or not committer:
+            return None
+        people = f"{author['name']} <{author['mail']}>, {committer['name']} <{committer['mail']}>"
+        found.append(CommitInfo(commit.name, commit.parents[0], commit.message.strip(), people))
+        name = commit.parents[0]
+    return found
+
+
+_PERSON: Final = re.compile(r"(?P<name>[^<>\s](?:[^<>]*[^<>\s])?) <(?P<mail>[^<>\s]*)> \d+ [+-]\d{4}")
+
+
+def commit_message(repository: Repository, commit: str) -> str:
+    """Return the message of *commit*."""
+    found = read_commit(repository.common, commit)
+    if found is None or not found.is_plain:
+        return repository.git("show", "--no-patch", "--format=%B", commit)
+    return found.message
+
+
+def objects_between(repository: Repository, base: str, head: str) -> list[str]:
+    """Return the hashes of what *head* adds to *base*: commits, trees and blobs."""
+    commits = _line_between(repository, base, head)
+    if commits is None:
+        return repository.git("rev-list", "--objects", "--no-object-names", f"{base}..{head}").split()
+    trees = [repository.tree_of(commit.commit) for commit in commits]
+    before = [repository.tree_of(commit.before) for commit in commits]
+    new = {one for pair in zip(before, trees, strict=True) for one in _new_objects(repository, *pair)}
+    return [*(commit.commit for commit in commits), *sorted(new)]
+
+
+def _new_objects(repository: Repository, before: str, after: str) -> Iterator[str]:
+    """Yield the trees and blobs of the tree *after* that are not at the same place in *before*."""
+    waiting: list[tuple[str | None, str]] = [(before, after)]
+    while waiting:
+        old, new = waiting.pop()
+        if old == new:
+            continue
+        yield new
+        known = read_trees(repository.common, filter(None, (old, new)))
+        there = {entry.name: entry for entry in (known[old] if old else ())}
+        for entry in known[new]:
+            was = there.get(entry.name)
+            if entry.mode == TREE_MODE:
+                waiting.append((was.object if was and was.mode == TREE_MODE else None, entry.object))
+            elif (was is None or was.object != entry.object) and entry.mode != REPOSITORY_MODE:
+                yield entry.object
 
 
 def write_tree_with(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:

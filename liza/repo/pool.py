@@ -157,7 +157,7 @@ class Worktrees:
             return
         try:
             # Cleaned before it is in the pool, where another process may take it at once.
-            worktree.reset(commit)
+            worktree.clear(commit)
             worktree.normalize_modes()
             with self._locked():
                 self._move(worktree, self.area / POOL / worktree.admin.name)

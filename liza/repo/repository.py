@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -17,7 +19,18 @@ from pathlib import Path
 from typing import Final
 
 from liza.errors import GitFailed, UnfitRepository, UsageError
-from liza.repo.command import LOCK_PATIENCE, NOTHING, GitResult, ask, encode_git, git, git_version, top_level
+from liza.repo.command import (
+    LOCK_PATIENCE,
+    NOTHING,
+    QUICK_LIMIT,
+    GitResult,
+    ask,
+    encode_git,
+    git,
+    git_version,
+    top_level,
+)
+from liza.repo.object_reader import GitObject, find_objects, is_near_ancestor
 from liza.system.no_follow import first_line
 
 AREA: Final = ".worktrees"
@@ -25,7 +38,10 @@ BRANCHES: Final = "refs/heads/"
 TASK_PREFIX: Final = "task"
 IDENTITY: Final = ("Liza", "liza@localhost")  # signs merges and salvage where the user has no name in git
 OLDEST_GIT: Final = (2, 38)  # the first that merges trees
+# Seconds for which the settings are taken to be as they were; people change them rarely.
+SETTINGS_TTL: Final = 5.0
 OWN_PATHS: Final = (".liza", AREA)
+_IGNORES_CASE: Final = re.compile(r"^\s*ignorecase\s*=\s*(true|yes|on|1)", re.IGNORECASE | re.MULTILINE)
 HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -75,17 +91,28 @@ class Repository:
 
     def commit_at(self, name: str) -> str | None:
         """Return the commit that the ref or hash *name* stands for, or None where there is none."""
-        answer = self.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        return answer.text if answer.code == 0 else None
+        try:
+            (found,) = self._find_commits(name)
+        except GitFailed:  # a process of its own tells more, or gets further
+            words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            answer = ask(*words, cwd=self.common, environment=self._pins, limit=QUICK_LIMIT)
+            return answer.text if answer.code == 0 else None
+        return found.name if found else None
 
     def tree_of(self, name: str) -> str:
         return _tree_of(self, name) if HASH.fullmatch(name) else self._resolve_tree(name)
 
     def _resolve_tree(self, name: str) -> str:
+        with suppress(GitFailed):
+            (found,) = find_objects(self.common, [f"{name}^{{tree}}"])
+            if found:
+                return found.name
         return self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{tree}}")
 
     def head(self) -> str | None:
         """Return the commit that the user's checkout is at; None before the first commit."""
+        if self.home == self.common:
+            return self.commit_at("HEAD")
         answer = self.ask_checkout("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return answer.text if answer.code == 0 else None
 
@@ -96,10 +123,19 @@ class Repository:
 
     def contains(self, ref: str, commit: str) -> bool:
         """Say whether *commit* is reachable from *ref*; what does not exist contains nothing."""
+        with suppress(GitFailed):
+            tip, wanted = (found and found.name for found in self._find_commits(ref, commit))
+            if tip is None or wanted is None:
+                return False
+            if (is_near := is_near_ancestor(self.common, wanted, tip)) is not None:
+                return is_near
         answer = self.ask("merge-base", "--is-ancestor", commit, ref)
         if answer.code > 1 and self.commit_at(ref) and self.commit_at(commit):
             raise GitFailed("merge-base", answer.said)
         return answer.code == 0
+
+    def _find_commits(self, *names: str) -> list[GitObject | None]:
+        return find_objects(self.common, [f"{name}^{{commit}}" for name in names])
 
     def checked_out_at(self, ref: str) -> Path | None:
         """Return the user's worktree that *ref* is checked out in; Liza's own do not count."""
@@ -123,11 +159,21 @@ class Repository:
         """Tell whether refs are kept in git's own database instead of files."""
         return (self.common / "reftable").is_dir()
 
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return every setting of git's that holds here, in order: of several of a key, the last counts."""
+        return _read_settings(self, int(time.monotonic() / SETTINGS_TTL))
+
+    @property
+    def folds_names(self) -> bool:
+        """Return whether a file may have another name on disk than in git: other case, or composed signs."""
+        if sys.platform != "linux":
+            return True
+        return bool(_IGNORES_CASE.search((self.common / "config").read_text(errors="replace")))
+
     @cached_property
     def author_variables(self) -> dict[str, str]:
         """The variables that sign a commit: the user's own name, or Liza's where there is none."""
-        known = self.ask("config", "--get-regexp", r"^user\.(name|email)$").text.lower().splitlines()
-        words = {line.split(" ", 1)[0] for line in known if " " in line}
+        words = {key for key, value in self.settings() if value}
         fixed = {"NAME": ("user.name", IDENTITY[0]), "EMAIL": ("user.email", IDENTITY[1])}
         missing = {part: own for part, (key, own) in fixed.items() if key not in words}
         names = {f"GIT_{who}_{part}": own for who in ("AUTHOR", "COMMITTER") for part, own in missing.items()}
@@ -242,6 +288,12 @@ class Repository:
             stdin=encode_git(message),
             environment=self.author_variables | dates,
         )
+
+
+@lru_cache(4)
+def _read_settings(repository: Repository, _moment: int) -> tuple[tuple[str, str], ...]:
+    lines = repository.ask("config", "-z", "--list").text.split("\0")
+    return tuple((key, value) for key, is_set, value in (line.partition("\n") for line in lines) if is_set)
 
 
 @lru_cache(256)

@@ -13,6 +13,7 @@ from liza.domain.record import Record, utc_now
 from liza.errors import LizaError
 from liza.repo import salvage
 from liza.repo.command import encode_git
+from liza.repo.objects import commit_message, list_tree
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.worktree import Worktree
@@ -33,7 +34,8 @@ def snapshot(worktree: Worktree) -> str:
 
 def _snapshot(worktree: Worktree, head: str | None) -> str:
     with worktree.private_index(head) as index:
-        worktree.stage_all(index)
+        if not worktree.stage_all(index) and head is not None:
+            return worktree.repository.tree_of(head)
         return worktree.git("write-tree", environment=index)
 
 
@@ -91,16 +93,14 @@ def worktree_state(worktree: Worktree) -> WorktreeState:
 
 def altered_paths(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths of the tree *before* that are not the same in *after*; additions do not count."""
-    if before == after:
-        return []
-    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=a", before, after)
-    return [path for path in repository.git(*words).split("\0") if path]
+    old, new = list_tree(repository, before), list_tree(repository, after)
+    return [path for path, item in old.items() if new.get(path) != item]
 
 
 def added_paths(repository: Repository, before: str, after: str) -> list[str]:
     """Return the paths of the tree *after* that *before* does not have."""
-    words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", before, after)
-    return [path for path in repository.git(*words).split("\0") if path]
+    old = list_tree(repository, before)
+    return [path for path in list_tree(repository, after) if path not in old]
 
 
 def restore_paths(worktree: Worktree, tree: str, paths: list[str]) -> None:
@@ -148,7 +148,7 @@ class WorktreeTracker:
             return []
         found = []
         for commit in _commits_since(worktree, head, self.after.head):
-            message = worktree.git("show", "--no-patch", "--format=%B", commit).strip()
+            message = commit_message(worktree.repository, commit).strip()
             tree = worktree.repository.tree_of(commit)
             found.append(Patch(message=message or commit, diff=_diff(worktree, before, tree)))
             before = tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from liza.repo.objects import list_tree
 from liza.repo.repository import AREA, TASK_PREFIX
 from liza.repo.worktree import Worktree
 
@@ -66,11 +67,9 @@ def refusals(entries: list[CommittedPath]) -> list[str]:
 
 def introduced_paths(worktree: Worktree, base: str, head: str) -> list[CommittedPath]:
     """Return what *head* has that *base* has not, path by path."""
-    words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", base, head)
-    fields = worktree.git(*words).split("\0")
-    return [
-        CommittedPath(fact.split(" ")[1], path) for fact, path in zip(fields[::2], fields[1::2], strict=False)
-    ]
+    old = list_tree(worktree.repository, base)
+    items = list_tree(worktree.repository, head).items()
+    return [CommittedPath(item.mode, path) for path, item in items if old.get(path) != item]
 
 
 def summarize_paths(paths: list[str]) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +22,17 @@ from liza.errors import GitFailed
 from liza.repo import status
 from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, encode_git
 from liza.repo.filters import filter_settings
+from liza.repo.objects import list_tree
 from liza.repo.repository import BRANCHES, Repository
-from liza.system.no_follow import first_line, make_writable, read_file, remove, remove_special, write_file
+from liza.system.no_follow import (
+    first_line,
+    make_writable,
+    read_file,
+    remove,
+    remove_others,
+    remove_special,
+    write_file,
+)
 
 NO_BRANCH: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
@@ -32,6 +41,7 @@ KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot wr
 _WHOLE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
 _ADMINISTRATION: Final = {"HEAD", "commondir", "gitdir"}  # all that git itself puts there for a new worktree
 _LARGEST_LOG: Final = 16 << 20  # bytes; reflogs stay far below, and a planted file must not fill our memory
+_LONGEST_REF: Final = 256  # bytes of the file of a ref; one hash and a line feed
 _EXECUTABLE: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 _HEAD: Final = re.compile(r"ref: refs/.+|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -42,6 +52,11 @@ class HeadPosition(NamedTuple):
 
     head: str
     tree: str
+    branch: str | None
+
+
+class _PlainHead(NamedTuple):
+    commit: str | None
     branch: str | None
 
 
@@ -139,12 +154,17 @@ class Worktree:
         return answer.text
 
     def head(self) -> str | None:
-        words = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        answer = self._ask_git_directory(*words)
+        if (plain := self._plain_head()) is not None:
+            return plain.commit
+        answer = self._ask_git_directory("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return answer.text if answer.code == 0 else None
 
     def head_position(self) -> HeadPosition | None:
         """Return where HEAD is, in one look; None where it names no commit."""
+        if (plain := self._plain_head()) is not None:
+            if plain.commit is None:
+                return None
+            return HeadPosition(plain.commit, self.repository.tree_of(plain.commit), plain.branch)
         words = ("rev-parse", "HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD")
         answer = self._ask_git_directory(*words)
         if answer.code != 0:
@@ -154,8 +174,34 @@ class Worktree:
 
     def branch(self) -> str | None:
         """Return the name of the branch that is checked out; None where HEAD is detached or broken."""
+        if (plain := self._plain_head()) is not None:
+            return plain.branch
         answer = self._ask_git_directory("symbolic-ref", "--quiet", "HEAD")
         return answer.text.removeprefix(BRANCHES) if answer.code == 0 else None
+
+    def _plain_head(self) -> _PlainHead | None:
+        """Return what HEAD says where it is a hash or a branch that is one; else git itself has to be asked.
+
+        A branch whose file is a link, a pipe or another name is none: where that leads, git decides.
+        """
+        if self.repository.has_reftable:
+            return None
+        self._pin_git()
+        line = first_line(self.admin / "HEAD")
+        if _HASH.fullmatch(line):
+            return _PlainHead(self.repository.commit_at(line), None)
+        ref = line.removeprefix("ref: ")
+        if not ref.startswith(BRANCHES):
+            return None
+        try:
+            known = read_file(self.repository.common, ref, _LONGEST_REF).decode(errors="replace").rstrip("\n")
+        except FileNotFoundError:  # packed with others, where none can be another name
+            known = ref
+        except OSError:
+            return None
+        if known != ref and not _HASH.fullmatch(known):
+            return None
+        return _PlainHead(self.repository.commit_at(known), ref.removeprefix(BRANCHES))
 
     @contextmanager
     def private_index(self, at: str | None) -> Iterator[dict[str, str]]:
@@ -241,6 +287,15 @@ class Worktree:
 
     def _check_out(self, at: str) -> None:
         self.checkout_tree(at)
+        self.remove_untracked(at)
+
+    def remove_untracked(self, at: str) -> None:
+        """Remove whatever is in the directory and not in the tree of *at*, ignored or not."""
+        if not self.repository.folds_names:
+            with suppress(OSError, GitFailed):  # git says what is in the way
+                items = list_tree(self.repository, at)
+                remove_others(self.path, {".git", *items})
+                return
         self.git("clean", "-ffdxq")
 
     def checkout_tree(self, tree: str) -> None:
@@ -248,13 +303,16 @@ class Worktree:
         remove_special(self.path)
         self.git("read-tree", "--reset", "-u", tree)
 
-    def stage_all(self, environment: Mapping[str, str]) -> None:
-        """Put all that the directory is, but for what is ignored, into the index in *environment*.
+    def stage_all(self, environment: Mapping[str, str]) -> bool:
+        """Put all that the directory is, but for what is ignored, into the index in *environment*; return
+        whether that changed it.
 
         As `git add --all` does; but that one starts git in every repository inside this one, where the
         configuration is an agent's and may name programs.
         """
-        self.stage(self.changes(environment), environment)
+        changes = self.changes(environment)
+        self.stage(changes, environment)
+        return bool(changes)
 
     def stage(self, changes: Sequence[status.StatusEntry], environment: Mapping[str, str]) -> None:
         """Put *changes* into the index in *environment*."""
@@ -269,10 +327,18 @@ class Worktree:
 
     def reset(self, at: str) -> None:
         """Leave nothing of what was here before: neither in the files nor in what git remembers of them."""
+        self._forget(at)
+        self.fill(at)
+
+    def clear(self, at: str) -> None:
+        """Do as `reset` does, but for the files of *at* itself: whoever takes it next puts them right."""
+        self._forget(at)
+        self.remove_untracked(at)
+
+    def _forget(self, at: str) -> None:
         self.setup_record.unlink(missing_ok=True)
         self.excluded.unlink(missing_ok=True)
         self.strip(at)
-        self.fill(at)
 
     def normalize_modes(self) -> None:
         """Reset modes of files and directories and remove pipes and sockets, which git does not look at."""

@@ -34,6 +34,9 @@ _FAILED: Final = 70  # exit code of a process that failed before it had one, as 
 
 Entry = Callable[[Sequence[str]], None]
 
+# Streams that a forked process replaced. Freed, they would close the descriptors of those in their place.
+_replaced: Final[list[object]] = []
+
 
 class NoForkServer(Exception):
     """The fork server ended, or does not answer; nothing was started."""
@@ -168,6 +171,7 @@ def _become(words: Sequence[str], variables: Mapping[str, str], cwd: str, output
     os.dup2(output, 1)
     os.dup2(output, 2)
     _close_all_but(*_STREAMS)
+    _replaced.extend((sys.stdin, sys.stdout, sys.stderr))
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - a descriptor, for as long as the process lives
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - as above
     sys.stderr = open(2, "w", 1, errors="backslashreplace", closefd=False)  # noqa: SIM115 - as above

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -183,6 +183,28 @@ def _remove_special_in(directory: str) -> list[str]:
             elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
                 os.unlink(entry.path)  # noqa: PTH108 - as above
     return inner
+
+
+def remove_others(root: Path, kept: Collection[str]) -> None:
+    """Remove what is below *root* and neither one of *kept*, by their names from there, nor a way to one."""
+    folders = {folder for name in kept for folder in _parents_of(name)}
+    waiting = ["."]
+    while waiting:
+        inside = waiting.pop()
+        with _open_parent(root, f"{inside}/x") as (directory, _), os.scandir(directory) as entries:
+            for entry in entries:
+                name = entry.name if inside == "." else f"{inside}/{entry.name}"
+                if name in folders and entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                elif name not in kept and entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.name, dir_fd=directory)
+                elif name not in kept:
+                    os.unlink(entry.name, dir_fd=directory)
+
+
+def _parents_of(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
 
 
 def remove(path: Path) -> None:

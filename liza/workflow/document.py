@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, Field
 
 from liza.domain.position import Stage
 from liza.domain.record import Id, NonEmptyStr, Record
+from liza.domain.rules import ALWAYS, GROUPS, RULE_BY_NAME, Count, Rule, RuleAction
 from liza.domain.verdicts import Outcome
-from liza.workflow.catalogue import CATALOGUE, GROUPS, RuleAction, WorkflowRule
 
 ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
 AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
@@ -295,7 +295,7 @@ class Phase(Record):
 
 
 class WatchedRule(Record):
-    """A rule that watches this workflow, with what it changes of the catalogue's row."""
+    """A rule that watches this workflow, with what it changes of its row."""
 
     name: NonEmptyStr
     phase: NonEmptyStr | None = None
@@ -303,20 +303,28 @@ class WatchedRule(Record):
     minutes: Annotated[float, Field(gt=0)] | None = None
     action: RuleAction | None = None
 
-    def rows(self) -> tuple[WorkflowRule, ...]:
-        """Return the row that it names, or the rows of a name for several."""
-        return tuple(self._changed(CATALOGUE[name]) for name in GROUPS.get(self.name, (self.name,)))
+    @property
+    def options(self) -> dict[str, object]:
+        """What it changes."""
+        return {key: value for key, value in self if key != "name" and value is not None}
 
-    def _changed(self, row: WorkflowRule) -> WorkflowRule:
+    def rows(self) -> tuple[Rule, ...]:
+        """Return the row that it names, or the rows of a name for several, as it changes them."""
+        return tuple(self._with_options(row) for row in self.unchanged_rows())
+
+    def unchanged_rows(self) -> tuple[Rule, ...]:
+        return tuple(RULE_BY_NAME[name] for name in GROUPS.get(self.name, (self.name,)))
+
+    def _with_options(self, row: Rule) -> Rule:
         return replace(
             row,
-            match=row.match._replace(phase=self.phase or row.match.phase),
+            counts=row.counts._replace(phase=self.phase or row.counts.phase),
             # What ends the streak is the same phase passing.
-            reset_on=tuple(
-                one._replace(phase=self.phase) if self.phase and one.phase else one for one in row.reset_on
+            reset=tuple(
+                one._replace(phase=self.phase) if self.phase and one.phase else one for one in row.reset
             ),
-            count=self.count or row.count,
-            within=timedelta(minutes=self.minutes) if self.minutes else row.within,
+            count=Count(self.count) if self.count else row.count,
+            window=timedelta(minutes=self.minutes) if self.minutes else row.window,
             action=self.action or row.action,
         )
 
@@ -362,9 +370,9 @@ class Workflow(Record):
     for_each: ForEach | None = None
     at_end: tuple[Effect, ...] = ()
 
-    def watched_rules(self) -> tuple[WorkflowRule, ...]:
-        """Return the rules that watch it, as rows."""
-        return tuple(row for watch in self.rules for row in watch.rows())
+    def watched_rules(self) -> tuple[Rule, ...]:
+        """Return the rules that watch it: those that it names, and those that always do."""
+        return (*(row for watch in self.rules for row in watch.rows()), *ALWAYS)
 
 
 class PhaseGates(NamedTuple):

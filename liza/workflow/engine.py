@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from liza.domain.position import FINAL, TAINT, WORK, Position, Stage
+from liza.domain.rules import ACTION_ORDER, FiredRule, RuleAction
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.errors import Refused
-from liza.workflow.catalogue import ACTION_ORDER, RuleAction
 from liza.workflow.document import (
     AFTER_WORK,
     Edge,
@@ -50,7 +50,6 @@ from liza.workflow.routes import (
     force_pass,
     resolve_effects,
 )
-from liza.workflow.rules import FiredRule
 
 
 def begin(workflow: Workflow) -> Position:

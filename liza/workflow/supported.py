@@ -8,7 +8,6 @@ from typing import Final
 from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
-from liza.workflow.catalogue import GROUPS, RuleAction
 from liza.workflow.document import (
     ANY_PATH,
     Gate,
@@ -35,21 +34,11 @@ UNKNOWN_FACTS: Final = frozenset(
         *(Predicate.RISK_MEDIUM_OR_HIGH, Predicate.EMPTY_OUTPUT, Predicate.SIMPLE_OUTPUT),
     }
 )
-# The rules that look at what the board remembers of a task; those about anomalies are the breaker's own.
-TASK_RULES: Final = (
-    *("same_reason_twice", "rejected_3x", "max_review_cycles", "coder_iterations"),
-    *("assumption_budget", "no_progress"),
-)
-WARNING: Final = "warn_iterations"
-ANOMALY_RULES: Final = ("anomaly_patterns", *GROUPS["anomaly_patterns"])
-TASK_ACTIONS: Final = frozenset(
-    {RuleAction.BLOCK, RuleAction.PAUSE, RuleAction.STOP, RuleAction.ASK, RuleAction.FORCE_PASS}
-)
 
 
 def unsupported_parts(workflow: Workflow) -> list[Violation]:
     """Return every part of *workflow* that would be accepted and do nothing."""
-    found = [*_ineffective_keys(workflow, "", WORKFLOW_KEYS), *_rule_violations(workflow)]
+    found = [*_ineffective_keys(workflow, "", WORKFLOW_KEYS)]
     for name, phase in workflow.phases.items():
         found += _phase_violations(workflow, phase, f"phases.{name}")
     return found
@@ -94,17 +83,3 @@ def _gate_violations(gate: Gate, path: str) -> Iterator[Violation]:
     for key in HUMAN_OPTIONS if gate.kind is GateKind.HUMAN else ():
         if key in gate.options:
             yield Violation(f"{path}.{key}", f"{key!r} does nothing", LEAVE_OUT)
-
-
-def _rule_violations(workflow: Workflow) -> Iterator[Violation]:
-    for number, watch in enumerate(workflow.rules):
-        path = f"rules[{number}]"
-        if watch.name not in (*TASK_RULES, WARNING, *ANOMALY_RULES):
-            known = ", ".join((*TASK_RULES, WARNING, ANOMALY_RULES[0]))
-            yield Violation(path, f"the rule {watch.name!r} never fires here", f"use one of {known}")
-        elif watch.name not in TASK_RULES:
-            said = [key for key in ("phase", "count", "minutes", "action") if getattr(watch, key) is not None]
-            yield from (Violation(f"{path}.{key}", f"{key!r} does nothing here", LEAVE_OUT) for key in said)
-        elif watch.minutes is not None or watch.action not in {None, *TASK_ACTIONS}:
-            key = "minutes" if watch.minutes is not None else "action"
-            yield Violation(f"{path}.{key}", f"{key!r} does nothing for this rule", LEAVE_OUT)

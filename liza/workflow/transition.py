@@ -16,6 +16,7 @@ from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name, label_
 from liza.domain.model import GoalStatus, HistoryEntry, Status, Taint, waits_for
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
+from liza.domain.rules import UNCLEAR_SPEC
 from liza.domain.verdicts import Decision, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
 from liza.workflow import engine
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from liza.workflow.document import Workflow
     from liza.workflow.position import JobResult, WorkflowJob
 
-# What people are asked where the rounds of a phase are used up.
-UNCLEAR: Final = ("Is the spec clear enough?", "Should task be decomposed?")
 SETTLE: Final = "How should this be settled: {}"
 ROUNDS: Final = "coder_iterations"  # the limit that such a task has reached
 _KNOWN: Final = frozenset(Predicate)
@@ -127,7 +126,7 @@ def _ending_event(label: Status, moved: Move) -> Event | None:
     if label is not Status.BLOCKED:
         return None
     if moved.exhausted:
-        return e.Block(reason=reason, questions=UNCLEAR, rule=ROUNDS)
+        return e.Block(reason=reason, questions=UNCLEAR_SPEC, rule=ROUNDS)
     return e.Block(reason=reason, questions=(SETTLE.format(reason),))
 
 
@@ -418,6 +417,13 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"accept {task}", make)
 
 
-def reject_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change by which a person says no to what *task* asks; it goes back with *reason*."""
-    return apply(e.Reject(reason=reason, feedback=(Feedback(message=reason),)), to=task, by=by, at=at)
+def reject_task(
+    task: str, reason: str, *, by: Actor, at: datetime, comments: tuple[Feedback, ...] = ()
+) -> Change:
+    """Return the change by which a person says no to what *task* asks; it goes back with *reason*.
+
+    What they said about single lines are *comments*, and the reason is one more, so that no coder misses it.
+    """
+    return apply(
+        e.Reject(reason=reason, feedback=(Feedback(message=reason), *comments)), to=task, by=by, at=at
+    )

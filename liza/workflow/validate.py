@@ -7,10 +7,10 @@ from typing import Final
 
 from liza.domain.position import End
 from liza.domain.problems import did_you_mean
+from liza.domain.rules import ACTIONS, ALWAYS, GROUPS, RULES, Rule
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
-from liza.workflow.catalogue import CATALOGUE, GROUPS, WorkflowRule
-from liza.workflow.document import AFTER_WORK, GateKind, Workflow, edges_of
+from liza.workflow.document import AFTER_WORK, GateKind, WatchedRule, Workflow, edges_of
 
 
 def structure_violations(workflow: Workflow) -> list[Violation]:
@@ -61,11 +61,16 @@ def _gates(workflow: Workflow) -> Iterator[Violation]:
 
 
 def _rules(workflow: Workflow) -> Iterator[Violation]:
-    known = [*CATALOGUE, *GROUPS]
+    always = [rule.name for rule in ALWAYS]
+    known = [*(rule.name for rule in RULES if not rule.always), *GROUPS]
     for number, watch in enumerate(workflow.rules):
         at = f"rules[{number}]"
-        if watch.name not in known:
+        if watch.name in always:
+            yield Violation(at, f"{watch.name} watches over every workflow as it is", "leave it out")
+        elif watch.name not in known:
             yield Violation(at, f"there is no rule {watch.name!r}", did_you_mean(watch.name, known))
+        else:
+            yield from _options(watch, at)
         if watch.phase is not None and watch.phase not in workflow.phases:
             hint = did_you_mean(watch.phase, [*workflow.phases])
             yield Violation(f"{at}.phase", f"there is no phase {watch.phase!r}", hint)
@@ -73,17 +78,25 @@ def _rules(workflow: Workflow) -> Iterator[Violation]:
             yield from _never_fires(workflow, row, at)
 
 
-def _never_fires(workflow: Workflow, row: WorkflowRule, at: str) -> Iterator[Violation]:
+def _options(watch: WatchedRule, at: str) -> Iterator[Violation]:
+    """Yield a violation for each option of *watch* that its row does not have."""
+    rows = watch.unchanged_rows()
+    can = frozenset.intersection(*(row.options for row in rows))
+    for key in watch.options.keys() - can:
+        problem = f"{key!r} does nothing for {watch.name}"
+        yield Violation(f"{at}.{key}", problem, f"it can be told {' or '.join(sorted(can))}")
+    allowed = frozenset.intersection(*(ACTIONS[row.subject] for row in rows))
+    if watch.action is not None and watch.action not in allowed:
+        problem = f"{watch.action.value!r} cannot be done to a {rows[0].subject}"
+        yield Violation(f"{at}.action", problem, f"use one of {', '.join(sorted(allowed))}")
+
+
+def _never_fires(workflow: Workflow, row: Rule, at: str) -> Iterator[Violation]:
     """Yield a violation for a rule that can never fire in this workflow."""
-    phase, roles = row.match.phase, row.match.roles
-    there = {phase.worker for phase in workflow.phases.values()}
-    there |= {gate.role for phase in workflow.phases.values() for gate in phase.gates}
+    phase = row.counts.phase
     if phase is not None and phase not in workflow.phases:
         mend = f"say which is meant: {{name: {row.name}, phase: …}}"
         yield Violation(at, f"{row.name} counts what {phase} decides, and there is no such phase", mend)
-    if roles and roles.isdisjoint(there):
-        problem = f"{row.name} counts what {' or '.join(sorted(roles))} does, and there is no such role"
-        yield Violation(at, problem, "remove the rule")
 
 
 def _unreachable(workflow: Workflow) -> Iterator[Violation]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from liza.domain.config import Limits
 from liza.domain.position import Position
+from liza.domain.rules import CountedEvent, EventKind, FiredRule, RuleAction, evaluate
 from liza.domain.verdicts import Evidence, Outcome, Verdict
 from liza.workflow import engine
-from liza.workflow.catalogue import EventKind, RuleEvent
-from liza.workflow.document import Predicate, Workflow
-from liza.workflow.history import rule_events
+from liza.workflow.document import GateKind, GateMode, Predicate, Workflow
 from liza.workflow.load import load_workflow
 from liza.workflow.phase_decision import Facts
 from liza.workflow.position import (
@@ -30,7 +29,6 @@ from liza.workflow.position import (
     WorkflowJob,
     WorkJob,
 )
-from liza.workflow.rules import FiredRule, fired_rules
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)
@@ -55,12 +53,12 @@ class WorkflowScript:
         self.position: Position = engine.begin(self.workflow)
         self.moves: list[Move] = []
         self.jobs: list[str] = []
-        self.events: list[RuleEvent] = []
+        self.events: list[CountedEvent] = []
         self.fired: list[FiredRule] = []
         self._rules = self.workflow.watched_rules() if rules else ()
         self._limits = limits or Limits()
         self._trees = 0
-        self._seen = 0
+        self._seen: dict[str, set[str]] = {}  # by rule, what an alert was about
 
     @property
     def next(self) -> str:
@@ -101,19 +99,44 @@ class WorkflowScript:
         self.jobs.append(self.next)
         before = self.position
         moved = engine.after(self.workflow, before, result, self.facts)
-        self.events += rule_events(self.workflow, before, result, moved, TASK)
-        broken = fired_rules(self._rules, self.events, self._limits, max(len(self.events) - self._seen, 1))
-        self._seen = len(self.events)
-        moved = engine.enforce_rules(self.workflow, moved, broken)
-        self.fired += broken
+        self._note(before, result, moved)
+        fired = evaluate(self._rules, self.events, self._limits, self.now, self._seen)
+        for one in fired:
+            if one.action is RuleAction.ALERT:
+                self._seen.setdefault(one.rule, set()).update(event.id for event in one.events)
+        moved = engine.enforce_rules(self.workflow, moved, fired)
+        self.fired += fired
         self.moves.append(moved)
         self.position = moved.position
         return moved
 
     def signal(self, role: str, **fields: object) -> None:
         """Let *role* have said *fields* beside what it comes to."""
-        said = RuleEvent(kind=EventKind.SIGNAL, at=self.now, task=TASK, role=role, fields=fields)
-        self.events.append(said)
+        for name, value in fields.items():
+            self._add(EventKind.SIGNAL, self.now, role=role, name=name, value=value)
+
+    def _note(self, before: Position, result: JobResult, moved: Move) -> None:
+        """Add what *result* is to the rules, the decision last."""
+        if moved.stale:
+            return
+        phase = self.workflow.phases[before.phase]
+        if isinstance(result, Verdict):
+            gate = phase.named(result.gate)
+            by_person = gate.kind is GateKind.HUMAN or before.waiting == gate.id
+            decides = gate.kind is GateKind.AGENT and gate.mode is GateMode.DECIDE
+            silent = result.outcome is Outcome.NONE
+            kind = EventKind.HUMAN if by_person else EventKind.SILENCE if silent else EventKind.VERDICT
+            if by_person or decides:
+                self._add(kind, result.at, phase=before.phase, outcome=result.outcome)
+        elif isinstance(result, Crashed) and result.gate is None:
+            self._add(EventKind.ATTEMPT, result.at)
+        elif isinstance(result, Answered | Accepted):
+            self._add(EventKind.HUMAN, result.at)
+        if (made := moved.decision) is not None:
+            self._add(EventKind.DECISION, made.at, phase=made.phase, outcome=made.outcome, reason=made.reason)
+
+    def _add(self, kind: EventKind, at: datetime, **facts: Any) -> None:  # noqa: ANN401 - fields of an event
+        self.events.append(CountedEvent(kind, at, str(len(self.events)), task=TASK, **facts))
 
     def result(self, word: str) -> JobResult:
         job = engine.next_job(self.workflow, self.position, self.facts)

@@ -22,8 +22,7 @@ from liza.gauntlet.verdict import CaseResult
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(3600)]
 
 DOCUMENT: Final = files("liza").joinpath("workflow/liza.yaml")
-# A limit that the document says twice, since it can end a task in two places: both are one promise.
-TWICE: Final = {"coder_iterations": "max_iterations"}
+ROUNDS: Final = "coder_iterations"  # what a task says that the `max_iterations` of a phase ended
 # Who names a part for another reason than that it alone would notice is not the one to ask about it.
 ALONE: Final = {
     "checkpoint": ("assumes_too_much",),
@@ -45,6 +44,7 @@ ALONE: Final = {
     "max_review_cycles": ("wavers",),
     "coder_iterations": ("is_never_content",),
     "warn_iterations": ("learns_slowly",),
+    "warn_rejections": ("finds_something_new_for_ever",),
     "assumption_budget": ("assumes_too_much",),
     "no_progress": ("is_always_full",),
     "anomaly_patterns": ("works_around",),
@@ -66,7 +66,8 @@ def parts_of(document: dict[str, Any]) -> list[Part]:
         for phase, what in document.get("phases", {}).items()
         for gate in what.get("gates", ())
     ]
-    return [*gates, *(Part(_name(rule)) for rule in document.get("rules", ()))]
+    rounds = [Part(ROUNDS) for phase in document.get("phases", {}).values() if "max_iterations" in phase]
+    return [*gates, *rounds, *(Part(_name(rule)) for rule in document.get("rules", ()))]
 
 
 def without(document: dict[str, Any], part: Part) -> dict[str, Any]:
@@ -74,8 +75,8 @@ def without(document: dict[str, Any], part: Part) -> dict[str, Any]:
     mutant = copy.deepcopy(document)
     if part.phase is None:
         mutant["rules"] = [rule for rule in mutant["rules"] if _name(rule) != part.id]
-        for phase in mutant["phases"].values():
-            phase.pop(TWICE.get(part.id), None)
+        for phase in mutant["phases"].values() if part.id == ROUNDS else ():
+            phase.pop("max_iterations", None)
     else:
         phase = mutant["phases"][part.phase]
         phase["gates"] = [gate for gate in phase["gates"] if gate["id"] != part.id]

@@ -18,9 +18,8 @@ from liza.cli.registry import (
     board_of,
     command,
     home_of,
+    perform,
     report_error,
-    require_text,
-    update,
 )
 from liza.errors import InvalidBoard, UsageError
 
@@ -124,21 +123,18 @@ def _validate(args: Namespace) -> int | None:
          argument("text", metavar="TEXT", help="what you want them to know"),
          argument("--for", dest="about", metavar="TASK", help="the task it is about"))  # fmt: skip
 def _note(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN, add_note
-    from liza.domain.record import utc_now
+    from liza.cli import actions
 
-    change = add_note(require_text(args.text, "note"), about=args.about, by=HUMAN, at=utc_now())
-    update(args, change, f"Noted{f' for {args.about}' if args.about else ''}.")
+    perform(args, actions.note, text=args.text, about=args.about)
 
 
 @command("goal", "queue a goal behind the current one, or list all goals", AS_JSON,
          argument("text", metavar="GOAL", nargs="?", help="what to build next, in a sentence"),
          argument("--spec", metavar="PATH", help="the file that says it at length"))  # fmt: skip
 def _goal(args: Namespace) -> None:
+    from liza.cli import actions
     from liza.cli.views import status
     from liza.daemon.project import spec_path
-    from liza.domain.changes import HUMAN, queue_goal
-    from liza.domain.record import utc_now
 
     if args.text is None:
         if args.spec is not None:
@@ -147,23 +143,16 @@ def _goal(args: Namespace) -> None:
         print(json.dumps(state.goal.to_json()) if args.json else "\n".join(status.goals(state)))
         return
     spec = spec_path(args.directory, args.spec) if args.spec is not None else None
-    change = queue_goal(require_text(args.text, "goal"), spec=spec, by=HUMAN, at=utc_now())
-    update(args, change, "Queued; its turn comes when the goals before it are over (`liza goal` lists them).")
+    perform(args, actions.queue, text=args.text, spec=spec)
 
 
 @command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
-    from liza.domain.budget import BUDGET, PLAN_NAMES
-    from liza.domain.changes import HUMAN
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import reply
+    from liza.cli import actions
 
-    change = reply(args.task, require_text(args.text, "answer"), by=HUMAN, at=utc_now())
-    others = {BUDGET: "the budget is raised", **dict.fromkeys(PLAN_NAMES, "the planner goes on with it")}
-    done = others.get(args.task, f"{args.task} is IDLE again, with your answer as guidance")
-    update(args, change, f"Answered; {done}.")
+    perform(args, actions.answer, task=args.task, text=args.text)
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TRIP, argument, board_of, command, require_text, tell_if_waiting
+from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform
 from liza.errors import UsageError
 
 
@@ -18,6 +18,26 @@ def _explain(args: Namespace) -> None:
     board, now = board_of(args), utc_now()
     found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
     print(json.dumps(found.to_json()) if args.json else found.told(now))
+
+
+@command("diff", "show what a task changed: for review, as merged, or on its branch so far", AS_JSON, TASK,
+         argument("--stat", action="store_true", help="only which files, and how many lines"))  # fmt: skip
+def _diff(args: Namespace) -> None:
+    import os
+    import sys
+
+    from liza.cli.views.diffs import diff_lines, stat_lines, task_diff
+    from liza.domain.visible_text import raw_stream, takes_colour
+
+    found = task_diff(board_of(args), args.task)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    elif args.stat:
+        print("\n".join(stat_lines(found)))
+    else:
+        # Its lines are escaped; what is left to act on a terminal is the colours.
+        lines = diff_lines(found, colour=takes_colour(sys.stdout, os.environ))
+        raw_stream(sys.stdout).writelines(f"{line}\n" for line in lines)
 
 
 @command("prompt", "print what an agent is told in a step, as it would be now",
@@ -47,7 +67,7 @@ def _breaker(args: Namespace) -> None:
 @command("breaker show", "show what a rule saw and what to do about it", AS_JSON, TRIP)
 def _breaker_show(args: Namespace) -> None:
     from liza.daemon.reports import trips
-    from liza.domain.rules import trip_of
+    from liza.domain.trips import trip_of
 
     state = board_of(args).absorb()
     trip = trip_of(state, args.trip)
@@ -57,13 +77,26 @@ def _breaker_show(args: Namespace) -> None:
 @command("breaker resolve", "say that what a rule saw is settled, and let the agents go on", TRIP,
          argument("--reason", required=True, metavar="R", help="what was done about it"))  # fmt: skip
 def _breaker_resolve(args: Namespace) -> None:
-    from liza.daemon.breaker import resolve_and_resume
+    from liza.cli import actions
+
+    perform(args, actions.resolve, trip=args.trip, reason=args.reason)
+
+
+@command("report", "say what came of it: merged, not merged and why, time, money, trouble",
+         argument("--html", action="store_true", help="one page that opens anywhere without a network"),
+         argument("--markdown", action="store_true", help="for a pull request (this, if nothing is said)"),
+         argument("--since", metavar="MOMENT", help="only since then: an age (8h), a time"))  # fmt: skip
+def _report(args: Namespace) -> None:
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.cli.views.time_argument import parse_time
     from liza.domain.record import utc_now
 
-    board = board_of(args)
-    with tell_if_waiting(board):
-        board.absorb()
-        print(resolve_and_resume(board, args.trip, require_text(args.reason, "reason"), utc_now()))
+    if args.html and args.markdown:
+        raise UsageError("--html and --markdown are two reports; ask for one at a time")
+    board, now = board_of(args), utc_now()
+    report = gather_report(board, now, parse_time(args.since, now) if args.since else None)
+    print(report_html(report) if args.html else report_markdown(report), end="")
 
 
 @command("metrics", "show what the run comes to in numbers", AS_JSON,

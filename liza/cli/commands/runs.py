@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def _run(args: Namespace) -> int | None:
     _announce(home)
     be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
+        return supervise(
+            home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline, report=_write_reports
+        )
     pid = detach(
         lambda ready: supervise(
             home,
@@ -51,11 +54,24 @@ def _run(args: Namespace) -> int | None:
             be_worker=be_worker,
             ready=ready,
             baseline=args.baseline,
+            report=_write_reports,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _write_reports(board: Board) -> None:
+    """Leave the report of what came of it beside the board, for people and for a pull request."""
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.daemon.files import write_report
+    from liza.domain.record import utc_now
+
+    report = gather_report(board, utc_now())
+    write_report(board.home / "report.html", report_html(report))
+    write_report(board.home / "report.md", report_markdown(report))
 
 
 def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
@@ -134,15 +150,45 @@ def _stop(args: Namespace) -> None:
     print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
-@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+@command("watch", "look on as a run goes, and act on it; `q` leaves it, and the run goes on", AS_JSON)
 def _watch(args: Namespace) -> None:
-    from liza.cli.views.screen import view_on, watch
+    from liza.cli.views.screen import is_interactive, json_lines, view_on, watch
 
     board = board_of(args)
+    if not args.json and is_interactive(os.environ):
+        from liza.cli.terminal.app import watch_terminal
+
+        board.read()  # a board that cannot be read is told before the screen is taken
+        watch_terminal(board)
+        return
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), board.switches.thrown)
+        if args.json:
+            for line in json_lines(board):
+                print(line, flush=True)
+        else:
+            watch(board, view_on(sys.stdout), board.switches.thrown)
+
+
+@command("web", "show the board in a browser, and steer it from there; Ctrl-C ends only the page",
+         argument("--port", type=int, default=7171, metavar="N", help="where (7171); 0 takes a free one"),
+         argument("--host", default="127.0.0.1", metavar="H", help="what to listen on (127.0.0.1)"),
+         argument("--tls", nargs=2, type=Path, metavar="PEM", help="serve it by HTTPS: certificate, key"),
+         argument("--read-only", action="store_true", help="show everything, change nothing"),
+         argument("--without-tls-anybody-on-the-network-can-read-and-act", dest="unprotected",
+                  action="store_true", help="listen beyond this machine in the clear"))  # fmt: skip
+def _web(args: Namespace) -> None:
+    try:
+        from liza.cli.web.server import PageOptions, serve
+    except ModuleNotFoundError as error:
+        sentence = f"the page needs {error.name}; install it with `pip install 'liza[web]'`"
+        raise UsageError(sentence) from error
+
+    tls = (args.directory / args.tls[0], args.directory / args.tls[1]) if args.tls else None
+    options = PageOptions(args.host, args.port, tls, args.read_only, args.unprotected)
+    with suppress(KeyboardInterrupt):
+        serve(board_of(args), options, lambda line: print(line, flush=True))
 
 
 @command("logs", "read along what an agent says and does: its text, commands, calls and files", AS_JSON,
@@ -199,34 +245,14 @@ def _abort(args: Namespace) -> None:
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
 def _resume(args: Namespace) -> None:
-    from liza.daemon.breaker import resume
-    from liza.domain.record import utc_now
+    from liza.cli import actions
 
-    taken = resume(board_of(args), utc_now())
-    print(f"Took back {', '.join(taken)}." if taken else "No switch was thrown.")
-    _retry_providers(board_of(args))
-
-
-def _retry_providers(board: Board) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.providers import closed_providers, retry_providers
-    from liza.domain.record import utc_now
-
-    if shut := closed_providers(board.read()):
-        board.update(retry_providers(HUMAN, utc_now()))
-        print(f"{', '.join(provider.id for provider in shut)} is tried again now.")
+    perform(args, actions.resume)
 
 
 def _throw(args: Namespace, name: str) -> None:
-    from liza.domain.switches import BREAKER_PREFIX, Switch
+    from liza.cli import actions
+    from liza.domain.changes import HUMAN
+    from liza.domain.switches import Switch
 
-    switch, switches = Switch[name], board_of(args).switches
-    place = switches.place_of(switch)
-    if not switches.throw(switch, args.reason):
-        said = switches.thrown().get(name, "")
-        # The breaker takes back what it threw, so what a person wants has to be in the file itself.
-        if not args.reason and said and not said.startswith(BREAKER_PREFIX):
-            print(f"{name} was thrown already ({place}): {said}; `liza resume` takes it back.")
-            return
-        switches.replace(switch, args.reason)
-    print(f"{name} is thrown ({place}); `liza resume` takes it back.")
+    print(actions.throw(board_of(args), Switch[name], by=HUMAN, reason=args.reason))

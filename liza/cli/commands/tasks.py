@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, require_text, update
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, perform
 
 
 @command("task add", "add a task that coders may claim", AS_JSON,
@@ -18,75 +18,72 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, 
          argument("--kind", choices=["code", "docs", "config"], default="code"),
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
-    from liza.cli.views.tasks import new_task
+    from liza.cli import actions
     from liza.daemon.project import spec_path
 
     if args.spec is not None:
         args.spec = spec_path(args.directory, args.spec)
-    update(args, new_task(vars(args)), f"Added {args.id}.")
+    perform(args, actions.add, typed=vars(args))
 
 
-@command("task show", "show a task with all of its history", AS_JSON, TASK)
+@command("task show", "show a task: what, who, rounds, what went wrong, diff and history", AS_JSON, TASK,
+         argument("--yaml", action="store_true", help="all of it, as it stands on the board"))  # fmt: skip
 def _task_show(args: Namespace) -> None:
-    from liza.cli.views.tasks import task_text
+    from liza.cli.views.tasks import task_lines, task_text
 
     board = board_of(args)
     board.absorb()
-    print(task_text(board, args.task, as_json=args.json), end="")
+    if args.json or args.yaml:
+        print(task_text(board, args.task, as_json=args.json), end="")
+    else:
+        print("\n".join(task_lines(board, args.task)))
 
 
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
          argument("--reason", default="released by hand", metavar="R"))  # fmt: skip
 def _task_release(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.events import Release
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import apply
+    from liza.cli import actions
 
-    change = apply(Release(reason=require_text(args.reason, "reason")), to=args.task, by=HUMAN, at=utc_now())
-    update(args, change, f"Released {args.task}.")
+    perform(args, actions.release, task=args.task, reason=args.reason)
 
 
 @command("task retry", "give a task that is stuck another chance, with fresh counters", AS_JSON, TASK,
          argument("--guidance", metavar="G", help="what the next coder should know"))  # fmt: skip
 def _task_retry(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.events import Retry
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import apply
+    from liza.cli import actions
 
-    guidance = require_text(args.guidance, "guidance") if args.guidance is not None else None
-    change = apply(Retry(guidance=guidance), to=args.task, by=HUMAN, at=utc_now())
-    update(args, change, f"{args.task} is IDLE again.")
+    perform(args, actions.retry, task=args.task, guidance=args.guidance)
 
 
 @command("task ready", "release a DRAFT to the coders", AS_JSON, TASK)
 def _task_ready(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.events import Ready
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import apply
+    from liza.cli import actions
 
-    update(args, apply(Ready(), to=args.task, by=HUMAN, at=utc_now()), f"Released {args.task} to the coders.")
+    perform(args, actions.ready, task=args.task)
 
 
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
          argument("--reason", default="accepted by hand", metavar="R"))  # fmt: skip
 def _task_accept(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import accept_task
+    from liza.cli import actions
 
-    change = accept_task(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
-    update(args, change, f"Accepted {args.task}.")
+    perform(args, actions.accept, task=args.task, reason=args.reason)
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
-         argument("--reason", required=True, metavar="R", help="what is wrong with it"))  # fmt: skip
+         argument("--reason", required=True, metavar="R", help="what is wrong with it"),
+         argument("--comment", dest="comments", metavar="FILE:LINE:TEXT",
+                  help="what is wrong with a line", **MANY))  # fmt: skip
 def _task_reject(args: Namespace) -> None:
-    from liza.domain.changes import HUMAN
-    from liza.domain.record import utc_now
-    from liza.workflow.transition import reject_task
+    from liza.cli import actions
 
-    change = reject_task(args.task, require_text(args.reason, "reason"), by=HUMAN, at=utc_now())
-    update(args, change, f"Rejected {args.task}.")
+    comments = tuple(map(actions.parse_comment, args.comments))
+    perform(args, actions.reject, task=args.task, reason=args.reason, comments=comments)
+
+
+@command("task abandon", "give a task up for good; what was committed for it is kept", AS_JSON, TASK,
+         argument("--reason", required=True, metavar="R", help="why nobody is to go on with it"))  # fmt: skip
+def _task_abandon(args: Namespace) -> None:
+    from liza.cli import actions
+
+    perform(args, actions.abandon, task=args.task, reason=args.reason)

@@ -10,11 +10,12 @@ Texts in it are as people and agents wrote them: whoever draws them escapes them
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.select import backend_of, configured_choice
 from liza.cli.views import costs
+from liza.cli.views.forecast import Forecast, forecast_of
 from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
@@ -23,12 +24,13 @@ from liza.daemon.policy import planner
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import worker_roles
 from liza.domain import budget, providers
+from liza.domain.anomalies import anomaly_sentence
 from liza.domain.answers import Step
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.metrics import Figures, figures
 from liza.domain.model import MEANING, Role, Status, WorkerRecord, WorkerStatus, waits_for
-from liza.domain.rules import anomaly_sentence, trip_sentence
 from liza.domain.spending import USD_DIGITS
+from liza.domain.trips import trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,13 +44,6 @@ if TYPE_CHECKING:
 
 SHOWN_NEWS: Final = 50
 FIRST_STEP: Final = {Role.PLANNER: Step.PLAN, Role.CODER: Step.IMPLEMENT, Role.REVIEWER: Step.REVIEW}
-
-# Where somebody works on a task, or could at once: what a forecast counts as work.
-_IN_WORK: Final = frozenset(
-    {Status.WORKING, Status.READY_FOR_REVIEW, Status.REJECTED, Status.APPROVED, Status.INTEGRATION_FAILED}
-)
-_LAST_PART: Final = 0.1  # share of the usual time that a task which takes longer still needs
-_FOR_PEOPLE: Final = frozenset({Status.BLOCKED, Status.AWAITING_APPROVAL, Status.DRAFT})
 
 
 class LiveRun(NamedTuple):
@@ -171,19 +166,6 @@ class MoneyView(NamedTuple):
     tasks: tuple[TaskCost, ...]  # the dearest first
 
 
-class Forecast(NamedTuple):
-    """When it will be done if it goes on as it did; *seconds* is None where too little is known."""
-
-    seconds: float | None
-    remaining: int  # tasks that agents can go on with
-    for_people: int  # tasks that wait for people, which no time tells
-    finished: int  # tasks that it is measured from
-    seconds_per_task: float | None
-
-    def done_at(self, now: datetime) -> datetime | None:
-        return None if self.seconds is None else now + timedelta(seconds=self.seconds)
-
-
 class AnomalyView(NamedTuple):
     id: str
     type: str
@@ -266,6 +248,7 @@ class HistoryView(NamedTuple):
     began: datetime | None
     at: datetime
     descriptions: Mapping[str, str]  # of every task that ever was
+    merges: Mapping[str, str]  # the commit by which each task was merged
     moves: tuple[TaskMove, ...]
     spans: tuple[TimelineSpan, ...]
     burn_up: tuple[BurnUpPoint, ...]
@@ -465,9 +448,9 @@ def _taken_at(task: Task, holder: str) -> datetime:
 
 
 def agent_label(state: State, role: Role, step: Step) -> str:
-    """Return who does *step* by the settings: a backend, and a model where one is named."""
+    """Return who does *step* by the settings: a backend and a model; `auto` is whoever is installed."""
     choice = configured_choice(state.config.agents, role, step)
-    return " ".join(filter(None, (backend_of(choice), choice.model))) or "found at the start"
+    return " ".join(filter(None, (backend_of(choice), choice.model))) or "auto"
 
 
 def money_view(state: State) -> MoneyView:
@@ -492,30 +475,6 @@ def money_view(state: State) -> MoneyView:
             for one in accounts
         ),
     )
-
-
-def forecast_of(state: State, now: datetime) -> Forecast:
-    """Return when *state* will be done, from how long finished tasks of this sprint were in work."""
-    tasks = [task for task in state.tasks.values() if task.status not in TERMINAL]
-    for_people = sum(task.status in _FOR_PEOPLE for task in tasks)
-    open_ones = [task for task in tasks if task.status not in _FOR_PEOPLE]
-    counted = state.sprint.metrics
-    finished = sum(counted.outcomes.values())
-    if not finished:
-        return Forecast(None, len(open_ones), for_people, 0, None)
-    worked = sum(spent for name, spent in counted.seconds.items() if name.rpartition(".")[2] in _IN_WORK)
-    each = worked / finished
-    left = sum(_seconds_left(task, each, now) for task in open_ones)
-    lanes = max(1, min(state.config.workers.coder, len(open_ones)))
-    return Forecast(round(left / lanes, 1), len(open_ones), for_people, finished, round(each, 1))
-
-
-def _seconds_left(task: Task, each: float, now: datetime) -> float:
-    """Return what is left of *task* if it takes as long as others; one that takes longer is nearly done."""
-    if task.status not in _IN_WORK:
-        return each
-    begun = next((entry.at for entry in task.history if entry.event == "claim"), task.created)
-    return max(_LAST_PART * each, each - (now - begun).total_seconds())
 
 
 def _anomalies(state: State) -> tuple[AnomalyView, ...]:
@@ -574,6 +533,7 @@ def history_view(facts: BoardFacts, past: BoardPast, runs: Iterable[RunRecord]) 
         began=past.began,
         at=now,
         descriptions=past.descriptions,
+        merges=past.merges,
         moves=past.moves,
         spans=spans,
         burn_up=burn_up(past.moves),

@@ -181,6 +181,7 @@ def cost_per_merge(runs: list[RunCost], state: State) -> float | None:
 def costs_json(runs: list[RunCost], state: State) -> dict[str, Any]:
     return {
         "total": cost_sum(runs)._asdict(),
+        "counted_usd": state.spend.total.usd,
         "budget": state.config.budget.model_dump(),
         "merged_tasks": merged_tasks(state),
         "usd_per_merged_task": cost_per_merge(runs, state),
@@ -194,7 +195,10 @@ def costs_json(runs: list[RunCost], state: State) -> dict[str, Any]:
 
 def cost_lines(runs: list[RunCost], state: State) -> Iterator[str]:
     """Yield the table that people read."""
-    yield f"{'Total':<22}{cost_sum(runs)}; the budget is ${state.config.budget.run_usd:.2f}"
+    total, counted = cost_sum(runs), state.spend.total.usd
+    yield f"{'Total':<22}{total}; the budget is ${state.config.budget.run_usd:.2f}"
+    if round(counted - total.usd, 2) > 0:
+        yield f"{'Counted':<22}${counted:.2f} against the budget: runs without a report at what is usual"
     each = cost_per_merge(runs, state)
     share = f", ${each:.2f} each with its share of what came to nothing" if each is not None else ""
     yield f"{'Tasks':<22}{merged_tasks(state):>6} merged{share}"

@@ -9,6 +9,8 @@ from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.cli.views.forecast import forecast_of, forecast_text
+from liza.cli.views.headline import tally_of
 from liza.cli.views.status import money_lines
 from liza.daemon.policy import planner
 from liza.daemon.reports.words import duration_text
@@ -50,6 +52,7 @@ def progress_lines(state: State, now: datetime, switches: Mapping[str, str]) -> 
         ),
         *money_lines(state),
         _tally(state),
+        *([forecast] if (forecast := forecast_text(forecast_of(state, now), now)) else []),
         "",
         *_workers(state, now),
         *_all_question_lines(state),
@@ -67,6 +70,12 @@ def _tally(state: State) -> str:
     full = _BAR * done // len(statuses)
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {len(statuses)} done: {tally}"
+
+
+def progress_sentence(state: State, now: datetime) -> str:
+    """Return in one line how far it is, and when it will be done."""
+    forecast = forecast_text(forecast_of(state, now), now)
+    return f"{tally_of(state)}{', ' if forecast else ''}{forecast}"
 
 
 def _workers(state: State, now: datetime) -> Iterator[str]:

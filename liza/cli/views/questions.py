@@ -10,7 +10,7 @@ from liza.daemon.policy import planner
 from liza.daemon.policy.conditions import status_since
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, Status, WorkerStatus
-from liza.domain.rules import open_trips, resolve_command, trip_sentence
+from liza.domain.trips import open_trips, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
-from liza.domain.rules import open_trips, resolve_command, trip_sentence
 from liza.domain.switches import resume_command
+from liza.domain.trips import open_trips, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,6 +11,7 @@ from liza.domain import verdicts
 from liza.domain.answers import WorkStatus
 from liza.domain.changes import dead_dependencies, waits_for
 from liza.domain.model import Role, Status, WorkerStatus
+from liza.domain.rules import RULE_BY_NAME, UNCLEAR_SPEC
 from liza.system.run_control import MEANING, RunEnding
 
 if TYPE_CHECKING:
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from liza.domain.verdicts import Feedback, Verdict
 
 # Coders that failed a task, or rounds of the only one; the next would fail as well.
-ENOUGH_FAILURES: Final = 2
+ENOUGH_FAILURES: Final = RULE_BY_NAME["hypothesis_exhaustion"].count.number
 MOST_FAILED_INTEGRATIONS: Final = 3  # of one task; then somebody has to think, not to code
 NOT_STARTED_QUESTION: Final = (
     "Is what it needs there: the agent (`agents` in the settings), the spec, the worktree?"
 )
-# What the contract asks where the rounds are used up.
-UNCLEAR_SPEC: Final = ("Is the spec clear enough?", "Should task be decomposed?")
 _LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
 
 

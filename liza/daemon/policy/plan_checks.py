@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.policy.planner import is_unplanned
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from liza.domain.answers import PlannedTask
+    from liza.domain.answers import Plan, PlannedTask
     from liza.domain.model import State
 
 MOST_CRITERIA: Final = 15  # lines of done_when that one review can hold in its head
@@ -45,6 +46,13 @@ def problems(ground: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
     if crowd := _too_many(ground, tasks):
         return [crowd]
     return [fault for task in tasks for check in _CHECKS for fault in check(ground, task, tasks)]
+
+
+def why_nothing(ground: PlanContext, plan: Plan) -> list[str]:
+    """Return why *plan* may not add nothing: there has to be one before."""
+    if plan.nothing_to_add is None or not is_unplanned(ground.state):
+        return []
+    return ["there is no plan yet to which nothing had to be added; give tasks or questions"]
 
 
 def concerns(tasks: tuple[PlannedTask, ...]) -> list[str]:

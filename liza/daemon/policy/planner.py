@@ -201,6 +201,7 @@ def is_complete(state: State) -> bool:
         state.goal.status is GoalStatus.IN_PROGRESS
         and all(task.status in TERMINAL for task in state.tasks.values())
         and not SUCCEEDED.isdisjoint(_goal_statuses(state))
+        and not state.goal.questions
         and not _unread_notes(state)
         and plan_request(state) is None
     )
@@ -217,11 +218,10 @@ def with_goal_completed(state: State, at: datetime) -> State:
 
 def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
-    is_first = is_unplanned(state)
     state = _with_tasks(state, plan.tasks, by, at)
-    questions = plan.questions if is_first else ()
+    questions = plan.questions[:MOST_QUESTIONS]
     planned_at = at if plan.tasks else state.goal.planned
-    state = state.replace(goal=state.goal.replace(questions=questions[:MOST_QUESTIONS], planned=planned_at))
+    state = state.replace(goal=state.goal.replace(questions=questions, planned=planned_at))
     return with_request_processed(state, wake, by=by, at=at, became=plan.tasks)
 
 
@@ -292,8 +292,7 @@ def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, a
     """Return the board after the planner's agent gave no usable answer twice: people are asked instead."""
     question = f"The planner gave no usable answer ({why}). What should be done?"
     if wake.task is None:
-        if is_unplanned(state):
-            state = state.replace(goal=state.goal.replace(questions=(question,)))
+        state = state.replace(goal=state.goal.replace(questions=(question,)))
         return with_request_processed(state, wake, by=by, at=at)
     task = state.task(wake.task)
     if task.status is not Status.BLOCKED:

@@ -13,6 +13,8 @@ from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
 from liza.domain.record import next_id, with_record, with_records
+from liza.domain.rule_events import crash_events
+from liza.domain.rules import RULE_BY_NAME, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,8 +34,8 @@ FIRST_DELAY: Final = 0.1  # seconds before the first restart, doubled each time
 LONGEST_DELAY: Final = 30.0  # seconds
 STABLE_AFTER: Final = 60.0  # seconds of life after which a crash is the first again
 MIN_LIFETIME: Final = 1.0  # seconds: what asks to be started again sooner than this would spin
-MOST_CRASHES: Final = 3
-WINDOW: Final = 300.0  # seconds in which that many crashes are a loop
+CRASH_LOOP: Final = RULE_BY_NAME["crash_loop"]
+MOST_CRASHES: Final = CRASH_LOOP.count.number
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,6 @@ class Slot:
     due: float | None = 0.0  # None: not again in this run
     began: float | None = None  # None: no process
     delay: float = 0.0
-    crashes: tuple[float, ...] = ()  # within the last five minutes
 
     @property
     def is_stopped(self) -> bool:
@@ -77,18 +78,20 @@ def with_process(post: Slot, now: float) -> Slot:
     return replace(post, began=now)
 
 
-def with_exit(post: Slot, code: int, now: float) -> Slot:
-    """Return *post* after its process ended with *code*, which is negative for a signal."""
+def with_exit(post: Slot, code: int, now: float, *, is_stopped: bool = False) -> Slot:
+    """Return *post* after its process ended with *code*, which is negative for a signal.
+
+    *is_stopped* is whether a rule keeps it from being started again.
+    """
     lived = now - (now if post.began is None else post.began)
     if not is_crash(code):
         # The first time at once; one that never lives long has to wait longer each time.
         delay = post.delay if lived < MIN_LIFETIME else 0.0
         return replace(post, began=None, due=now + delay, delay=_next_delay(delay))
-    crashes = (*(at for at in post.crashes if at > now - WINDOW), now)
-    if len(crashes) >= MOST_CRASHES:
-        return replace(post, began=None, due=None, crashes=crashes)
+    if is_stopped:
+        return replace(post, began=None, due=None)
     delay = FIRST_DELAY if lived >= STABLE_AFTER else max(post.delay, FIRST_DELAY)
-    return replace(post, began=None, due=now + delay, delay=_next_delay(delay), crashes=crashes)
+    return replace(post, began=None, due=now + delay, delay=_next_delay(delay))
 
 
 def is_crash(code: int) -> bool:
@@ -123,23 +126,26 @@ def register_workers(posts: Collection[Slot], *, at: datetime) -> Change:
 
 
 def record_crash(post: Slot, why: str, *, at: datetime) -> Change:
-    """Return the change that records a crash of *post*, and that it was stopped where it was one too many."""
+    """Return the change that records a crash of *post*, and stops the worker where a rule says so."""
 
     def make(state: State) -> State:
         known = state.agents.get(post.name) or WorkerRecord(id=post.name, role=post.role, since=at)
         agent = known.replace(crashes=(*known.crashes, at)[-MOST_CRASHES:])
-        if not post.is_stopped:
+        fired = evaluate([CRASH_LOOP], tuple(crash_events(agent)), state.config.limits, at)
+        if not fired:
             return state.replace(agents=with_record(state.agents, agent))
-        agent = agent.replace(status=WorkerStatus.STOPPED, since=at, stopped_reason=why)
+        count = len(fired[0].events)
+        told = f"{count} crashes in {CRASH_LOOP.minutes} minutes; the last one {why}"
+        agent = agent.replace(status=WorkerStatus.STOPPED, since=at, stopped_reason=told)
         anomaly = Anomaly(
             id=next_id(state.anomalies, "anomaly"),
             type="crash_loop",
             logged_by=SUPERVISOR.id,
             timestamp=at,
-            details=CrashLoop(agent=post.name, crashes=len(post.crashes)),
+            details=CrashLoop(agent=post.name, crashes=count),
         )
         return state.replace(
             agents=with_record(state.agents, agent), anomalies=with_record(state.anomalies, anomaly)
         )
 
-    return Change(SUPERVISOR.id, f"{'stop' if post.is_stopped else 'crash of'} {post.name}", make)
+    return Change(SUPERVISOR.id, f"crash of {post.name}", make)

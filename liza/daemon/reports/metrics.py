@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.daemon.reports.words import duration_text
-from liza.domain.metrics import MIN_REVIEWS, Figures, figures, sum_metrics
+from liza.domain.metrics import Figures, figures, sum_metrics
 from liza.domain.model import Sprint, Status
+from liza.domain.rule_events import MIN_REVIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from liza.domain.model import Remedy
-from liza.domain.rules import RULE_BY_NAME, report_name, resolve_command, trip_sentence
+from liza.domain.rules import RULE_BY_NAME
+from liza.domain.trips import report_name, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def _body(trip: Trip, state: State) -> Iterator[str]:
     affected = ((name, state.status_of(name)) for name in trip.tasks)
     yield from _section("Affected tasks", [f"{name} ({status})" for name, status in affected])
     rule = RULE_BY_NAME.get(trip.rule)
-    yield from _section("Suggested", [rule.then] if rule else [])
+    yield from _section("Suggested", rule.then if rule else ())
     yield from _section("How to resolve", [_how_to_resolve(trip)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.lifecycle import SUCCEEDED
+from liza.domain.model import GoalStatus
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -29,4 +30,5 @@ def run_outcome(state: State) -> str:
     """Return in one line what came of a run."""
     statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
     done = sum(status in SUCCEEDED for status in statuses)
-    return f"{done} of {len(statuses)} tasks done, the goal is {state.goal.status}"
+    unfinished = "" if state.goal.status is GoalStatus.COMPLETE else f", the goal is {state.goal.status}"
+    return f"{done} of {len(statuses)} tasks done{unfinished}"

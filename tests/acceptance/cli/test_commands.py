@@ -65,7 +65,7 @@ class TestInit:
                 "limits: {max_review_cycle: 3}\n",
                 ["limits.max_review_cycle", "did you mean 'max_review_cycles'?"],
             ),
-            ("workers: {coder: 0}\n", ["workers.coder", "greater than or equal to 1"]),
+            ("workers: {coder: 0}\n", ["workers.coder", "at least 1"]),
             ("workers: [\n", ["liza.yaml: line"]),
             ("workflow: waterfall\n", ["there is no workflow 'waterfall'"]),
             ("spec: nowhere.md\n", ["nowhere.md"]),
@@ -196,6 +196,18 @@ class TestNotesAndTasks:
         assert [(note["message"], note["for"], "processed" in note) for note in notes] == [
             ("English", "t1", True)
         ]
+
+    def test_a_task_is_given_up_for_a_reason_and_for_good(self, liza: Shell) -> None:
+        assert liza("task", "abandon", "t1").code == 2
+        assert (
+            liza("task", "abandon", "t1", "--reason", " ").err == "liza: the reason is empty; say something\n"
+        )
+        liza.ok("task", "abandon", "t1", "--reason", "nobody wants it")
+        (task,) = liza.board()["tasks"]
+        assert (task["status"], task["closing_reason"]) == ("ABANDONED", "nobody wants it")
+        assert (
+            "may not abandon a task that is ABANDONED" in liza("task", "abandon", "t1", "--reason", "x").err
+        )
 
 
 class TestLookingBack:

@@ -68,6 +68,22 @@ class TestCost:
         assert "1 merged, $2." in said
         assert "reported" in said
 
+    def test_what_is_counted_for_runs_that_did_not_report_is_told(self, tmp_path: Path) -> None:
+        """`liza status` has it in its sum, so that the two would seem to contradict each other."""
+        script = dear(0.5)
+        script["implement t2"] = {"write": {"t2.txt": "x\n"}, "answer": {"status": "done", "summary": "x"}}
+        team = ScriptedTeam(tmp_path, script)
+        for task in ("t1", "t2"):
+            team.task(task)
+            team.turn("coder-1")
+        shell = Shell(team.user.directory)
+
+        said = shell.ok("cost")
+
+        assert "$    1.50  $1.50 reported, 1 not reported" in said
+        assert "$2.00 against the budget" in said
+        assert "Spent     $2.00" in shell.ok("status")
+
     def test_a_run_that_never_ended_is_counted_as_lost(self, team: ScriptedTeam) -> None:
         """Its agent worked before its worker died."""
         reply = min(team.home.glob("runs/*t1*/reply.json"), default=None) or min(

@@ -85,3 +85,11 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not empty"):
         prepare_repository(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_demo_leaves_a_report_for_people_and_for_a_pull_request(show: Show) -> None:
+    page, text = ((show.board.home / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
+    assert text.count("`git show ") == 5
+    assert "The goal is complete: 5 of 5 tasks done" in text
+    assert "<svg" in page
+    assert "http" not in page.replace("http-equiv", "")

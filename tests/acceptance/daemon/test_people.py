@@ -214,7 +214,7 @@ class TestCheckpoint:
         begun, go = str(daemon.yard / "begun"), daemon.yard / "go"
         done = {"status": "done", "summary": "Add it"}
         waits = {"note": begun, "until": str(go), "write": {"t1.txt": "x"}, "answer": done}
-        daemon.script({"implement t1": waits})
+        daemon.script({"implement t1": waits, "plan": {"answer": {"nothing_to_add": "it is planned"}}})
         daemon.task("t1")
         daemon.task("t2", depends_on=["t1"])
         with daemon.running() as run:

@@ -111,6 +111,17 @@ class TestRun:
         assert done.code == 4
         assert "`liza resume` takes it back" in done.out
 
+    def test_with_abort_thrown_no_gate_is_tried_and_it_is_told(self, asking: Shell) -> None:
+        """A baseline that was cut short ended without a word."""
+        (asking.directory / "liza.yaml").write_text("gates: {test: sleep 60}\n")
+        asking.ok("abort")
+
+        done = asking("run")
+
+        assert done.code == 4
+        assert "`liza resume` takes it back" in done.out
+        assert "trying" not in done.out
+
     def test_ctrl_c_ends_it_with_4_and_leaves_no_process(self, asking: Shell) -> None:
         with running(asking) as run:
             run.send_signal(signal.SIGINT)

@@ -306,9 +306,7 @@ BAD: Final[dict[str, Bad]] = {
     "a sprint of no task": Bad(
         replacing("  tasks: []", "  tasks:\n  - t99"), "there is no task 't99'", line("^  tasks:")
     ),
-    "settings out of range": Bad(
-        replacing("coder: 2", "coder: 0"), "greater than or equal to 1", line("coder: 0")
-    ),
+    "settings out of range": Bad(replacing("coder: 2", "coder: 0"), "at least 1", line("coder: 0")),
     "settings that are a list": Bad(
         lambda text: re.sub(r"config:\n(  .*\n)+", "config: []\n", text), "config: ", line("^config")
     ),

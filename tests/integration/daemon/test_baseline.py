@@ -15,8 +15,8 @@ from liza.domain.changes import Change
 from liza.domain.config import Config, Limits
 from liza.domain.model import BreakerStatus, Sprint, Status
 from liza.domain.record import utc_now
-from liza.domain.rules import with_due_trips
 from liza.domain.switches import BREAKER_PREFIX
+from liza.domain.trips import with_due_trips
 from liza.errors import RedBase
 from liza.gates.causes import CommandSurroundings, likely_cause
 from liza.gates.runner import CommandResult

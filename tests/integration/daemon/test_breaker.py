@@ -14,13 +14,13 @@ from liza.cli.views.screen import LineView
 from liza.daemon.recover import Recovery
 from liza.daemon.supervisor import Supervisor
 from liza.daemon.worker_processes import WorkerProcesses
-from liza.domain.anomalies import CheckoutDrift, CrashLoop, ExternalBlocker
+from liza.domain.anomalies import CheckoutDrift, ExternalBlocker
 from liza.domain.changes import HUMAN, Change, with_anomaly
 from liza.domain.config import Notify, SprintLength
 from liza.domain.events import Block, Defer
-from liza.domain.model import Actor, BreakerStatus, Role, Sprint
-from liza.domain.record import utc_now
-from liza.domain.rules import resolve_trip, with_due_trips
+from liza.domain.model import Actor, BreakerStatus, Role, Sprint, WorkerRecord
+from liza.domain.record import utc_now, with_record
+from liza.domain.trips import resolve_trip, with_due_trips
 from liza.repo.repository import Repository
 from liza.system.wakeup import Wakeup
 from liza.workflow.transition import apply
@@ -77,7 +77,9 @@ class TestSwitch:
     def test_a_drift_pauses_and_a_crash_loop_stops_nobody(self, here: SupervisorProcess) -> None:
         """Pains A 12: drift trips the breaker."""
         here.start()
-        log(here, CrashLoop(agent="coder-9", crashes=3))
+        late = WorkerRecord(id="coder-9", role=Role.CODER, since=utc_now(), crashes=(utc_now(),) * 3)
+        crash = Change("supervisor", "crash", lambda s: s.replace(agents=with_record(s.agents, late)))
+        here.board.update(crash)
         here.eventually(lambda: len(reports(here)) == 1)
         assert here.board.read().circuit_breaker.status is BreakerStatus.OK
         assert not (here.home / "PAUSE").exists()

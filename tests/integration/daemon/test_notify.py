@@ -19,8 +19,7 @@ import pytest
 
 from liza.board.alerts import append_alert
 from liza.board.protocol import open_board
-from liza.daemon.alarms import Alarm
-from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Notifier, SentAlarms
+from liza.daemon.notify import MOST_REMEMBERED, MOST_WAITING, SIGNATURE, Alarm, Notifier, SentAlarms
 from liza.domain.config import Notify
 from tests.support.sample_tasks import NOW
 from tests.support.supervisor_process import is_alive

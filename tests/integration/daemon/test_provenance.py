@@ -6,7 +6,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.views.screen import LineView
-from liza.daemon.breaker import Breaker, resume
+from liza.daemon.breaker import board_rules, resume
 from liza.daemon.project import record_applied, team_settings
 from liza.daemon.supervisor import supervise
 from liza.daemon.team_file import apply_team_file
@@ -87,7 +87,7 @@ def test_a_run_that_begins_does_not_follow_a_workflow_that_nobody_has_seen(tmp_p
     supervise(team.home, LineView(StringIO()), baseline=False)
 
     assert team.state.workflow.text == flow
-    assert "retry_cluster" in {rule.name for rule in Breaker(team.board)._rules(team.state)}
+    assert "retry_cluster" in {rule.name for rule in board_rules(team.state)}
 
 
 def test_a_reviewer_reads_the_instructions_of_the_base(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ class TestKeepingAlive:
         )
         assert len(here.starts("coder-1")) == 3
         agent = state.agents["coder-1"]
-        assert agent.stopped_reason == "3 crashes in five minutes; the last one ended with exit code 1"
+        assert agent.stopped_reason == "3 crashes in 5 minutes; the last one ended with exit code 1"
         assert len(agent.crashes) == 3
         assert [anomaly.type for anomaly in state.anomalies.values()] == ["crash_loop"]
         here.eventually(lambda: "ValueError: the worker is broken" in here.alerts())

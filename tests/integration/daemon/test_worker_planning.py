@@ -13,6 +13,7 @@ from liza.domain.model import GoalStatus, Status
 from liza.domain.record import utc_now
 from liza.workflow.transition import apply
 from tests.support.scripted_team import ScriptedTeam
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +130,47 @@ class TestPlanning:
         team.turns("planner-1")
 
         assert list(team.state.tasks) == ["t1"]
+
+
+class TestMoreWork:
+    @pytest.mark.parametrize(
+        ("answers", "asks"),
+        [
+            ([{"answer": {"questions": ["Which blue?"]}}], "Which blue?"),
+            ([plan(planned("t1")), plan(planned("t1"))], "no usable answer (the id t1 is taken"),
+        ],
+    )
+    def test_a_note_that_cannot_be_planned_is_asked_about(
+        self, tmp_path: Path, answers: list[dict[str, Any]], asks: str
+    ) -> None:
+        """What people want beside the plan is not dropped: the goal waits until they answered."""
+        team = ScriptedTeam(tmp_path, {"plan": [*answers, plan(planned("t2"))]})
+        team.task()
+        team.turns("coder-1", "reviewer-1")
+        team.note("and make it blue")
+
+        team.turns("planner-1")
+
+        (question,) = team.state.goal.questions
+        assert asks in question
+        assert team.state.goal.completed is None
+        Shell(team.user.directory).ok("answer", "plan", "navy")
+        team.turns("planner-1", "coder-1", "reviewer-1")
+        assert team.status("t2") is Status.MERGED
+        assert team.state.goal.status is GoalStatus.COMPLETE
+
+    def test_a_note_that_asks_for_nothing_adds_nothing(self, tmp_path: Path) -> None:
+        """As the first answer it would be no plan."""
+        nothing = {"answer": {"nothing_to_add": "it is a compliment"}}
+        team = ScriptedTeam(tmp_path, {"plan": [nothing, plan(planned("t1")), nothing]})
+        team.turns("planner-1")
+        assert (runs(team, "plan"), list(team.state.tasks)) == (2, ["t1"])
+        team.note("well done")
+
+        team.turns("planner-1", "coder-1", "reviewer-1")
+
+        assert (runs(team, "plan"), list(team.state.tasks)) == (3, ["t1"])
+        assert team.state.goal.status is GoalStatus.COMPLETE
 
 
 class TestReplanning:

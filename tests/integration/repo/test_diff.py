@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from liza.errors import GitFailed
-from liza.repo.diff import EXECUTABLE, LINK, DiffLine, diff_trees
+from liza.repo.diff import EXECUTABLE, LINK, DiffLine, PatchLine, diff_trees, patch_between
 from liza.repo.objects import TreeItem, blob_contents, blob_sizes, commits_between, list_tree, write_tree_with
 from tests.support.repos import Home
 
@@ -110,3 +110,40 @@ class TestObjects:
             "a.txt",
             "b.txt",
         }
+
+
+class TestPatch:
+    def test_each_file_has_its_lines_with_their_numbers(self, home: Home) -> None:
+        base = home.commit({"n.txt": "".join(f"{number}\n" for number in range(1, 10))})
+        head = home.commit(
+            {"n.txt": "".join(f"{number}\n" for number in range(1, 10) if number != 5) + "x\n"}
+        )
+        (found,) = patch_between(home.repository, base, head)
+
+        assert (found.path, found.status, found.count("+"), found.count("-")) == ("n.txt", "M", 1, 1)
+        assert [line for line in found.lines if line.sign in "+-"] == [
+            PatchLine("-", "5", old=5),
+            PatchLine("+", "x", new=9),
+        ]
+        assert PatchLine(" ", "6", old=6, new=5) in found.lines
+
+    def test_renames_types_and_what_is_no_text_are_told(self, home: Home) -> None:
+        (home.directory / "x.bin").write_bytes(b"a\0b")
+        (home.directory / "src/b.py").unlink()
+        (home.directory / "src/b.py").symlink_to("c.py")
+        home.git("mv", "a.txt", "d.txt")
+        head = home.commit({"src/c.py": "--- a\n+++ b\n@@ -1 +1 @@\ndiff --git a b"})
+        found = {one.path: one for one in patch_between(home.repository, home.base, head)}
+
+        assert {path: one.status for path, one in found.items()} == {
+            "d.txt": "R",
+            "src/b.py": "T",
+            "src/c.py": "A",
+            "x.bin": "A",
+        }
+        assert found["d.txt"].source == "a.txt"
+        assert (found["x.bin"].is_binary, found["x.bin"].lines) == (True, ())
+        assert [line.text for line in found["src/c.py"].lines[1:]] == [
+            *("--- a", "+++ b", "@@ -1 +1 @@", "diff --git a b"),
+        ]
+        assert not any(one.is_binary for path, one in found.items() if path != "x.bin")

@@ -147,8 +147,8 @@ def test_the_beginning_of_a_run_asks_git_once_for_all_tasks(
     facts = scene.crash_facts(team.place("reviewer-1").clock())
 
     assert (facts.lost, len(facts.merged_branches)) == (frozenset(), 2)
-    # The integration branch twice; merged ones; archived ones; the submissions, with their bases and files.
-    assert len(asked.read_text().splitlines()) == 7
+    # The merged ones; the submissions, with their files. Single commits are asked of the process that stays.
+    assert len(asked.read_text().splitlines()) == 3
 
 
 def archived(state: State, names: list[str]) -> State:

@@ -653,3 +653,78 @@ class TestScratch:
             assert (path / "a.txt").exists()
         home.worktrees.drain()
         assert not (home.directory / ".worktrees").exists()
+
+
+class TestWhatIsCheckedOut:
+    def test_a_branch_that_is_another_name_is_what_it_leads_to(self, home: Home) -> None:
+        """Whoever makes the branch of a task a name of another branch is told by that."""
+        worktree, _ = home.task()
+        home.git("branch", "other")
+        home.git("symbolic-ref", "refs/heads/task/t1", "refs/heads/other")
+
+        spot = worktree.head_position()
+
+        assert spot is not None
+        assert spot.branch == "other"
+        assert worktree.branch() == "other"
+
+    @pytest.mark.parametrize("is_packed", [False, True])
+    def test_it_is_told_as_git_tells_it(self, home: Home, *, is_packed: bool) -> None:
+        worktree, agent = home.task()
+        head = agent.commit({"x": "x"})
+        if is_packed:
+            home.git("pack-refs", "--all")
+
+        assert worktree.head() == head
+        assert worktree.head_position() == (head, agent.git("rev-parse", "HEAD^{tree}"), "task/t1")
+        agent.git("checkout", "--quiet", "--detach")
+        assert worktree.head_position() == (head, agent.git("rev-parse", "HEAD^{tree}"), None)
+        agent.git("symbolic-ref", "HEAD", "refs/heads/nowhere")
+        assert (worktree.head(), worktree.branch()) == (None, "nowhere")
+
+
+class TestWhatIsNotInTheTree:
+    def test_it_goes_and_nothing_outside_does(self, home: Home, tmp_path: Path) -> None:
+        """Ignored files, repositories, links and empty directories; what a link leads to stays."""
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "mine").write_text("mine")
+        worktree, agent = home.task()
+        agent.write("x.log", "ignored")
+        agent.write("src/deep/er/x", "untracked")
+        (agent.directory / "src" / "link").symlink_to(outside)
+        (agent.directory / "out").symlink_to(outside)
+        (agent.directory / "empty" / "er").mkdir(parents=True)
+        agent.git("init", "--quiet", "src/inner")
+        shutil.rmtree(agent.directory / "src" / "inner" / ".git" / "hooks", ignore_errors=True)
+
+        worktree.remove_untracked(home.base)
+
+        found = {str(path.relative_to(worktree.path)) for path in worktree.path.rglob("*")}
+        assert found == {".git", ".gitignore", "a.txt", "src", "src/b.py"}
+        assert (outside / "mine").read_text() == "mine"
+
+    def test_a_folder_that_became_a_link_is_not_followed(self, home: Home, tmp_path: Path) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "b.py").write_text("mine")
+        (outside / "other").write_text("mine")
+        worktree, agent = home.task()
+        shutil.rmtree(agent.directory / "src")
+        (agent.directory / "src").symlink_to(outside)
+
+        worktree.remove_untracked(home.base)
+
+        assert {path.name for path in outside.iterdir()} == {"b.py", "other"}
+
+    def test_what_cannot_be_removed_at_first_goes_all_the_same(self, home: Home) -> None:
+        worktree, agent = home.task()
+        agent.write("locked/inside/x", "x")
+        (agent.directory / "locked" / "inside").chmod(0)
+        try:
+            worktree.fill(home.base)
+        finally:
+            if (agent.directory / "locked" / "inside").exists():
+                (agent.directory / "locked" / "inside").chmod(0o700)
+
+        assert not (agent.directory / "locked").exists()

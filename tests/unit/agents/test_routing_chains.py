@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from liza.domain import routing
@@ -41,6 +43,12 @@ class TestChains:
                     *("IMPLEMENT_REVIEWER_CORRECTNESS", "IMPLEMENT_REVIEW_CORRECTNESS"),
                     *("IMPLEMENT_REVIEWER", "IMPLEMENT_REVIEW", "REVIEW", "REVIEWER"),
                 ],
+            ),
+            (RouteKey("coder", "implement", "docs", hat="worker"), ["DOCS_WORKER", "WORKER", "DOCS"]),
+            (RouteKey("coder", "implement", "act", hat="actor"), ["ACT_ACTOR", "ACTOR", "ACT"]),
+            (
+                RouteKey("reviewer", "review", "plan", hat="complexity_assessor"),
+                ["PLAN_COMPLEXITY_ASSESSOR", "PLAN_COMPLEXITY", "COMPLEXITY_ASSESSOR", "COMPLEXITY"],
             ),
             (
                 RouteKey("planner", "plan", "plan", hat="assessor"),
@@ -119,3 +127,31 @@ class TestKeys:
     def test_a_key_in_two_cases_is_an_error(self) -> None:
         with pytest.raises(ValidationError, match="the same key"):
             Agents(overrides={"coder": AgentChoice(), "CODER": AgentChoice()})
+
+
+BACKENDS = st.sampled_from(["claude", "codex", "aider", None])
+CHOICES = st.fixed_dictionaries({"backend": BACKENDS, "model": st.sampled_from(["small", "large", None])})
+
+
+@given(st.dictionaries(st.sampled_from(["plan_judge", "judge", "plan", "review"]), CHOICES), CHOICES)
+def test_each_field_comes_from_the_first_key_that_sets_it(
+    overrides: dict[str, dict[str, str | None]], default: dict[str, str | None]
+) -> None:
+    """`PLAN_JUDGE → JUDGE → default`: a default hides no key between, and a phase is nobody who judges."""
+    found = route(overrides, default, PLAN_JUDGE)
+
+    chain = [
+        *((key, overrides[key]) for key in ("plan_judge", "judge") if key in overrides),
+        ("default", default),
+    ]
+    backend = next((key for key, choice in chain if choice["backend"]), None)
+    assert found.origin.get("backend") == backend
+    fits = [
+        (key, choice)
+        for position, (key, choice) in enumerate(chain)
+        if choice["backend"] is None
+        or backend is None
+        or position <= [name for name, _ in chain].index(backend)
+        or choice["backend"] == dict(chain)[backend]["backend"]
+    ]
+    assert found.origin.get("model") == next((key for key, choice in fits if choice["model"]), None)

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from liza.board.protocol import Alert
-from liza.cli.views.board_view import BoardFacts, LiveRun, board_view, forecast_of, view_json
+from liza.cli.views.board_view import BoardFacts, LiveRun, board_view, view_json
+from liza.cli.views.forecast import forecast_of, forecast_text
 from liza.cli.views.headline import RunStanding, headline_of
 from liza.cli.views.questions import ACTIONS, QuestionKind, open_questions
 from liza.cli.views.runs import RunRecord
@@ -230,6 +231,7 @@ class TestForecast:
 
         assert (found.seconds, found.remaining, found.for_people) == (None, 1, 1)
         assert found.done_at(LATER) is None
+        assert forecast_text(found, LATER) == ""
 
     @pytest.mark.parametrize(("coders", "seconds"), [(1, 3000.0), (2, 1500.0), (8, 500.0)])
     def test_it_is_measured_from_what_finished(self, coders: int, seconds: float) -> None:
@@ -246,6 +248,7 @@ class TestForecast:
 
         assert (found.seconds, found.seconds_per_task, found.finished) == (seconds, 500.0, 2)
         assert found.done_at(LATER) == LATER + timedelta(seconds=seconds)
+        assert forecast_text(found, LATER).endswith("(from 2 finished tasks)")
 
     def test_what_is_in_work_is_partly_done(self) -> None:
         worked = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 1000})

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.alarms import alarms, stale_checkpoint
+from liza.daemon.notify import alarms
 from liza.domain import events as e
-from liza.domain.anomalies import CrashLoop, ExternalBlocker
+from liza.domain.anomalies import ExternalBlocker, HypothesisExhaustion, RejectedEdit
 from liza.domain.changes import HUMAN, with_anomaly
-from liza.domain.config import Config, Limits
-from liza.domain.model import Metrics, ReviewCounts, Sprint, Status
-from liza.domain.rules import resolve_trip, with_due_trips
+from liza.domain.trips import resolve_trip, with_due_trips
 from tests.support.sample_tasks import (
     ASK_HUMAN,
     FORCE_PASS,
@@ -24,9 +21,7 @@ from tests.support.sample_tasks import (
     board,
     claim,
     new_task,
-    reject,
     submit,
-    take_review,
     walked,
 )
 
@@ -34,7 +29,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
 
 DEFER = (e.Defer(questions=("Which colour?",)), PLANNER)
-ROUND = (claim(), submit(), take_review(), reject())
 
 
 def keys(state: State) -> set[str]:
@@ -43,13 +37,6 @@ def keys(state: State) -> set[str]:
 
 def says(state: State) -> list[str]:
     return [alarm.says for alarm in alarms(state, NOW)]
-
-
-def rounds(count: int) -> Task:
-    task = new_task()
-    for number in range(count):
-        task = walked(task, *ROUND, at=NOW + number * 60 * SECOND)
-    return task
 
 
 class TestWaiting:
@@ -84,33 +71,6 @@ class TestWaiting:
             assert keys(board(amended.with_recent_history())) == keys(board(task))
 
 
-class TestLimits:
-    @pytest.mark.parametrize(("count", "told"), [(2, []), (3, ["reviews"]), (8, ["rounds"])])
-    def test_people_are_warned_at_round_8_and_rejection_3(self, count: int, told: list[str]) -> None:
-        state = board(rounds(count), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
-        assert [key.split()[0] for key in keys(state) if not key.startswith("waits")] == told
-
-    @pytest.mark.parametrize(
-        ("rejections", "cycles", "count", "most"),
-        [(5, 9, 3, "3 of 5"), (9, 5, 4, "4 of 5"), (4, 5, 3, "3 of 4"), (5, 5, 5, None), (3, 5, 3, None)],
-    )
-    def test_rejections_are_counted_against_the_limit_that_blocks(
-        self, rejections: int, cycles: int, count: int, most: str | None
-    ) -> None:
-        """The lower of the two; at the limit itself the task is BLOCKED, which is told as that."""
-        limits = Limits(max_rejections=rejections, max_review_cycles=cycles)
-        told = [one for one in says(board(rounds(count), config=Config(limits=limits))) if "rejected" in one]
-        assert told == ([f"t1: the work of coder-1 was rejected {most} times"] if most else [])
-
-    def test_a_workflow_that_does_not_ask_for_the_warning_gives_none(self) -> None:
-        state = board(rounds(8), config=Config(limits=Limits(max_rejections=99, max_review_cycles=5)))
-        assert any(alarm.key.startswith("rounds") for alarm in alarms(state, NOW, {"warn_iterations"}))
-        assert not any(alarm.key.startswith("rounds") for alarm in alarms(state, NOW, {"no_progress"}))
-
-    def test_the_next_round_is_the_same_alarm(self) -> None:
-        assert keys(board(rounds(3))) == keys(board(rounds(4)))
-
-
 class TestTheRest:
     def trips(self, *details: Any) -> State:  # noqa: ANN401 - details of anomalies
         state = board(new_task())
@@ -125,24 +85,11 @@ class TestTheRest:
         assert "liza breaker resolve trip-1" in sentence
         assert keys(resolve_trip(state, "trip-1", "back", NOW)) == keys(state)
 
-    def test_a_crash_loop_is_told_by_whoever_saw_it(self) -> None:
-        assert says(self.trips(CrashLoop(agent="coder-1", crashes=3))) == []
+    def test_what_only_tells_says_what_it_saw_last(self) -> None:
+        (sentence,) = says(self.trips(HypothesisExhaustion(tried=("caching",))))
+        assert (
+            "(anomaly-1: hypothesis_exhaustion of t1 by coder-1: tried ['caching']); see report/" in sentence
+        )
 
-    def test_a_rubber_stamp_is_told_once_a_sprint(self) -> None:
-        """Pains A 15."""
-        stamp = Metrics(reviews={"reviewer-1": ReviewCounts(approved=12, first_seen=12, first_approved=12)})
-        one, two = (board(new_task(), sprint=Sprint(number=number, metrics=stamp)) for number in (1, 2))
-        assert says(one)[0].startswith("reviewer-1 approves 100% of what it sees for the first time")
-        assert keys(one) != keys(two)
-
-    def test_a_checkpoint_that_nobody_resumes_is_told_once_a_period(self) -> None:
-        def after(hours: float) -> str | None:
-            found = stale_checkpoint(NOW, NOW + timedelta(hours=hours), 8, "")
-            return found.key if found else None
-
-        assert after(7.9) is None
-        assert after(8.1) == after(15.9) != after(16.1)
-
-    def test_a_finished_task_alarms_nobody(self) -> None:
-        done = rounds(3).replace(status=Status.ABANDONED)
-        assert not any(key.startswith("reviews") for key in keys(board(done, new_task("t2"))))
+    def test_a_rejected_edit_is_told_by_whoever_saw_it(self) -> None:
+        assert says(self.trips(RejectedEdit(file="x.yaml", problems=("line 3",)))) == []

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import timedelta
+from typing import Final
 
 import pytest
 
 from liza.daemon.policy.staffing import (
+    CRASH_LOOP,
     FIRST_DELAY,
     KILLED_CODE,
     LONGEST_DELAY,
-    MOST_CRASHES,
     RESTART_CODE,
     STABLE_AFTER,
-    WINDOW,
     Slot,
     exit_sentence,
+    is_crash,
     is_due,
     record_crash,
     register_workers,
@@ -24,12 +25,9 @@ from liza.daemon.policy.staffing import (
     with_slots_for,
     worker_roles,
 )
-from liza.domain.config import Workers
+from liza.domain.config import Limits, Workers
 from liza.domain.model import Role, WorkerStatus
 from tests.support.sample_tasks import NOW, board
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 POST: Final = Slot(Role.CODER, "coder-1")
 Life = tuple[float, int]  # seconds that a process lived, and how it ended
@@ -38,8 +36,12 @@ Life = tuple[float, int]  # seconds that a process lived, and how it ended
 def lived(*lives: Life, post: Slot = POST, at: float = 1000.0) -> tuple[Slot, list[float]]:
     """Return the post after *lives*, each begun as soon as it was due, and how long it waited after each."""
     waits: list[float] = []
+    state = register_workers([post], at=NOW)(board())
     for seconds, code in lives:
-        post = with_exit(with_process(post, at), code, at + seconds)
+        if is_crash(code):
+            state = record_crash(post, "it crashes", at=NOW + timedelta(seconds=at + seconds))(state)
+        is_stopped = state.agents[post.name].status is WorkerStatus.STOPPED
+        post = with_exit(with_process(post, at), code, at + seconds, is_stopped=is_stopped)
         at += seconds
         waits.append(float("inf") if post.due is None else round(post.due - at, 3))
         at = post.due or at
@@ -81,8 +83,8 @@ class TestRestarting:
         assert lived((STABLE_AFTER, 1), post=post)[1] == [FIRST_DELAY]
 
     def test_old_crashes_are_forgotten(self) -> None:
-        post, _ = lived((WINDOW, 1), (WINDOW, 1), (WINDOW, 1), (WINDOW, 1))
-        assert len(post.crashes) < MOST_CRASHES
+        window = CRASH_LOOP.window_in(Limits()).total_seconds()
+        post, _ = lived((window, 1), (window, 1), (window, 1), (window, 1))
         assert not post.is_stopped
 
     def test_it_is_due_once_it_waited_and_only_while_nobody_fills_it(self) -> None:
@@ -125,18 +127,19 @@ class TestStaff:
 class TestOnTheBoard:
     def test_a_crash_is_counted_and_the_last_one_stops(self) -> None:
         state = register_workers([POST], at=NOW)(board())
-        for number, post in enumerate(_histories(), start=1):
-            state = record_crash(post, "it crashes", at=NOW)(state)
+        for number in (1, 2, 3):
+            assert state.agents["coder-1"].status is not WorkerStatus.STOPPED
+            state = record_crash(POST, "it crashes", at=NOW + timedelta(seconds=number))(state)
             assert len(state.agents["coder-1"].crashes) == number
         agent = state.agents["coder-1"]
-        assert (agent.status, agent.stopped_reason) == (WorkerStatus.STOPPED, "it crashes")
+        assert agent.status is WorkerStatus.STOPPED
+        assert agent.stopped_reason == "3 crashes in 5 minutes; the last one it crashes"
         assert [anomaly.details.type for anomaly in state.anomalies.values()] == ["crash_loop"]
 
     def test_enlisting_again_forgets_why_it_was_stopped(self) -> None:
-        state = record_crash(lived(*[(0.0, 1)] * 3)[0], "it crashes", at=NOW)(board())
+        state = board()
+        for _ in range(3):
+            state = record_crash(POST, "it crashes", at=NOW)(state)
+        assert state.agents["coder-1"].status is WorkerStatus.STOPPED
         agent = register_workers([POST], at=NOW)(state).agents["coder-1"]
         assert (agent.status, agent.stopped_reason, agent.crashes) == (WorkerStatus.STARTING, None, ())
-
-
-def _histories() -> Iterable[Slot]:
-    return (lived(*[(0.0, 1)] * number)[0] for number in (1, 2, 3))

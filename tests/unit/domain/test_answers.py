@@ -291,10 +291,11 @@ class TestPlans:
         assert "the id a is used twice" in why(twice, Step.PLAN)
         assert "waits for" in why(circle, Step.PLAN)
 
-    def test_a_plan_is_tasks_or_questions(self) -> None:
+    def test_a_plan_is_tasks_or_questions_or_nothing(self) -> None:
         """Half of each is neither."""
         assert value_of(fenced("questions: [which door?]"), Step.PLAN) == Plan(questions=("which door?",))
-        assert "exactly one of tasks or questions (there is none of them)" in why(
+        assert value_of(fenced("nothing_to_add: it is all planned"), Step.PLAN)
+        assert "exactly one of tasks, questions or nothing_to_add (there is none of them)" in why(
             fenced("tasks: []"), Step.PLAN
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from liza.domain.measurement import score_in_file, score_in_text
 from liza.domain.model import TaskScope
 from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
 from liza.errors import UsageError
@@ -26,7 +27,6 @@ from liza.gates.patterns import matches, paths_in_entry, scope_patterns
 from liza.gates.refs import Citation, citations_in
 from liza.gates.registry import GATE_TYPES, validate_options
 from liza.gates.runner import CommandResult, describe_ending, outcome_of
-from liza.gates.score import score_in_file, score_in_text
 from liza.system.run_control import RunEnding
 from tests.support.repos import NOW
 

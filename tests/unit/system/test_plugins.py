@@ -86,5 +86,5 @@ def test_what_cannot_be_loaded_is_one_sentence(site: Path, point: str, why: str)
 
 def test_a_board_of_an_engine_that_is_not_installed_is_one_sentence() -> None:
     """A location says which engine; one that nobody has is not taken for a path."""
-    with pytest.raises(UsageError, match="there is no board engine 'postgresql'; known: file"):
-        open_board("postgresql://host/liza")
+    with pytest.raises(UsageError, match="there is no board engine 'redis'; known: file"):
+        open_board("redis://host/liza")

@@ -82,11 +82,11 @@ class TestGood:
         assert load_workflow("liza", Limits(max_coder_iterations=4)).phases["CODE"].most(None) == 4
 
     def test_a_rule_may_watch_another_phase(self) -> None:
-        (rule,) = parse_workflow(
+        rule = parse_workflow(
             edited("[no_progress]", "[{name: rejected_3x, phase: CHECK}]"), "ours.yaml"
-        ).watched_rules()
+        ).watched_rules()[0]
 
-        assert rule.match.phase == "CHECK"
+        assert (rule.name, rule.counts.phase) == ("rejected_3x", "CHECK")
 
     def test_a_session_of_one_path_leaves_the_others_fresh(self) -> None:
         ours = parse_workflow(edited("max_iterations: 3", "session: {SIMPLE: resume}"), "ours.yaml")
@@ -160,13 +160,38 @@ class TestMistakes:
                 "[no_progres]",
                 "rules[0]: there is no rule 'no_progres'; did you mean 'no_progress'?",
             ),
-            ("[no_progress]", "[{name: no_progress, phase: X}]", "rules[0].phase: there is no phase 'X'"),
+            ("[no_progress]", "[{name: rejected_3x, phase: X}]", "rules[0].phase: there is no phase 'X'"),
+            (
+                "[no_progress]",
+                "[{name: no_progress, minutes: 5}]",
+                "rules[0].minutes: 'minutes' does nothing for no_progress; it can be told action or count",
+            ),
+            (
+                "[no_progress]",
+                "[{name: no_progress, action: checkpoint}]",
+                "rules[0].action: 'checkpoint' cannot be done to a task; use one of alert, ask, block,",
+            ),
+            (
+                "[no_progress]",
+                "[{name: retry_cluster, action: block}]",
+                "rules[0].action: 'block' cannot be done to a board; use one of alert, checkpoint, pause",
+            ),
+            (
+                "[no_progress]",
+                "[{name: session_duration, count: 3}]",
+                "rules[0].count: 'count' does nothing for session_duration; it can be told action or minutes",
+            ),
+            (
+                "[no_progress]",
+                "[checkout_drift]",
+                "line 21: rules[0]: checkout_drift watches over every workflow as it is; leave it out",
+            ),
             (
                 "[no_progress]",
                 "[max_review_cycles]",
                 "counts what REVIEW decides, and there is no such phase",
             ),
-            ("[no_progress]", "[actor_fail_pause]", "counts what actor does, and there is no such role"),
+            ("[no_progress]", "[actor_fail_pause]", "counts what ACT decides, and there is no such phase"),
             (
                 "effect: merge",
                 "effect: merg",

@@ -46,13 +46,6 @@ def test_what_comes_with_liza_is_performed() -> None:
             f"{REVIEW}\n      - {{id: ok, kind: human, remind_minutes: 5}}",
             "gates[1].remind_minutes: ",
         ),
-        ("  - no_progress", "  - session_duration", "the rule 'session_duration' never fires here"),
-        ("  - no_progress", "  - {name: retry_cluster, count: 9}", "count: 'count' does nothing here"),
-        (
-            "  - no_progress",
-            "  - {name: rejected_3x, action: alert}",
-            "action: 'action' does nothing for this",
-        ),
     ],
 )
 def test_what_nobody_performs_is_refused_with_its_line(old: str, new: str, said: str) -> None:

@@ -1,0 +1,15 @@
+"""Amounts and lengths of time as views write them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from liza.daemon.reports.words import duration_text
+
+
+def seconds_text(seconds: float) -> str:
+    return duration_text(timedelta(seconds=seconds))
+
+
+def usd(amount: float) -> str:
+    return f"${amount:.2f}"

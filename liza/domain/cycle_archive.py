@@ -1,0 +1,134 @@
+"""Archives of cycles: their names, and what is written below a cycle that was paused or failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from liza.domain.issues import slug_of
+from liza.domain.similarity import are_similar
+
+PAGE: Final = "docs/context/current_cycle.md"
+ARCHIVE: Final = "docs/context/archive"
+ASSETS: Final = "docs/context/assets"
+PAUSED: Final = "Cycle paused after {count} Judge INSUFFICIENT results. Review blockers in archive."
+SCHEMA_VERSIONS: Final = {
+    "SIGNAL BLOCK": "1.0",
+    "current_cycle": "1.0",
+    "Context Summary": "1.0",
+    "Archive": "1.0",
+}
+
+
+class ArchiveNaming(StrEnum):
+    NUMBER = "number"  # YYYY-MM-DD_cycle-NNN
+    TIMESTAMP = "timestamp"  # YYYYMMDD_HHMMSS_description
+    PULL_REQUEST = "pull_request"  # the number and the title of its pull request
+
+
+class CycleEnd(StrEnum):
+    """How a cycle ended; the value is the end of the name of its archive."""
+
+    COMPLETE = ""
+    INCOMPLETE = "_incomplete"
+    FAILED = "_failed"
+
+
+class CycleName(NamedTuple):
+    """What the name of an archive is made of."""
+
+    id: str
+    at: datetime
+    description: str
+    pull_request: int | None = None
+
+
+def cycle_id(at: datetime, taken: Iterable[str]) -> str:
+    """Return the id of the next cycle of a day, such as 2026-01-31-001."""
+    day = f"{at:%Y-%m-%d}"
+    numbers = [int(found[1]) for name in taken if (found := re.fullmatch(rf"{day}-(\d+)", name))]
+    return f"{day}-{max(numbers, default=0) + 1:03d}"
+
+
+def archive_name(name: CycleName, naming: ArchiveNaming, end: CycleEnd, taken: Collection[str] = ()) -> str:
+    """Return a name for an archive that is not *taken*; without a pull request the timestamp is used."""
+    stem = f"{_stem(name, naming)}{end.value}"
+    names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, len(taken) + 3))]
+    return next(one for one in names if one not in taken)
+
+
+def _stem(name: CycleName, naming: ArchiveNaming) -> str:
+    slug = slug_of(name.description) or "goal"
+    if naming is ArchiveNaming.NUMBER:
+        day, _, number = name.id.rpartition("-")
+        return f"{day}_cycle-{number}"
+    if naming is ArchiveNaming.PULL_REQUEST and name.pull_request is not None:
+        return f"{name.pull_request}_{slug}"
+    return f"{name.at:%Y%m%d_%H%M%S}_{slug}"
+
+
+class LoopOutcome(NamedTuple):
+    """What the judge said of one loop."""
+
+    loop: int
+    reason: str
+    blockers: tuple[str, ...] = ()
+
+
+def pause_summary(loops: Sequence[LoopOutcome]) -> str:
+    """Return what is written below a cycle that is paused: its history, what is in the way, what to do."""
+    same = _repeated_reason(loops)
+    blockers = dict.fromkeys(blocker for loop in loops for blocker in loop.blockers)
+    cause = (
+        f"the same came back {same[1]} times: {same[0]}" if same else "each loop failed for another reason"
+    )
+    advice = (
+        "Change what the planner is told about it, or mend it yourself; another loop would end the same way."
+        if same
+        else "Look at the last loops: the goal may be too large or unclear for steps of this size."
+    )
+    history = [f"- Loop {loop.loop}: {loop.reason}" for loop in loops]
+    return _summary(
+        "PAUSE SUMMARY",
+        [
+            PAUSED.format(count=len(loops)),
+            "\n".join(history),
+            _named("Main blockers", blockers),
+            f"Root cause: {cause}",
+        ],
+        f"Recommendation: {advice} ",
+    )
+
+
+def failure_summary(reason: str, done: Sequence[str]) -> str:
+    """Return what is written below a cycle that failed."""
+    return _summary(
+        "FAILURE SUMMARY", [reason, _named("Done before", done)], "A person has to look before it goes on."
+    )
+
+
+def _summary(heading: str, parts: Sequence[str], last: str) -> str:
+    return "\n\n".join([f"## {heading}", *(part for part in parts if part), last]) + "\n"
+
+
+def _named(heading: str, items: Iterable[str]) -> str:
+    lines = "\n".join(f"- {item}" for item in items)
+    return f"{heading}:\n{lines}" if lines else ""
+
+
+def _repeated_reason(loops: Sequence[LoopOutcome]) -> tuple[str, int] | None:
+    """Return the reason that comes most often, in other words as well, and how often; None for once each."""
+    counts = [(loop.reason, sum(are_similar(loop.reason, other.reason) for other in loops)) for loop in loops]
+    found = max(counts, key=lambda pair: pair[1], default=("", 0))
+    return found if found[1] > 1 else None
+
+
+_ASSET: Final = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[\w-]+\.(?:png|jpe?g|svg|pdf)")
+
+
+def is_asset_name(name: str) -> bool:
+    """Return whether *name* is that of an image of a cycle, as 2026-01-31_12-00-00_login.png."""
+    return _ASSET.fullmatch(name) is not None

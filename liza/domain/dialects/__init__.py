@@ -1,0 +1,1 @@
+"""Answers in the dialects of other systems; each gives the same kind of reading."""

@@ -1,0 +1,1 @@
+"""Where issues come from and pull requests go: one module a forge."""
