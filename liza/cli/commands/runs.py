@@ -129,7 +129,7 @@ def _print_worst_case(args: Namespace) -> None:
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
-         argument("--workflow", metavar="W", 
+         argument("--workflow", metavar="W",
                   help="the workflow to show (the default one, if not given)"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
