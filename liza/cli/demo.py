@@ -139,7 +139,8 @@ def demo_summary(board: Board, workflow: str) -> str:
 {status_text(board.read(), {})}
 {_merged(board, branch)}
 Look around in {root}:
-{"".join(f"  {line}" for line in demo_of(workflow).look.splitlines(keepends=True))}
+{"\n".join(f"  {line}" for line in demo_of(workflow).look.splitlines())}
+
 The same with your own agent: in your repository, put into liza.yaml
   agents: {{default: {{backend: command, command: [python3, your_agent.py]}}}}
   gates: {{test: your test command}}
