@@ -22,7 +22,7 @@ FIND_POSTGRES := $(BIN)/python -c 'import sys; from tests.support.postgres_serve
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts check demo bench torture night gauntlet specs clean sandbox postgres venv-module
+.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts check demo bench profile torture night gauntlet specs clean sandbox postgres venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,9 +41,6 @@ test-real: $(INSTALLED) sandbox ## try five real projects with their own tests, 
 	@$(BIN)/python scripts/real.py
 	@$(BIN)/python -m pytest -q -rs -m real -n 2 --dist loadgroup tests/real
 
-test-hosts: $(INSTALLED) postgres ## keep the board on a real PostgreSQL server that is killed, cut off and set back
-	@$(BIN)/python -m pytest -q -rs -m 'hosts or not hosts' -n 2 --dist worksteal $(HOSTS)
-
 # The browser of the distribution with its driver; axe-core has the rules that no serious finding may break.
 test-web: $(INSTALLED) ## try the page and the report in a real browser
 	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -55,6 +52,9 @@ test-web: $(INSTALLED) ## try the page and the report in a real browser
 	@$(BIN)/python -m pip install -qq 'selenium>=4.51,<5'
 	@npm install --silent --no-save --prefix .web axe-core@4.14.0
 	@$(BIN)/python -m pytest -q -m web -n 2 tests/web
+
+test-hosts: $(INSTALLED) postgres ## keep the board on a real PostgreSQL server that is killed, cut off and set back
+	@$(BIN)/python -m pytest -q -rs -m 'hosts or not hosts' -n 2 --dist worksteal $(HOSTS)
 
 test-portable: $(INSTALLED) ## run the tests of board, processes and workers without what only Linux has
 	@LIZA_PORTABLE=1 $(BIN)/python -m pytest -q -rs -n $(TEST_WORKERS) --dist worksteal $(PORTABLE)
@@ -69,6 +69,9 @@ demo: $(INSTALLED) ## show Liza at work: no key, no network
 
 bench: $(INSTALLED) ## measure the board and the daemon
 	@$(BIN)/python scripts/bench.py
+
+profile: $(INSTALLED) ## show where the CPU of a run goes, and which processes it starts
+	@$(BIN)/python scripts/profiling.py
 
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
+from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Ready, Release, Retry
+from liza.domain.events import Abandon, Answer, Ready, Release
 from liza.domain.providers import closed_providers, retry_providers
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
@@ -109,7 +110,7 @@ def release(board: Board, *, by: Actor, at: datetime, task: str, reason: str) ->
 
 
 def retry(board: Board, *, by: Actor, at: datetime, task: str, guidance: str | None = None) -> ActionResult:
-    event = Retry(guidance=require_text(guidance, "guidance") if guidance is not None else None)
+    event = Answer(guidance=require_text(guidance, "guidance") if guidance is not None else None)
     return _move(board, event, by=by, at=at, task=task, done=f"{task} is IDLE again.")
 
 
@@ -156,6 +157,13 @@ def throw(board: Board, switch: Switch, *, by: Actor, reason: str = "") -> Actio
             )
         switches.replace(switch, said)
     return ActionResult(f"{name} is thrown ({place}); `liza resume` takes it back.")
+
+
+def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
+    """Throw ABORT, and return when the run is over; one that does not hear is killed."""
+    thrown = throw(board, Switch.ABORT, by=by, reason=reason)
+    told = ensure_ended(board.home)
+    return ActionResult(f"{thrown}\n{told}.") if told else thrown
 
 
 def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:

@@ -35,7 +35,7 @@ from liza.daemon.project_sandbox import (
     with_no_sandbox_anomaly,
     with_required_mode,
 )
-from liza.daemon.recover import RUNS, Recovery, await_exit, is_run_of, orphaned_workers
+from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
 from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
@@ -139,7 +139,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         bell = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
         stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
-        mark_processes(RUN_MARK, str((home / RUNS).resolve() / "supervisor.git"))
+        mark_processes(RUN_MARK, str((home / RUNS).resolve() / OWN_GIT))
         repository = Repository.around(home.parent)
         _lock_repository(repository, stack)
         board.absorb()
@@ -153,7 +153,8 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         repository.ensure_branch(state.config.integration_branch)
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
-        if baseline and not _check_baseline(ground, board, view, bell):
+        # Under ABORT nothing is going to start.
+        if baseline and not _is_aborted(board) and not _check_baseline(ground, board, view, bell):
             ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
             view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
             return EXIT_CODES[ending]
@@ -181,8 +182,6 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
-    if _is_aborted(board):
-        return False
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
@@ -474,7 +473,7 @@ class Supervisor:
         summary = self._recovery.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
         write_report(summary, checkpoint_summary(state, self._clock(), said))
         self._summarised = thrown_at
-        self._view.say(f"the summary of this checkpoint is in {summary}")
+        self._view.say(f"the summary of this halt is in {summary}")
         self._write_report()
 
     def _write_report(self) -> None:

@@ -160,7 +160,7 @@ class Gh:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
                 process_group=0,
                 pass_fds=() if descriptor is None else (descriptor,),

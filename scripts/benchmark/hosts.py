@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from liza.board.protocol import Board, create_board_at, open_board
 from liza.domain.changes import HUMAN, Change
-from liza.domain.events import Amend, Claim
+from liza.domain.events import Amend, Take
 from liza.domain.model import Actor, Lease, Role, State, Status
 from liza.workflow.transition import apply
 from scripts.benchmark.boards import board_of
@@ -129,7 +129,7 @@ def _claim(board: Board, name: str) -> str | None:
         # A worker has one task at a time, so that each claim is somebody else's.
         by = Actor(role=Role.CODER, id=f"{name}-{state.revision}", token=f"{state.revision}", run=name)
         lease = Lease(holder=by.id, token=str(by.token), expires=now + HOUR)
-        return apply(Claim(lease=lease, base_commit="0" * 40), to=task, by=by, at=now)(state)
+        return apply(Take(lease=lease, base_commit="0" * 40), to=task, by=by, at=now)(state)
 
     board.update(Change(name, "claim", make))
     return picked[-1] if picked else None

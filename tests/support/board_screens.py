@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from liza.board.protocol import Board
 
-PATIENCE: Final = 15.0  # seconds that anything may take on a busy machine
-LOOK: Final = 0.02  # seconds between two looks at the screen
+PATIENCE: Final = 60.0  # seconds that anything may take on a busy machine
+LOOK: Final = 0.1  # seconds between two looks at the screen
 SMALL: Final = (80, 24)
 LARGE: Final = (200, 60)
 

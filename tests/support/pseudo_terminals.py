@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Final, Self
 
+import psutil
 import pytest
 
 PATIENCE: Final = 60.0  # seconds that anything may take on a busy machine
@@ -67,6 +69,12 @@ class TmuxScreen:
             assert time.monotonic() < deadline, f"{words} in\n{shown}"
             time.sleep(LOOK)  # a screen tells nobody that it changed
         return shown
+
+    def end_children(self, number: signal.Signals) -> None:
+        """Send a signal to what the program of the window started."""
+        pid = int(self._tmux("display-message", "-p", "#{pane_pid}"))
+        for child in psutil.Process(pid).children():
+            child.send_signal(number)
 
     def exit_code(self) -> int:
         """Wait until the program has ended, and return its exit code."""

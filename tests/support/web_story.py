@@ -89,11 +89,11 @@ class WebStory:
 
     def _claim(self, task: str, by: Actor, base: str) -> None:
         lease = Lease(holder=by.id, token=by.token or "", expires=self.now + timedelta(hours=12))
-        self.do(task, e.Claim(lease=lease, base_commit=base), by)
+        self.do(task, e.Take(lease=lease, base_commit=base), by)
 
     def _take_review(self, task: str) -> None:
         lease = Lease(holder=REVIEWER.id, token=REVIEWER.token or "", expires=self.now + timedelta(hours=12))
-        self.do(task, e.TakeReview(lease=lease), REVIEWER)
+        self.do(task, e.Take(lease=lease), REVIEWER)
 
     def _merge(self, task: str) -> None:
         base = self.user.base
@@ -104,20 +104,24 @@ class WebStory:
             validation=Validation(command="python3 -m unittest"),
             files_to_modify=("greet.py",),
         )
-        self.do(task, e.WriteCheckpoint(checkpoint=said), CODER)
+        self.do(task, e.Write(checkpoint=said), CODER)
         work = self.user.commit({"greet.py": CODE})
-        self.do(task, e.Submit(commit=work), CODER, 12)
+        self.do(task, e.Report(commit=work), CODER, 12)
         self._take_review(task)
         self.do(
-            task, e.Reject(reason="there is no test", feedback=(Feedback(message="add a test"),)), REVIEWER
+            task,
+            e.Report(
+                outcome=Outcome.REVISE, reason="there is no test", feedback=(Feedback(message="add a test"),)
+            ),
+            REVIEWER,
         )
         self._claim(task, CODER, base)
         work = self.user.commit({"test_greet.py": "import greet\n"})
-        self.do(task, e.Submit(commit=work), CODER, 9)
+        self.do(task, e.Report(commit=work), CODER, 9)
         self._take_review(task)
-        self.do(task, e.Approve(commit=work), REVIEWER)
-        self.do(task, e.StartMerge(onto=base, commit=work), REVIEWER, 1)
-        self.do(task, e.Merge(commit=work), REVIEWER, 1)
+        self.do(task, e.Report(commit=work), REVIEWER)
+        self.do(task, e.Intend(onto=base, commit=work), REVIEWER, 1)
+        self.do(task, e.Land(commit=work), REVIEWER, 1)
 
     def _tell(self) -> None:
         base = self.user.base
@@ -125,10 +129,12 @@ class WebStory:
         work = self.user.commit({"cli.py": "import sys\nprint(sys.argv[1])\n"})
         seen = Evidence(command="python3 -m unittest", code=0, tail="Ran 4 tests in 0.1s\nOK", seconds=0.1)
         good = Verdict(gate="test", outcome=Outcome.PASS, at=self.now, evidence=seen)
-        self.do("parse", e.Submit(commit=work), CODER, 20)
+        self.do("parse", e.Report(commit=work), CODER, 20)
         self.do(
             "parse",
-            e.AskHuman(question="It changes how people start it. Ship it?", verdicts=(good,)),
+            e.Report(
+                outcome=Outcome.ASK, reason="It changes how people start it. Ship it?", verdicts=(good,)
+            ),
             SUPERVISOR,
         )
         self._claim("colours", OTHER_CODER, base)

@@ -59,9 +59,15 @@ class WebBrowser:
         form = self.find(selector)
         for name, value in fields.items():
             form.find_element(By.NAME, name).send_keys(value)
-        button = form.find_element(By.CSS_SELECTOR, "button")
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-        button.click()
+        self._click(form.find_element(By.CSS_SELECTOR, "button"))
+
+    def click(self, selector: str) -> None:
+        self._click(self.find(selector))
+
+    def _click(self, element: WebElement) -> None:
+        """Click where nothing lies over it, as a person would scroll to it first."""
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
 
     def overflow(self) -> int:
         """Return by how many pixels the page is wider than the window."""

@@ -74,7 +74,7 @@ def test_work_is_rejected_with_a_reason(browser: WebBrowser, story: WebStory) ->
 def test_a_note_and_a_task_are_added(browser: WebBrowser, story: WebStory) -> None:
     browser.open("/board")
     browser.driver.execute_script("window.stayed = true")
-    browser.find("details > summary").click()
+    browser.click("details > summary")
     browser.fill("form[action='/do/add']", id="docs", description="Write the manual", done_when="it is there")
     browser.wait_for("Write the manual")
     assert browser.driver.execute_script("return window.stayed") is True

@@ -62,6 +62,14 @@ def _doctor(args: Namespace) -> int | None:
     return 1 if any(finding.mark is HealthMark.FAIL for finding in found) else None
 
 
+@command("completion", "print what completes `liza` in a shell",
+         argument("shell", choices=("bash", "zsh", "fish"), help="which shell"))  # fmt: skip
+def _completion(args: Namespace) -> None:
+    from liza.cli.completion import SHELLS
+
+    print(SHELLS[args.shell](), end="")
+
+
 @command("mcp", "serve the board to an assistant over stdio (MCP): its commands as tools",
          argument("--read-only", action="store_true", help="only the tools that change nothing"))  # fmt: skip
 def _mcp(args: Namespace) -> None:

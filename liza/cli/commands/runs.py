@@ -227,7 +227,7 @@ def _pause(args: Namespace) -> None:
     _throw(args, "PAUSE")
 
 
-@command("checkpoint", "halt at the next safe point and write a summary",
+@command("checkpoint", "halt everybody at the next safe point, and write a summary",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _checkpoint(args: Namespace) -> None:
     _throw(args, "CHECKPOINT")
@@ -236,11 +236,10 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
-    from liza.daemon.background import ensure_ended
+    from liza.cli import actions
+    from liza.domain.changes import HUMAN
 
-    _throw(args, "ABORT")
-    if told := ensure_ended(home_of(args)):
-        print(f"{told}.")
+    print(actions.abort(board_of(args), by=HUMAN, reason=args.reason))
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")

@@ -87,3 +87,12 @@ def _task_abandon(args: Namespace) -> None:
     from liza.cli import actions
 
     perform(args, actions.abandon, task=args.task, reason=args.reason)
+
+
+@command("open", "work in the worktree of a task: your shell there, or your editor", TASK,
+         argument("--editor", action="store_true", help="open it in VISUAL or EDITOR"))  # fmt: skip
+def _open(args: Namespace) -> int:
+    from liza.cli.views.editing import editor_words, open_worktree, shell_words
+
+    words = [*editor_words(), "."] if args.editor else shell_words()
+    return open_worktree(board_of(args), args.task, words, lambda line: print(line, flush=True))

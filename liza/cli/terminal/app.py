@@ -5,7 +5,9 @@ Every action is one of `liza.cli.actions`, as when it is typed: the same rules, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+import asyncio
+import signal
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import work
 from textual.app import App
@@ -20,9 +22,10 @@ from liza.cli.terminal.columns import BoardColumns
 from liza.cli.terminal.diff_screen import DiffScreen
 from liza.cli.terminal.drawing import progress_text, question_pieces, task_pieces, worker_pieces
 from liza.cli.terminal.feed import BoardFeed
+from liza.cli.terminal.keys import KEYS, key_rows
 from liza.cli.terminal.line_list import LineList, text_pieces
 from liza.cli.terminal.log_screen import LogScreen
-from liza.cli.terminal.pages import cost_page, explain_page, help_lines, task_page
+from liza.cli.terminal.pages import cost_page, explain_page, task_page
 from liza.cli.terminal.screens import AskScreen, ConfirmScreen, PageScreen, plain
 from liza.cli.views.board_view import TaskView
 from liza.cli.views.diffs import task_diff
@@ -49,41 +52,7 @@ MOST_QUESTIONS: Final = 5  # that are on top at once; the list scrolls
 WIDE: Final = 110  # cells from which the lines of a worker's agent stand beside the workers
 
 
-class BoardKey(NamedTuple):
-    """A key of the board: what it does in a word, and in a sentence for help."""
-
-    key: str
-    action: str
-    word: str
-    says: str
-    shown: str = ""  # where the key is called otherwise than it looks
-
-    def binding(self, *, show: bool) -> Binding:
-        return Binding(self.key, self.action, self.word, show=show, key_display=self.shown or None)
-
-
-# The first of them are shown below the board; help lists all.
-KEYS: Final = (
-    BoardKey("question_mark", "help", "help", "this page", "?"),
-    BoardKey("a", "answer", "answer", "act on the question: answer, decide, resolve"),
-    BoardKey("y", "accept", "accept", "look at the work that asks for consent; y again accepts it"),
-    BoardKey("n", "reject", "reject", "the same; n there sends it back, with comments on its lines"),
-    BoardKey("d", "diff", "diff", "what the task changed, by file"),
-    BoardKey("l", "logs", "logs", "read along what its agent says and does"),
-    BoardKey("e", "explain", "explain", "why the task, worker or run does not go on"),
-    BoardKey("m", "note", "note", "tell the agents something about the task"),
-    BoardKey("v", "switch_view", "view", "the board as columns by status, or as a table"),
-    BoardKey("slash", "search", "search", "only tasks with these words", "/"),
-    BoardKey("q", "app.quit", "quit", "leave; the run goes on"),
-    BoardKey("t", "retry", "retry", "give a task that is stuck another chance"),
-    BoardKey("p", "pause", "pause", "PAUSE: let nothing new start"),
-    BoardKey("u", "resume", "resume", "take back PAUSE, CHECKPOINT and ABORT"),
-    BoardKey("c", "checkpoint", "checkpoint", "CHECKPOINT: halt at the next safe point, with a summary"),
-    BoardKey("X", "abort", "abort", "ABORT: end every agent; it asks once"),
-    BoardKey("dollar_sign", "cost", "cost", "what all runs cost", "$"),
-    BoardKey("escape", "close_search", "all", "all tasks again", "escape"),
-)
-_SHOWN_KEYS: Final = 11
+_SHOWN_KEYS: Final = 11  # of the keys, the first of which are those that are needed most
 
 _CSS: Final = """
 #headline { height: auto; max-height: 3; background: $panel; }
@@ -102,7 +71,10 @@ class BoardScreen(Screen[None]):
     """The board, its questions and its workers, live."""
 
     CSS = _CSS
-    BINDINGS: ClassVar = [one.binding(show=place < _SHOWN_KEYS) for place, one in enumerate(KEYS)]
+    BINDINGS: ClassVar = [
+        Binding(one.key, one.action, one.word, show=place < _SHOWN_KEYS, key_display=one.shown)
+        for place, one in enumerate(KEYS)
+    ]
 
     class BoardLooked(Message):
         """The feed has looked at the board."""
@@ -414,7 +386,7 @@ class BoardScreen(Screen[None]):
     def action_abort(self) -> None:
         def decide(is_yes: bool | None) -> None:  # noqa: FBT001 - what the screen returns
             if is_yes:
-                self.perform(actions.throw, switch=Switch.ABORT)
+                self.perform(actions.abort)
 
         said = "End every agent now? Their work is saved, and `u` and `liza run` go on with it."
         self.app.push_screen(ConfirmScreen(said), decide)
@@ -429,9 +401,7 @@ class BoardScreen(Screen[None]):
         self.open_page("What all runs cost", lambda: cost_page(self.board))
 
     def action_help(self) -> None:
-        self.app.push_screen(
-            PageScreen("Keys", help_lines([(one.shown or one.key, one.says) for one in KEYS]))
-        )
+        self.app.push_screen(PageScreen("Keys", [f"  {key:<14} {says}" for key, says in key_rows()]))
 
     @work(thread=True)
     def open_page(self, title: str, make: Callable[[], list[str]]) -> None:
@@ -502,6 +472,8 @@ class BoardApp(App[None]):
         self.board_screen = BoardScreen(board)
 
     def on_mount(self) -> None:
+        # Whoever ends us gets the terminal back as it was.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self.push_screen(self.board_screen)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from liza.board.protocol import Board
-    from liza.cli.views.board_view import BoardView
+    from liza.cli.views.board_view import BoardView, KnownRows
 
 MIN_INTERVAL: Final = 0.5  # seconds between two drawings, however often the board changes
 MAX_INTERVAL: Final = 1.0  # seconds after which elapsed times are drawn again, though nothing changed
@@ -34,6 +34,7 @@ class BoardFeed:
         self._board = board
         self._publish = publish
         self._gatherer = Gatherer(board, tail=tail)
+        self._rows: KnownRows = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="board feed", daemon=True)
 
@@ -57,7 +58,7 @@ class BoardFeed:
 
     def _look(self) -> FeedItem:
         try:
-            view = board_view(self._gatherer.facts(utc_now()))
+            view = board_view(self._gatherer.facts(utc_now()), self._rows)
         except LizaError as error:
             return FeedItem(None, str(error))
         return FeedItem(view, view.trouble)

@@ -12,8 +12,6 @@ from liza.cli.views.tasks import task_lines
 from liza.domain.record import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from liza.board.protocol import Board
 
 
@@ -32,17 +30,3 @@ def cost_page(board: Board) -> list[str]:
     """Return what all runs cost."""
     state, moves = board.read(), BoardPast().extend(board.entries()).moves
     return list(costs.cost_lines(costs.run_costs(RunFolder(board.home).records(), state, moves), state))
-
-
-_MORE: tuple[tuple[str, str], ...] = (
-    ("arrows, j, k", "move; page up, page down, home and end go further"),
-    ("tab", "go to the next list: questions, tasks, workers"),
-    ("enter", "on a question: act on it; on a task: all about it; on a worker: its log"),
-    ("[ ]", "in a diff: the file before, the next one"),
-    ("c", "in a diff: comment on the line; n sends all comments back as one round"),
-)
-
-
-def help_lines(keys: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line a key: those of the board, and those that are the same everywhere."""
-    return [f"  {key:<14} {says}" for key, says in (*keys, *_MORE)]

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
     from liza.cli.views.runs import RunRecord
+    from liza.domain.config import Config
     from liza.domain.model import State, Task
+    from liza.domain.spending import TaskAccount
     from liza.system.proc_table import ResourceUse
 
 SHOWN_NEWS: Final = 50
@@ -276,8 +278,8 @@ def view_json(value: Any) -> Any:  # noqa: ANN401 - any value of a view
     return str(value) if isinstance(value, str) else value
 
 
-def board_view(facts: BoardFacts) -> BoardView:
-    """Return what is shown of *facts*."""
+def board_view(facts: BoardFacts, known: KnownRows | None = None) -> BoardView:
+    """Return what is shown of *facts*; *known* are the rows of a look before, which may be used again."""
     state, now = facts.state, facts.now
     headline = headline_of(state, now, facts.switches, is_running=facts.is_running, shortage=facts.shortage)
     questions = open_questions(state)
@@ -292,7 +294,7 @@ def board_view(facts: BoardFacts) -> BoardView:
         tally=tally_of(state),
         questions=questions,
         alerts=facts.alerts,
-        tasks=task_views(state, questions),
+        tasks=task_views(state, questions, {} if known is None else known),
         archived=dict(state.archived),
         workers=_workers(facts),
         money=money_view(state),
@@ -327,14 +329,42 @@ def _goal(state: State) -> GoalView:
     )
 
 
-def task_views(state: State, questions: Iterable[OpenQuestion]) -> tuple[TaskView, ...]:
-    """Return the tasks that are on the board, in its order."""
+def task_views(state: State, questions: Iterable[OpenQuestion], known: KnownRows) -> tuple[TaskView, ...]:
+    """Return the tasks that are on the board, in its order; a row of which all is *known* is taken again."""
     asking = {question.subject for question in questions}
-    return tuple(_task(state, task, needs_person=task.id in asking) for task in state.tasks.values())
+    found = {}
+    for name, task in state.tasks.items():
+        lacking = waits_for(state, task) if task.depends_on and task.status not in TERMINAL else ()
+        given = _RowFacts(task, state.accounts.get(name), state.config, lacking, name in asking)
+        before = known.get(name)
+        is_same = before is not None and _is_same(before[0], given)
+        found[name] = before if before is not None and is_same else (given, _task(state, given))
+    known.clear()
+    known.update(found)
+    return tuple(row for _, row in found.values())
 
 
-def _task(state: State, task: Task, *, needs_person: bool) -> TaskView:
-    lacking = waits_for(state, task) if task.depends_on and task.status not in TERMINAL else ()
+class _RowFacts(NamedTuple):
+    """All that a row of a task is made of."""
+
+    task: Task
+    account: TaskAccount | None
+    config: Config
+    lacking: tuple[str, ...]
+    needs_person: bool
+
+
+KnownRows = dict[str, tuple[_RowFacts, TaskView]]
+
+
+def _is_same(one: _RowFacts, other: _RowFacts) -> bool:
+    """Return whether both give the same row; records are frozen, and one that changed is another object."""
+    same_records = one.task is other.task and one.account is other.account and one.config is other.config
+    return same_records and one[3:] == other[3:]
+
+
+def _task(state: State, given: _RowFacts) -> TaskView:
+    task, lacking = given.task, given.lacking
     return TaskView(
         id=task.id,
         description=task.description,
@@ -360,7 +390,7 @@ def _task(state: State, task: Task, *, needs_person: bool) -> TaskView:
         cap_usd=budget.task_cap(state, task.id),
         is_tainted=task.is_tainted,
         is_over=task.status in TERMINAL,
-        needs_person=needs_person,
+        needs_person=given.needs_person,
         base_commit=task.base_commit,
         review_commit=task.review_commit,
         merge_commit=task.merge_commit,

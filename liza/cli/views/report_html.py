@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from liza.cli.views import charts
-from liza.cli.views.html import Element, el
+from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.report import SHOWN, review_lines, takeover_commands, trouble_lines
 from liza.cli.views.words import seconds_text, usd
 
@@ -83,7 +83,7 @@ def _question_lines(report: RunReport) -> Iterable[str]:
 def _table(head: Sequence[str], rows: Iterable[Sequence[Child]]) -> Element:
     heading = el("tr", (el("th", name, scope="col") for name in head))
     body = (el("tr", (el("td", cell) for cell in row)) for row in rows)
-    return el("div", el("table", el("thead", heading), el("tbody", body)), class_="scroll")
+    return scrollable(el("table", el("thead", heading), el("tbody", body)), " and ".join(head))
 
 
 def _merged(report: RunReport) -> list[Child]:
@@ -107,7 +107,7 @@ def _timeline(report: RunReport) -> Element:
     spans = [span for span in history.spans if since is None or span.ended is None or span.ended >= since]
     began = since or history.spans[0].began
     drawn = charts.timeline_svg(spans, began, charts.end_of(history), by_worker=False, link=lambda _: None)
-    return el("div", drawn, class_="scroll")
+    return scrollable(drawn, "Timeline")
 
 
 def _burn_up(report: RunReport) -> Element:

@@ -45,7 +45,8 @@ class LineView:
         if self._shown is not None and state is not self._shown:
             for item in news_between(self._shown, state):
                 self._write(str(item))
-            if tally_of(state).ended > tally_of(self._shown).ended:
+            # Of a goal that is over the end of the run tells it.
+            if tally_of(state).ended > tally_of(self._shown).ended and not state.goal.is_over:
                 self.say(progress_sentence(state, self._clock()))
         self._shown = state
         for name, said in switches.items():

@@ -11,5 +11,9 @@ def seconds_text(seconds: float) -> str:
     return duration_text(timedelta(seconds=seconds))
 
 
+def sent_back_text(times: int) -> str:
+    return "sent back once" if times == 1 else f"sent back {times} times"
+
+
 def usd(amount: float) -> str:
     return f"${amount:.2f}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.cli.views import charts
 from liza.cli.views.gather import Gatherer
-from liza.cli.views.html import Element, el
+from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.words import seconds_text, usd
 from liza.cli.web import past_page, task_page
 from liza.cli.web.parts import (
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from liza.board.protocol import Board
     from liza.cli.views.board_view import BoardView, HistoryView, TaskView
-    from liza.cli.web.security import Access
+    from liza.cli.web.live import LiveFeed
+    from liza.cli.web.security import PageAccess
 
 FRESH: Final = 0.3  # seconds for which several pages share one look at the board
 SHOWN_CARDS: Final = 60  # of a column; a board may have thousands of tasks
@@ -51,16 +52,19 @@ COLUMNS: Final[dict[str, frozenset[Status]]] = {
     "Given up": frozenset({Status.SUPERSEDED, Status.ABANDONED}),
 }
 
+SELDOM: Final = frozenset({"Given up"})
+
 
 class Site:
     """The page of one board: how it is read, and what it has to say once."""
 
-    def __init__(self, board: Board, access: Access) -> None:
+    def __init__(self, board: Board, access: PageAccess, feed: LiveFeed) -> None:
         self.board = board
         self.access = access
+        self._feed = feed
         self.gatherer = Gatherer(board)
         self._lock = threading.Lock()
-        self._seen: tuple[float, BoardView] | None = None
+        self._seen: tuple[str, float, BoardView] | None = None
         self._said: deque[str] = deque(maxlen=3)
 
     def render(self, path: str, address: str, asked: Mapping[str, str], *, is_part: bool) -> str:
@@ -71,9 +75,11 @@ class Site:
 
     def view(self) -> BoardView:
         """Return the board as it is now."""
-        if self._seen is None or time.monotonic() - self._seen[0] > FRESH:
-            self._seen = time.monotonic(), self.gatherer.view(utc_now())
-        return self._seen[1]
+        stamp, now = self._feed.stamp, time.monotonic()
+        # Who was told of a change must not be shown what another page saw before it.
+        if self._seen is None or self._seen[0] != stamp or now - self._seen[1] > FRESH:
+            self._seen = stamp, now, self.gatherer.view(utc_now())
+        return self._seen[2]
 
     def history(self) -> HistoryView:
         return self.gatherer.history(self.gatherer.facts(utc_now()))
@@ -288,10 +294,11 @@ def _board(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def columns_of(tasks: Sequence[TaskView], view: BoardView) -> Element:
-    """Return *tasks* by where they are."""
+    """Return *tasks* by where they are; a column that is seldom used is only there when it is."""
+    found = {name: [task for task in tasks if task.status in held] for name, held in COLUMNS.items()}
     return el(
         "div",
-        (_column(name, [t for t in tasks if t.status in held], view) for name, held in COLUMNS.items()),
+        (_column(name, held, view) for name, held in found.items() if held or name not in SELDOM),
         class_="columns",
     )
 
@@ -326,7 +333,7 @@ def _archive(view: BoardView) -> Element | None:
 def _graph(site: Site, _: Mapping[str, str]) -> Element:
     view = site.view()
     drawn = charts.graph_svg(view.tasks, lambda name: f"/tasks/{name}")
-    shown = el("div", drawn, class_="scroll", tabindex=0, role="group", aria_label="Graph of dependencies")
+    shown = scrollable(drawn, "Graph of dependencies")
     return el("div", el("h1", "What waits for what"), shown if view.tasks else empty("There is no task yet."))
 
 
@@ -365,7 +372,7 @@ def timeline_of(history: HistoryView, *, by_worker: bool) -> Element:
     return el(
         "div",
         tabs,
-        el("div", drawn, class_="scroll", tabindex=0, role="group", aria_label="Timeline"),
+        scrollable(drawn, "Timeline"),
         legend,
     )
 
@@ -460,14 +467,7 @@ def _trouble(site: Site, _: Mapping[str, str]) -> Element:
         for one in reversed(view.anomalies)
     ]
     head = el("tr", (el("th", name, scope="col") for name in ("ago", "type", "task", "what", "state")))
-    table = el(
-        "div",
-        el("table", el("thead", head), el("tbody", anomalies)),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label="Anomalies",
-    )
+    table = scrollable(el("table", el("thead", head), el("tbody", anomalies)), "Anomalies")
     alerts = [el("li", el("time", one.at), " ", one.says) for one in reversed(view.alerts)]
     return el(
         "div",

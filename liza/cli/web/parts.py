@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.cli.views.html import Element, el
 from liza.cli.views.questions import PersonAction, QuestionKind
-from liza.cli.views.words import seconds_text, usd
+from liza.cli.views.words import seconds_text, sent_back_text, usd
 from liza.cli.web.security import CSRF_FIELD
 from liza.daemon.reports.words import duration_text
 from liza.domain.model import MEANING, Status
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from liza.cli.views.board_view import TaskView, WorkerView
     from liza.cli.views.html import Child
     from liza.cli.views.questions import OpenQuestion
-    from liza.cli.web.security import Access
+    from liza.cli.web.security import PageAccess
 
 _MEGABYTE: Final = 1 << 20
 
@@ -49,7 +49,7 @@ def empty(sentence: str) -> Element:
 
 
 def form(
-    access: Access, action: str, *children: Child, back: str = "/", confirm: str | None = None
+    access: PageAccess, action: str, *children: Child, back: str = "/", confirm: str | None = None
 ) -> Element | None:
     """Return a form that does *action*, with the token without which nothing is changed."""
     if access.read_only:
@@ -95,7 +95,7 @@ def card(task: TaskView, now: datetime) -> Element:
     facts = [
         el("span", task.holder, class_="holder") if task.holder else None,
         el("span", rounds) if rounds and not task.is_over else None,
-        el("span", f"{task.rejections} times sent back", class_="bad") if task.rejections else None,
+        el("span", sent_back_text(task.rejections), class_="bad") if task.rejections else None,
         el("span", usd(task.usd)) if task.usd else None,
         el("span", ago(task.since, now)),
     ]
@@ -147,7 +147,7 @@ _TITLES: Final = {
 }
 
 
-def question_panel(question: OpenQuestion, access: Access, now: datetime, is_task: bool) -> Element:  # noqa: FBT001
+def question_panel(question: OpenQuestion, access: PageAccess, now: datetime, is_task: bool) -> Element:  # noqa: FBT001
     """Return something that waits for a person, with what they can do about it."""
     name = task_link(question.subject) if is_task else question.subject
     title = _TITLES.get(question.kind, "It asks")
@@ -177,7 +177,7 @@ def question_panel(question: OpenQuestion, access: Access, now: datetime, is_tas
 
 
 def _answer_form(  # noqa: PLR0911 - one for each action
-    action: PersonAction, question: OpenQuestion, access: Access
+    action: PersonAction, question: OpenQuestion, access: PageAccess
 ) -> Element | None:
     name, key = question.subject, f"{question.kind}-{question.subject}"
     task = hidden("task", name)
@@ -205,7 +205,7 @@ def _answer_form(  # noqa: PLR0911 - one for each action
     return None
 
 
-def switch_forms(access: Access, switches: object) -> Element | None:
+def switch_forms(access: PageAccess, switches: object) -> Element | None:
     """Return the buttons that stop everybody, and the one that lets them go on."""
     if access.read_only:
         return None

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.cli.views.diffs import file_heading, task_diff
-from liza.cli.views.html import Element, el
+from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.logs import LogReader, LogRequest
+from liza.cli.views.progress import EVENT_WORDS
 from liza.cli.views.status import whole_task
-from liza.cli.views.words import seconds_text, usd
+from liza.cli.views.words import seconds_text, sent_back_text, usd
 from liza.cli.web.parts import (
     ago,
     button,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from liza.cli.views.board_view import BoardView
     from liza.cli.views.gather import Gatherer
     from liza.cli.views.html import Child
-    from liza.cli.web.security import Access
+    from liza.cli.web.security import PageAccess
     from liza.repo.diff import FilePatch
 
 SHOWN_DIFF: Final = 3000  # lines of one diff; `liza diff` has all of it
@@ -42,7 +43,7 @@ HINT: Final = "the board has all that there are"
 MARKS: Final = {"+": "plus", "-": "minus", "@": "hunk"}
 
 
-def show(board: Board, gatherer: Gatherer, view: BoardView, access: Access, name: str) -> Element:
+def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, name: str) -> Element:
     """Return the page of the task *name*, live or archived."""
     task = whole_task(board.entries(), _checked(name))
     if task is None:
@@ -90,7 +91,7 @@ def _facts(task: Mapping[str, Any], view: BoardView) -> Element:
         "Depends on": [[task_link(one), " "] for one in task.get("depends_on", ())],
         "Replaced by": [[task_link(one), " "] for one in task.get("superseded_by", ())],
         "Held by": shown.holder if shown else None,
-        "Rounds": f"{shown.iteration} of {shown.max_iterations}, sent back {shown.rejections} times"
+        "Rounds": f"{shown.iteration} of {shown.max_iterations}, {sent_back_text(shown.rejections)}"
         if shown
         else None,
         "Cost": f"{usd(shown.usd)} of {usd(shown.cap_usd)}" if shown else None,
@@ -182,14 +183,7 @@ def _file(one: FilePatch, left: int) -> Element:
     )
     more = len(one.lines) - left
     cut = empty(f"{more} more lines; `liza diff` shows all of them") if more > 0 else None
-    table = el(
-        "div",
-        el("table", el("tbody", rows), class_="diff"),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label=one.path,
-    )
+    table = scrollable(el("table", el("tbody", rows), class_="diff"), one.path)
     return el("details", el("summary", file_heading(one)), table, cut, open=left > 0)
 
 
@@ -208,11 +202,7 @@ def _runs(runs: Iterable[Any], view: BoardView) -> Element:
         for run in runs
     ]
     table = el("table", el("tbody", rows))
-    return (
-        el("div", table, class_="scroll", tabindex=0, role="group", aria_label="Runs")
-        if rows
-        else empty("No agent has run for it.")
-    )
+    return scrollable(table, "Runs") if rows else empty("No agent has run for it.")
 
 
 def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
@@ -223,7 +213,7 @@ def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
             " ",
             el("strong", one["by"]),
             " ",
-            one["event"],
+            EVENT_WORDS.get(one["event"], one["event"]),
             [" → ", pill(one["to"])] if one.get("from") != one["to"] else None,
             el("span", f" {one['facts']['reason']}", class_="why")
             if (one.get("facts") or {}).get("reason")
@@ -234,7 +224,7 @@ def _history(entries: Iterable[Mapping[str, Any]], now: datetime) -> Element:
     return el("ol", items, class_="news")
 
 
-def _forms(access: Access, name: str, *, is_over: bool) -> Element | None:
+def _forms(access: PageAccess, name: str, *, is_over: bool) -> Element | None:
     if access.read_only or is_over:
         return None
     task, back = hidden("task", name), f"/tasks/{name}"

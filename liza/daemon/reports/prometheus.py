@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 
-class BoardFacts(NamedTuple):
+class MetricFacts(NamedTuple):
     """What a scrape sees."""
 
     state: State
@@ -31,7 +31,7 @@ Samples = dict[str, float]  # by the value of the one label; "" where there is n
 
 class Metric(NamedTuple):
     says: str
-    values: Callable[[BoardFacts], Samples]
+    values: Callable[[MetricFacts], Samples]
     label: str = ""
 
 
@@ -84,11 +84,11 @@ METRICS: Final[dict[str, Metric]] = {
 def prometheus_text(board: Board, now: datetime) -> str:
     """Return every metric in the text format of Prometheus."""
     state = board.read()
-    facts = BoardFacts(state, figures(state, now), board.switches.thrown(), board.presence.live_workers())
+    facts = MetricFacts(state, figures(state, now), board.switches.thrown(), board.presence.live_workers())
     return "".join(_metric_text(name, metric, facts) for name, metric in METRICS.items())
 
 
-def _metric_text(name: str, metric: Metric, facts: BoardFacts) -> str:
+def _metric_text(name: str, metric: Metric, facts: MetricFacts) -> str:
     samples = metric.values(facts)
     if not samples:
         return ""

@@ -63,6 +63,17 @@ def test_without_colours_nothing_is_lost(ours: FileBoard, tmp_path: Path) -> Non
         assert screen.exit_code() == 0
 
 
+@needs_tmux
+def test_whoever_ends_it_gets_the_terminal_back(ours: FileBoard, tmp_path: Path) -> None:
+    with TmuxScreen(tmp_path, (80, 24)) as screen:
+        screen.run(ours.home.parent, "sh", "-c", f"{PROGRAM} watch; echo ended with $?; stty -a; read answer")
+        screen.sees("? help")
+        screen.end_children(signal.SIGTERM)
+        shown = screen.sees("ended with 0", "speed")
+        assert " echo " in shown
+        assert "-icanon" not in shown
+
+
 def test_a_terminal_that_goes_away_ends_it(ours: FileBoard) -> None:
     """Nobody is left who could see it, and nothing of it is left that spins."""
     child, master = pty.fork()

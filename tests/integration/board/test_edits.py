@@ -589,7 +589,7 @@ class TestStaleCopy:
         copy = shown(board)
         coder = worker("coder-7")
         board.update(
-            apply(e.Claim(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t1", by=coder, at=NOW)
+            apply(e.Take(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t1", by=coder, at=NOW)
         )
         save(board, within("t1", "- src", "- lib")(copy).encode())
         task = board.absorb().task("t1")
@@ -640,7 +640,7 @@ class TestStaleCopy:
         board.absorb()
         coder = worker("coder-7")
         board.update(
-            apply(e.Claim(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t2", by=coder, at=NOW)
+            apply(e.Take(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t2", by=coder, at=NOW)
         )
         save(board, within("t1", "do t1", "do more")(copy).encode())
         state = board.absorb()

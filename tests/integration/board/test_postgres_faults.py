@@ -246,7 +246,7 @@ def test_a_machine_whose_clock_is_wrong_takes_no_lease_and_loses_none(
     coder = worker("coder-1")
     with closing(create_board_at(crashing.address, board(new_task("t1")))) as ours:
         now = ours.now()
-        claim = e.Claim(lease=lease_of(coder, at=now), base_commit=BASE)
+        claim = e.Take(lease=lease_of(coder, at=now), base_commit=BASE)
         ours.update(apply(claim, to="t1", by=coder, at=now))
         program = (
             "import sys; from datetime import datetime, UTC; from liza.board.protocol import open_board\n"

@@ -44,8 +44,8 @@ def awaiting(tmp_path: Path) -> FileBoard:
     head = home.commit({"one.py": "a = 1\nb = 2\n", "two.py": "c = 3\n", "a.txt": "one\nTWO\nthree\n"})
     found = FileBoard.create(home.directory / ".liza", board(new_task("t1"), new_task("t2")))
     coder = worker("coder-1")
-    taken = e.Claim(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
-    for event, actor in ((taken, coder), (e.Submit(commit=head), coder), ASK_HUMAN):
+    taken = e.Take(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
+    for event, actor in ((taken, coder), (e.Report(commit=head), coder), ASK_HUMAN):
         found.update(apply(event, to="t1", by=actor, at=utc_now()))
     return found
 
@@ -174,26 +174,21 @@ class TestSeeing:
 
 class TestActing:
     @SIZES
-    def test_a_question_is_answered(self, ours: FileBoard, size: tuple[int, int]) -> None:
+    def test_a_question_is_answered_or_left(self, ours: FileBoard, size: tuple[int, int]) -> None:
         async def story(viewer: Viewer) -> None:
             await viewer.sees("? asks")
             await viewer.press("a")
             await viewer.sees("asks asks", "Which colour?", "because the goal is not clear")
+            await viewer.press("x", "escape")
+            await viewer.until(lambda: "because the goal" not in viewer.text)
+            assert status(ours, "asks") is Status.BLOCKED
+            await viewer.press("a")
             await viewer.write("blue")
             await viewer.until(lambda: status(ours, "asks") is Status.IDLE)
             await viewer.sees("Answered; asks is IDLE again")
 
         look_at(ours, story, size)
         assert ours.read().task("asks").guidance == "blue"
-
-    def test_an_answer_can_be_taken_back(self, ours: FileBoard) -> None:
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("? asks")
-            await viewer.press("a", "x", "escape")
-            await viewer.sees("waits for busy")
-
-        look_at(ours, story)
-        assert status(ours, "asks") is Status.BLOCKED
 
     @SIZES
     def test_work_is_accepted_with_its_diff_beside_it(
@@ -242,30 +237,24 @@ class TestActing:
             ("two.py", None, "not needed"),
         ]
 
-    def test_who_asks_nothing_cannot_be_accepted(self, awaiting: FileBoard) -> None:
+    def test_who_asks_nothing_cannot_be_accepted_and_has_no_diff(self, awaiting: FileBoard) -> None:
         async def story(viewer: Viewer) -> None:
             await viewer.sees("Ship it?")
             await viewer.press("end", "y")
             await viewer.sees("t2 asks for no consent")
-
-        look_at(awaiting, story)
-        assert status(awaiting, "t1") is Status.AWAITING_APPROVAL
-
-    def test_a_diff_that_is_not_there_is_a_sentence(self, awaiting: FileBoard) -> None:
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("Ship it?")
-            await viewer.press("end", "d")
+            await viewer.press("d")
             await viewer.sees("there is no diff of 't2'")
 
         look_at(awaiting, story)
+        assert status(awaiting, "t1") is Status.AWAITING_APPROVAL
 
     def test_a_diff_of_fifty_thousand_lines_opens(self, tmp_path: Path) -> None:
         home = Home(tmp_path / "home")
         head = home.commit({"long.txt": "".join(f"line {number}\n" for number in range(50_000))})
         ours = FileBoard.create(home.directory / ".liza", board(new_task("t1")))
         coder = worker("coder-1")
-        taken = e.Claim(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
-        for event in (taken, e.Submit(commit=head)):
+        taken = e.Take(lease=lease_of(coder, at=utc_now()), base_commit=home.base)
+        for event in (taken, e.Report(commit=head)):
             ours.update(apply(event, to="t1", by=coder, at=utc_now()))
 
         async def story(viewer: Viewer) -> None:
@@ -277,7 +266,7 @@ class TestActing:
 
         look_at(ours, story)
 
-    def test_switches_are_thrown_and_taken_back(self, ours: FileBoard) -> None:
+    def test_switches_are_thrown_and_taken_back_and_abort_asks_once(self, ours: FileBoard) -> None:
         async def story(viewer: Viewer) -> None:
             await viewer.sees("idle")
             await viewer.press("p")
@@ -287,17 +276,11 @@ class TestActing:
             await viewer.until(lambda: not ours.switches.thrown())
             await viewer.press("c")
             await viewer.until(lambda: "CHECKPOINT" in ours.switches.thrown())
-
-        look_at(ours, story)
-
-    def test_abort_asks_once(self, ours: FileBoard) -> None:
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("idle")
             await viewer.press("X")
             await viewer.sees("End every agent now?")
             await viewer.press("n")
             await viewer.sees("waits for busy")
-            assert not ours.switches.thrown()
+            assert "ABORT" not in ours.switches.thrown()
             await viewer.press("X")
             await viewer.sees("End every agent now?")
             await viewer.press("y")
@@ -305,40 +288,27 @@ class TestActing:
 
         look_at(ours, story)
 
-    def test_a_note_is_about_the_chosen_task(self, ours: FileBoard) -> None:
+    def test_notes_and_another_chance_are_for_the_chosen_task(self, ours: FileBoard) -> None:
+        """There is no second door: what the command line refuses is refused here, in the same words."""
+
         async def story(viewer: Viewer) -> None:
             await viewer.sees("idle")
             await viewer.press("end", "m")
             await viewer.sees("A note for the agents that work on idle")
             await viewer.write("use tabs")
             await viewer.until(lambda: bool(ours.read().human_notes))
-
-        look_at(ours, story)
-        assert [(note.about, note.message) for note in ours.read().human_notes.values()] == [
-            ("idle", "use tabs")
-        ]
-
-    def test_a_stuck_task_gets_another_chance(self, ours: FileBoard) -> None:
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("idle")
             await viewer.press("t")
+            await viewer.sees("Try idle again")
+            await viewer.press("enter")
+            await viewer.sees("may not retry a task that is IDLE")
+            await viewer.press("home", "t")
             await viewer.sees("Try asks again")
             await viewer.press("enter")
             await viewer.until(lambda: status(ours, "asks") is Status.IDLE)
 
-        look_at(ours, story)
-
-    def test_a_rule_that_says_no_is_told(self, ours: FileBoard) -> None:
-        """There is no second door: what the command line refuses is refused here, in the same words."""
-
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("idle")
-            await viewer.press("end", "t")
-            await viewer.sees("Try idle again")
-            await viewer.press("enter")
-            await viewer.sees("may not retry a task that is IDLE")
-
         look_at(ours, story, LARGE)
+        notes = ours.read().human_notes.values()
+        assert [(note.about, note.message) for note in notes] == [("idle", "use tabs")]
 
     def test_explain_cost_and_help_are_pages(self, ours: FileBoard) -> None:
         async def story(viewer: Viewer) -> None:
@@ -374,11 +344,3 @@ class TestActing:
 
         with ours.presence.hold("coder-1", at=NOW):
             look_at(ours, story)
-
-    def test_q_leaves(self, ours: FileBoard) -> None:
-        async def story(viewer: Viewer) -> None:
-            await viewer.sees("idle")
-            await viewer.press("q")
-            await viewer.until(lambda: not viewer.app.is_running)
-
-        look_at(ours, story)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +14,12 @@ from liza.cli.web.app import MAX_BODY, build_app
 from liza.cli.web.forms import FORMS
 from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES
-from liza.cli.web.security import HEADERS, Access
+from liza.cli.web.security import HEADERS, PageAccess
+from liza.cli.web.task_page import SHOWN_DIFF
+from liza.domain.events import Report
 from liza.domain.model import Status
-from tests.support.boards import new_board
+from tests.support.boards import PATIENCE, new_board
+from tests.support.sample_tasks import OTHER_CODER
 from tests.support.web_pages import PORT, Browser, browser_on
 from tests.support.web_story import WebStory
 
@@ -103,6 +108,31 @@ class TestPages:
         assert found.status_code in {400, 404}
         assert sentence in found.text
 
+    def test_a_board_that_became_invalid_is_shown_with_what_is_wrong(self, board: FileBoard) -> None:
+        with browser_on(board) as browser:
+            (board.home / "state.yaml").write_text("tasks: [\n")
+            deadline = time.monotonic() + PATIENCE
+            while "Nothing new starts: PAUSE is thrown" not in browser.get("/").text:
+                assert time.monotonic() < deadline
+            assert "state.yaml was not taken" in browser.get("/").text
+            assert "do t1" in browser.get("/board").text
+
+    def test_a_very_long_diff_is_cut_and_said(self, tmp_path: Path) -> None:
+        story = WebStory(tmp_path / "project")
+        work = story.user.commit({"long.txt": "line\n" * 50_000})
+        story.do("hostile", Report(commit=work), OTHER_CODER)
+        with browser_on(story.board) as browser:
+            shown = browser.get("/tasks/hostile").text
+        assert re.search(r"\d+ more lines; `liza diff` shows all of them", shown)
+        assert shown.count("<tr") < SHOWN_DIFF + 100
+
+    def test_a_run_whose_folder_is_gone_is_told(self, tmp_path: Path) -> None:
+        story = WebStory(tmp_path / "project")
+        with browser_on(story.board) as browser:
+            shutil.rmtree(story.board.home / "runs")
+            assert browser.get("/runs/coder-1.20260131T120000.1").status_code == 404
+            assert "No agent has run for it." in browser.get("/tasks/greet").text
+
     def test_a_part_of_a_page_is_only_that(self, story: Browser) -> None:
         part = story.client.get("/board", headers={"hx-request": "true"}).text
         assert "<html" not in part
@@ -122,7 +152,7 @@ class TestPages:
 
 class TestComingIn:
     def test_the_token_becomes_a_cookie_and_leaves_the_address(self, board: FileBoard) -> None:
-        access = Access("127.0.0.1", PORT)
+        access = PageAccess("127.0.0.1", PORT)
         client = TestClient(
             build_app(board, access, LiveFeed(board)),
             base_url=f"http://127.0.0.1:{PORT}",
@@ -136,7 +166,8 @@ class TestComingIn:
     @pytest.mark.parametrize("path", ["/", "/static/page.css", "/events", "/nowhere"])
     def test_without_it_nothing_is_shown(self, board: FileBoard, path: str) -> None:
         client = TestClient(
-            build_app(board, Access("127.0.0.1", PORT), LiveFeed(board)), base_url=f"http://127.0.0.1:{PORT}"
+            build_app(board, PageAccess("127.0.0.1", PORT), LiveFeed(board)),
+            base_url=f"http://127.0.0.1:{PORT}",
         )
         found = client.get(path)
         assert found.status_code == 403

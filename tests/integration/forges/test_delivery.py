@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.domain.issues import Issue, parse_selection, queue_issues
+from liza.domain.issues import Issue, base_branch, parse_selection, queue_issues
 from liza.forges.comments import NOMERGE_HEADING
 from liza.forges.delivery import (
     PhaseReport,
@@ -93,6 +93,49 @@ def test_what_is_said_goes_where_people_look_for_it(
     assert [page.read_text().splitlines()[0] for page in pages] == [
         f"### Phase: {phase} — Judge (iteration 1)"
     ]
+
+
+def work_off(home: Home, forge: Forge, tainted: int) -> None:
+    """Do with the issues what a run does, with a commit in place of agents; it may be done again."""
+    fetched = fetch_issues(forge, parse_selection("label:agent"))
+    queue = queue_issues(fetched.issues, unfit=fetched.unfit)
+    issues = {issue.number: issue for issue in fetched.issues}
+    finished: dict[int, str] = {}
+    for number in queue.order:
+        branch = choose_branch(forge, issues[number])
+        base = base_branch(queue.waits_for[number], finished)
+        _, agent = home.task(f"issue-{number}", home.git("rev-parse", f"work/{base}") if base else home.base)
+        if not (agent.directory / f"{number}.txt").exists():
+            agent.commit({f"{number}.txt": "done\n"})
+        home.git("branch", "--force", f"work/{branch}", agent.git("rev-parse", "HEAD"))
+        commit = home.git("rev-parse", f"work/{branch}")
+        pull = ensure_pull_request(forge, issues[number], branch=branch, commit=commit, base=base or "main")
+        report_phase(
+            forge, PhaseReport(f"issue-{number}", "IMPLEMENT", "Judge", 1, "good"), number, pull.number
+        )
+        finalize_pull_request(forge, pull, ("forced:IMPLEMENT",) if number == tainted else ())
+        finished[number] = branch
+
+
+def test_five_issues_end_as_four_that_are_ready_and_a_draft(home: Home, forge: Forge) -> None:
+    """Run a second time, as after a death at the very end, it adds nothing."""
+    hand = Hand(home.directory.parent / "forge")
+    for number, body in ((3, "third"), (4, "fourth"), (5, "after #2 and #3")):
+        hand.write(f"issues/{number}.md", f"---\ntitle: Issue {number}\nlabels: [agent]\n---\n{body}\n")
+
+    work_off(home, forge, tainted=4)
+    pages = sorted(path for path in hand.directory.glob("pulls/**/*.md"))
+    work_off(home, forge, tainted=4)
+
+    assert sorted(path for path in hand.directory.glob("pulls/**/*.md")) == pages
+    found = forge.open_pull_requests()
+    assert [(one.branch, one.is_draft) for one in found] == [
+        (f"agent/issue-{number}-issue-{number}", number == 4) for number in (1, 2, 3, 4, 5)
+    ]
+    bare = Hand(hand.directory / "repository.git")
+    last = bare.git("ls-tree", "--name-only", "agent/issue-5-issue-5").split()
+    assert {"1.txt", "2.txt", "3.txt", "5.txt"} <= set(last)
+    assert "4.txt" not in last
 
 
 def test_a_package_adds_a_forge(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

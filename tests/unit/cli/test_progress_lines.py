@@ -247,6 +247,8 @@ class TestForecast:
         view.show(board(task_in(Status.APPROVED), new_task("t2")), {})
         view.show(self.DONE, {})
         view.show(self.DONE, {})
+        over = self.DONE.goal.replace(status=GoalStatus.COMPLETE, completed=LATER)
+        view.show(board(task_in(Status.MERGED), task_in(Status.MERGED, name="t2")).replace(goal=over), {})
 
         told = [line for line in stream.getvalue().splitlines() if "tasks done" in line]
         assert told == ["12:01:15  1 of 2 tasks done, about 10m00s left, until 12:11Z (from 1 finished task)"]

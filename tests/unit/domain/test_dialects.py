@@ -146,6 +146,11 @@ class TestSignalBlock:
         assert block("judge", f"{early}\n{CANONICAL}").word == "INSUFFICIENT"
         assert block("judge", f"I quote:\n{early}", prompt=f"history:\n{early}").outcome is Outcome.NONE
 
+    def test_a_block_of_the_prompt_that_is_repeated_without_end_is_none(self) -> None:
+        quoted = "### SIGNAL BLOCK\n- Agent: Judge\n- Result: PASS\n- Summary: old\n"
+
+        assert block("judge", quoted * 20_000, prompt="words\n" * 20_000 + quoted).outcome is Outcome.NONE
+
     def test_a_question_is_for_a_person(self) -> None:
         text = (
             "1. Which port?\n2) Which host?\n\n### SIGNAL BLOCK\n- Result: CLARIFICATION_NEEDED\n- Next: {}\n"
