@@ -255,7 +255,7 @@ def removed_ids(entries: Iterable[JournalEntry]) -> dict[str, tuple[str, ...]]:
 
 def _with_fields(kind: type[Record], known: Record | None, changes: JsonRecord) -> Record:
     """Return *known* with *changes* of its keys, where None is the default; what did not change is shared."""
-    keys = _keys(kind)
+    keys = json_names(kind)
     kept = known.__dict__ if known else {}
     fields = {key: kept[name] for key, name in keys.items() if name in kept}
     for key, value in changes.items():
@@ -276,7 +276,7 @@ def _with_fields(kind: type[Record], known: Record | None, changes: JsonRecord) 
 
 
 @cache
-def _keys(kind: type[Record]) -> dict[str, str]:
+def json_names(kind: type[Record]) -> dict[str, str]:
     """Return the names of the fields of *kind* by their keys in JSON."""
     return {field.alias or name: name for name, field in kind.model_fields.items()}
 
