@@ -41,6 +41,7 @@ from liza.repo.scratch import scratch_tree
 from liza.repo.snapshot import commit_all, conflict_marked_paths, overlay, roll_back
 from liza.repo.squash import Squashing, move_squashed, squash
 from liza.repo.submission import inspect_submission
+from liza.repo.working_copy import commit_checkout
 from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
 from liza.system.run_control import RunEnding
 from liza.workflow.document import HatAccess, Predicate, SessionMode, WorkspaceBase
@@ -104,8 +105,11 @@ def _phase(turn: Turn) -> Phase:
 
 def _base_commit(place: Worker, state: State) -> str | None:
     """Return the commit that new work starts from; None while the integration branch needs repair."""
-    workspace = place.workflow(state).workspace
-    if workspace.base is WorkspaceBase.HEAD:
+    base = place.workflow(state).workspace.base
+    if base is WorkspaceBase.WORKING_TREE or state.config.experiment.base_on_working_tree:
+        # Of the same files the same commit, whoever makes it.
+        return commit_checkout(place.repository, at=state.goal.created)
+    if base is WorkspaceBase.HEAD:
         return place.repository.head()
     head = place.repository.commit_at(place.integration(state))
     if head is None:
@@ -268,9 +272,16 @@ def _known_facts(answer: Implement) -> frozenset[str]:
 def _without_answer(turn: Turn, asked: AgentAnswer) -> Event:
     """Return what becomes of a task whose agent gave no answer; a crash may use up a round, as a no does."""
     event = coder.event_without_answer(asked.reply, asked.why)
+    return _as_document_says(turn, event)
+
+
+def _as_document_says(turn: Turn, event: Event) -> Event:
+    """Return *event*, or the report that it is by a document that counts failures, or leads blocks on."""
     is_used = turn.place.workflow(turn.state).crash_consumes_iteration
     if is_used and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
+    if isinstance(event, e.Block) and not event.only_people and GateOutcome.BLOCK in _phase(turn).edges:
+        return e.Report(outcome=GateOutcome.BLOCK, reason=event.reason, questions=event.questions)
     return event
 
 
@@ -421,6 +432,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
             return
     elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
+    event = _as_document_says(turn, event)
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.idea_outcome import IDEA_SOURCE, TriedIdea, write_outcome
 from liza.repo.worktree import write_text_whole
 from liza.workflow.document import Effect
+from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from liza.domain.model import Task
+    from liza.domain.model import State, Task
     from liza.repo.pool import Worktrees
 
 SUMMARIES: Final = "summaries"  # below .liza
@@ -31,6 +33,7 @@ class EffectPlace(NamedTuple):
     home: Path
     worktrees: Worktrees
     at: datetime
+    state: State
 
 
 class EffectPerformer(NamedTuple):
@@ -41,6 +44,8 @@ class EffectPerformer(NamedTuple):
 
 
 def _write_summary(place: EffectPlace, task: Task) -> str:
+    if workflow_on(place.state).tasks.source == IDEA_SOURCE:
+        return write_outcome(TriedIdea(place.home, place.worktrees.repository, place.state, task))
     return _write(place, task, SUMMARIES)
 
 
@@ -60,6 +65,8 @@ def _cleanup_worktree(place: EffectPlace, task: Task) -> str:
     worktree = trees.worktree_at(trees.path_of(task.id))
     if worktree is None:
         return "there is no worktree"
+    if place.state.config.experiment.keep_worktrees:
+        return f"the worktree is kept in {worktree.path.name}"
     trees.release(task.id, at=place.at)
     return "the worktree is gone; its branch is kept"
 
@@ -69,7 +76,7 @@ def _without_forge(_place: EffectPlace, _task: Task) -> str:
 
 
 PERFORMERS: Final[dict[Effect, EffectPerformer]] = {
-    Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task with its verdicts, as JSON"),
+    Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task as JSON; of an idea, all its files"),
     Effect.ARCHIVE: EffectPerformer(_archive, "the same, of what succeeded"),
     Effect.CLEANUP_WORKTREE: EffectPerformer(_cleanup_worktree, "the worktree goes; its branch stays"),
     Effect.ENSURE_DRAFT_PR: EffectPerformer(_without_forge, "a draft of the change on the forge"),

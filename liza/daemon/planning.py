@@ -14,8 +14,9 @@ from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
 from liza.domain.changes import Change, with_anomaly
+from liza.domain.providers import RESUME
 from liza.domain.record import printable
-from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
+from liza.errors import AlreadyRunning, GitFailed, UnfitRepository, UsageError
 from liza.repo.scratch import scratch_tree
 from liza.system.run_control import RunEnding
 from liza.workflow.transition import apply
@@ -35,8 +36,12 @@ log = logging.getLogger(__name__)
 
 def take_turn(place: Worker) -> AfterTurn:
     """Plan or replan, if something on the board is new."""
-    if _tidy(place):
-        return AfterTurn.WORK
+    try:
+        if _tidy(place):
+            return AfterTurn.WORK
+    except UsageError as error:  # where the tasks come from, a person has to mend
+        place.stop_requests.pause(f"{printable(str(error))}; then `{RESUME}`")
+        return AfterTurn.WAIT
     if coding.take_turn(place) is not AfterTurn.WAIT:
         return AfterTurn.WORK
     state = place.board.read()

@@ -69,7 +69,7 @@ from liza.repo.snapshot import WorktreeTracker
 from liza.system.masking import environment_mask
 from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
 from liza.workflow.load import workflow_on
-from liza.workflow.transition import apply, effects_of
+from liza.workflow.transition import advance, apply, effects_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -466,10 +466,11 @@ class Turn:
         task, flow = self.current(), self.place.workflow(self.state)
         try:
             wanted = effects_of(flow, task, event, by=self.by, at=self.place.clock())
+            after = advance(flow, task, event, by=self.by, at=self.place.clock()) if wanted else task
         except Refused:  # the update says why
             return event
-        place = EffectPlace(self.place.home, self.place.worktrees, self.place.clock())
-        return event.replace(effects=perform(place, task, wanted)) if wanted else event
+        place = EffectPlace(self.place.home, self.place.worktrees, self.place.clock(), self.state)
+        return event.replace(effects=perform(place, after, wanted)) if wanted else event
 
     def release(self) -> None:
         """Give the task back, where this turn still holds it."""

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain import routing
+from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.record import Id, NonEmptyStr, Record, default_record
 
 Count = Annotated[int, Field(ge=0)]
@@ -205,3 +206,4 @@ class Config(Record):
     sprint: SprintLength = default_record(SprintLength)
     sandbox: SandboxConfig = default_record(SandboxConfig)
     assistant: AssistantConfig = default_record(AssistantConfig)
+    experiment: ExperimentConfig = default_record(ExperimentConfig)
