@@ -15,9 +15,14 @@ PORTABLE := tests/contract tests/unit/system/test_platform.py tests/unit/agents/
   system/test_process.py board/test_editors.py system/test_files.py system/test_locks.py daemon/test_supervisor.py \
   board/test_switches.py board/test_wait.py daemon/test_worker_process.py)
 
+# What runs on a PostgreSQL server beside the board in files.
+HOSTS := tests/contract tests/integration/board/test_postgres.py tests/integration/board/test_postgres_faults.py \
+  tests/acceptance/cli/test_board_on_server.py
+FIND_POSTGRES := $(BIN)/python -c 'import sys; from tests.support.postgres_server import find_programs; sys.exit(not find_programs())'
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-portable test-agents test-real check demo bench torture night gauntlet specs clean sandbox venv-module
+.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts check demo bench profile torture night gauntlet specs clean sandbox postgres venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +41,21 @@ test-real: $(INSTALLED) sandbox ## try five real projects with their own tests, 
 	@$(BIN)/python scripts/real.py
 	@$(BIN)/python -m pytest -q -rs -m real -n 2 --dist loadgroup tests/real
 
+# The browser of the distribution with its driver; axe-core has the rules that no serious finding may break.
+test-web: $(INSTALLED) ## try the page and the report in a real browser
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium chromium-driver >/dev/null; \
+	fi
+	@command -v chromedriver >/dev/null || { \
+	  echo "There is no browser to drive: install it (on Debian: apt install chromium chromium-driver)." >&2; exit 1; }
+	@$(BIN)/python -m pip install -qq 'selenium>=4.51,<5'
+	@npm install --silent --no-save --prefix .web axe-core@4.14.0
+	@$(BIN)/python -m pytest -q -m web -n 2 tests/web
+
+test-hosts: $(INSTALLED) postgres ## keep the board on a real PostgreSQL server that is killed, cut off and set back
+	@$(BIN)/python -m pytest -q -rs -m 'hosts or not hosts' -n 2 --dist worksteal $(HOSTS)
+
 test-portable: $(INSTALLED) ## run the tests of board, processes and workers without what only Linux has
 	@LIZA_PORTABLE=1 $(BIN)/python -m pytest -q -rs -n $(TEST_WORKERS) --dist worksteal $(PORTABLE)
 
@@ -50,6 +70,9 @@ demo: $(INSTALLED) ## show Liza at work: no key, no network
 bench: $(INSTALLED) ## measure the board and the daemon
 	@$(BIN)/python scripts/bench.py
 
+profile: $(INSTALLED) ## show where the CPU of a run goes, and which processes it starts
+	@$(BIN)/python scripts/profiling.py
+
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
 	@$(BIN)/python -m pytest -q -s -m torture
 
@@ -63,7 +86,7 @@ specs: $(INSTALLED) ## render the tables in specs/ and docs/ from the code
 	@$(BIN)/python scripts/specs.py specs docs
 
 clean: ## remove everything that can be made again
-	@rm -rf .venv .agents .real build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .agents .real .web build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find liza tests scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp comes last, so that an interrupted installation is done again. A working environment is kept,
@@ -85,6 +108,15 @@ sandbox:
 	fi
 	@command -v bwrap >/dev/null || \
 	  echo "There is no bubblewrap, so the sandbox is not tested: install it (on Debian and Ubuntu: apt install bubblewrap)." >&2
+
+# faketime lets a test have a wrong clock; without it that test is skipped, and says so.
+postgres: $(INSTALLED)
+	@if ! $(FIND_POSTGRES) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing PostgreSQL"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y postgresql faketime >/dev/null; \
+	fi
+	@$(FIND_POSTGRES) || { \
+	  echo "There is no PostgreSQL server here: install one (on Debian and Ubuntu: apt install postgresql faketime), or name its programs by PG_BIN." >&2; exit 1; }
 
 # Debian and Ubuntu ship Python without venv.
 venv-module:

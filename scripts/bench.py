@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
 
-from scripts.benchmark import costs, daemon, speed
+from scripts.benchmark import costs, daemon, hosts, pages, screens, speed
 from scripts.benchmark.aims import aims_table
 from scripts.benchmark.plan import DAEMON, FULL, QUICK, QUICK_DAEMON, DaemonPlan, Plan
 from scripts.benchmark.rivals import ENGINES
 from scripts.benchmark.tables import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = BOARD, DAEMON_PART = "board", "daemon"
+PARTS = BOARD, DAEMON_PART, SCREEN, PAGE, HOSTS = "board", "daemon", "screen", "page", "hosts"
 
 
 def main() -> None:
@@ -46,7 +46,12 @@ def main() -> None:
 
 def measure(part: str, board: Plan, run: DaemonPlan, place: Path) -> Iterator[Table]:
     """Yield each table of *part* as soon as it is known."""
-    return board_tables(board, place) if part == BOARD else daemon.tables(run, place)
+    if part == BOARD:
+        return board_tables(board, place)
+    if part == HOSTS:
+        return hosts.tables(hosts.QUICK if board is QUICK else hosts.FULL, place)
+    found = {DAEMON_PART: daemon.tables, SCREEN: screens.tables, PAGE: pages.tables}
+    return found[part](run, place)
 
 
 def board_tables(plan: Plan, place: Path) -> Iterator[Table]:

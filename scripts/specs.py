@@ -21,6 +21,7 @@ from liza.agents.clis.table import CLIS
 from liza.agents.llm.faults import ENDING_BY_MESSAGE, HANDLING_BY_NAME
 from liza.board.edits import EDITABLE
 from liza.cli.registry import COMMANDS
+from liza.cli.terminal.keys import key_rows
 from liza.daemon.policy.admission import STATE_AFTER_ENDING
 from liza.domain import model
 from liza.domain import rules as rule_table
@@ -35,14 +36,15 @@ from liza.domain.lifecycle import (
     EVENTS,
     INITIAL_STATUSES,
     LEASED_ROLES,
+    REQUIRES,
     SUCCEEDED,
     TERMINAL,
     TRANSITIONS,
     event_name,
+    moves,
 )
 from liza.domain.model import Role, State, Status
 from liza.domain.record import Record
-from liza.domain.requirements import REQUIRES
 from liza.domain.rules import GROUPS, RULES, EventKind, Rule
 from liza.domain.spending import PROVIDER_STATES, ProviderState
 from liza.domain.switches import MEANING as SWITCH_MEANING
@@ -91,14 +93,15 @@ def statuses_in_order(statuses: Iterable[Status]) -> list[Status]:
 
 def lifecycle_rows() -> str:
     return table(
-        ["event", "from", "to", "who", "must hold the lease"],
+        ["event", "from", "to", "who", "must hold the lease", "in history"],
         (
             [
                 f"`{event_name(row.event)}`",
                 coded(statuses_in_order(row.sources)),
-                f"`{row.target}`" if row.target else "stays",
+                coded(statuses_in_order(row.targets)) or "stays",
                 ", ".join(role for role in Role if role in row.who),
                 ", ".join(role for role in Role if row.held and role in row.who & LEASED_ROLES) or "nobody",
+                coded(row.event.words),
             ]
             for row in TRANSITIONS
         ),
@@ -147,9 +150,8 @@ def _arrows_and_crowds() -> tuple[
     dict[tuple[Status, Status], list[str]], dict[tuple[str, Status], set[Status]]
 ]:
     sources_of: defaultdict[tuple[str, Status], set[Status]] = defaultdict(set)
-    for row in TRANSITIONS:
-        if row.target:
-            sources_of[event_name(row.event), row.target] |= row.sources
+    for name, source, target in moves():
+        sources_of[name, target].add(source)
     arrows: defaultdict[tuple[Status, Status], list[str]] = defaultdict(list)
     for (name, target), sources in sources_of.items():
         for source in statuses_in_order(sources) if len(sources) < MANY else ():
@@ -487,6 +489,10 @@ def commands() -> str:
     )
 
 
+def keys() -> str:
+    return table(["key", "what it does"], ([f"`{key}`", says] for key, says in key_rows()))
+
+
 def _typed(argument: Argument) -> str:
     """Return an argument of a command as people type it, in brackets where it may be left out."""
     name, options = argument.names[-1], argument.options
@@ -499,6 +505,7 @@ def _typed(argument: Argument) -> str:
 
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
+    "keys": keys,
     "programs": programs,
     "lifecycle": lifecycle_rows,
     "statuses": statuses,

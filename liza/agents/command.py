@@ -86,6 +86,7 @@ def liza_variables(brief: Brief, path: Path) -> dict[str, str]:
     return {
         "LIZA_ROLE": brief.role,
         "LIZA_STEP": brief.step,
+        "LIZA_HAT": brief.hat or brief.role,
         "LIZA_TASK": brief.task or "",
         "LIZA_ITERATION": str(brief.iteration),
         "LIZA_BRIEF": str(path),

@@ -42,6 +42,7 @@ class Brief(Record):
     run: Id
     role: Role
     step: Step
+    hat: str = ""  # the role of the workflow that is asked, where it is another than the kind of worker
     task: Id | None = None
     iteration: Count = 0
     prompt: str

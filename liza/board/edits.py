@@ -31,12 +31,13 @@ from liza.domain.model import (
     Role,
     Sprint,
     State,
+    Status,
     Task,
 )
 from liza.domain.problems import line_of, violations_from
 from liza.domain.record import next_id, with_record
 from liza.domain.spending import Spend
-from liza.domain.verdicts import Feedback
+from liza.domain.verdicts import Feedback, Outcome
 from liza.domain.yaml_parse import BadYaml, ParsedYaml, parse_yaml
 from liza.errors import InvalidBoard, Refused, Violation
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from liza.domain.model import Status
     from liza.domain.record import Record
 
 _DONE: Final = re.compile(r"^'(?:done|finished|completed?|closed|resolved|fixed)'", re.IGNORECASE)
@@ -68,20 +68,25 @@ EDITABLE: Final[dict[str, frozenset[str]]] = {
 }
 
 # What a person has to say along with a new status, taken from the fields beside it.
-_BY_HAND: Final[dict[type[e.Event], Callable[[Task], e.Event]]] = {
-    e.Ready: lambda _: e.Ready(),
-    e.Retry: lambda task: e.Retry(guidance=task.guidance),
-    e.Release: lambda _: e.Release(reason="released by hand in state.yaml"),
-    e.Block: lambda task: e.Block(reason=task.blocked_reason or "", questions=task.blocked_questions),
-    e.Abandon: lambda task: e.Abandon(reason=task.closing_reason or "abandoned by hand in state.yaml"),
-    e.Approve: lambda task: e.Approve(commit=task.review_commit or ""),
-    e.Confirm: lambda _: e.Confirm(reason="confirmed by hand in state.yaml"),
-    e.Reject: lambda task: e.Reject(
+_BY_HAND: Final[dict[tuple[type[e.Event], Status], Callable[[Task], e.Event]]] = {
+    (e.Ready, Status.IDLE): lambda _: e.Ready(),
+    (e.Answer, Status.IDLE): lambda task: e.Answer(guidance=task.guidance),
+    (e.Release, Status.IDLE): lambda _: e.Release(reason="released by hand in state.yaml"),
+    (e.Block, Status.BLOCKED): lambda task: e.Block(
+        reason=task.blocked_reason or "", questions=task.blocked_questions
+    ),
+    (e.Abandon, Status.ABANDONED): lambda task: e.Abandon(
+        reason=task.closing_reason or "abandoned by hand in state.yaml"
+    ),
+    (e.Report, Status.APPROVED): lambda task: e.Report(commit=task.review_commit),
+    (e.Report, Status.NOTHING_TO_DO): lambda _: e.Report(reason="confirmed by hand in state.yaml"),
+    (e.Report, Status.REJECTED): lambda task: e.Report(
+        outcome=Outcome.REVISE,
         reason=task.rejection_reason or "",
         feedback=task.rejection_feedback or (Feedback(message=task.rejection_reason or ""),),
     ),
-    e.RetryMerge: lambda _: e.RetryMerge(reason="retried by hand in state.yaml"),
-    e.Supersede: lambda task: e.Supersede(
+    (e.Answer, Status.APPROVED): lambda _: e.Answer(guidance="retried by hand in state.yaml", merge=True),
+    (e.Supersede, Status.SUPERSEDED): lambda task: e.Supersede(
         superseded_by=task.superseded_by, rescope_reason=task.rescope_reason or ""
     ),
 }
@@ -466,8 +471,8 @@ class _Merge:
             return  # saved twice from one copy: it is done, and what agents made of it since stays
         if not self._is_unchanged_since(path, base.status, there.status):
             return
-        event = _event_by_hand(there.status, wanted.status)
-        if event is None:
+        make = _event_by_hand(there.status, wanted.status)
+        if make is None:
             can = ", ".join(sorted(_reachable_statuses(there.status))) or "nowhere: it is final"
             self.draft.refuse(
                 path,
@@ -475,7 +480,7 @@ class _Merge:
                 f"put {there.status} back; from there you may go to {can}",
             )
             return
-        self._try(path, lambda: self._apply_by_hand(_BY_HAND[event](wanted), wanted.id))
+        self._try(path, lambda: self._apply_by_hand(make(wanted), wanted.id))
 
     def _apply_by_hand(self, event: e.Event, to: str) -> State:
         from liza.workflow.transition import apply  # noqa: PLC0415 - who only reads a board needs no engine
@@ -589,16 +594,11 @@ def _change_problem(name: str) -> str:
     return "history is append-only, and it was changed" if name.startswith("history") else "it was changed"
 
 
-def _event_by_hand(source: Status, target: Status) -> type[e.Event] | None:
-    for row in TRANSITIONS:
-        if source in row.sources and row.target is target and Role.HUMAN in row.who and row.event in _BY_HAND:
-            return row.event
-    return None
+def _event_by_hand(source: Status, target: Status) -> Callable[[Task], e.Event] | None:
+    rows = (row for row in TRANSITIONS if source in row.sources and Role.HUMAN in row.who)
+    keys = ((row.event, target) for row in rows if target in row.targets)
+    return next((_BY_HAND[key] for key in keys if key in _BY_HAND), None)
 
 
 def _reachable_statuses(source: Status) -> set[Status]:
-    return {
-        row.target
-        for row in TRANSITIONS
-        if source in row.sources and row.target and Role.HUMAN in row.who and row.event in _BY_HAND
-    }
+    return {status for status in Status if _event_by_hand(source, status) is not None}

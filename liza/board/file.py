@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
-IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, f"{snapshot.NAME}.new"})
+IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, snapshot.DRAFT})
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME: Final = "snapshot.json"
+DRAFT: Final = f"{NAME}.new"
 EVERY: Final = (
     256 * 1024
 )  # bytes of journal between two snapshots of a small board: some tens of milliseconds
@@ -36,12 +37,12 @@ def is_due(journal: int, last: int, size: int) -> bool:
     return journal - last > max(EVERY, size // 2)
 
 
-def save(path: Path, snapshot: Snapshot) -> int:
-    """Write the snapshot and return its length."""
+def save(path: Path, snapshot: Snapshot, draft: str = DRAFT) -> int:
+    """Write the snapshot, first under the name *draft*, and return its length."""
     head = json.dumps([*snapshot.mark, snapshot.at.isoformat()]).encode()
     body = snapshot.state.model_dump_json(exclude_defaults=True).encode()
     digest = hashlib.blake2b(head + body, digest_size=8).hexdigest().encode()
-    fresh = path.with_name(path.name + ".new")
+    fresh = path.with_name(draft)
     data = b"\n".join([digest, head, body])
     fresh.write_bytes(data)
     fresh.replace(path)

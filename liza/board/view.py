@@ -207,11 +207,12 @@ class JournalView:
         """Return the text with the revision and the stamp that it says."""
         return BoardText(self.state.revision, self.mark.sum, self.text().bytes(self.mark.sum))
 
-    def save_snapshot_if_due(self) -> None:
+    def save_snapshot_if_due(self, draft: str = snapshot.DRAFT) -> None:
+        """Save a snapshot where the last is long ago; who does so without a lock has a *draft* of its own."""
         if self._view is None or not snapshot.is_due(self.mark.offset, *self._snapshot_at):
             return
         try:
-            size = snapshot.save(self._home / snapshot.NAME, self._view)
+            size = snapshot.save(self._home / snapshot.NAME, self._view, draft)
         except OSError as error:
             log.warning("no snapshot was written: %s", error)
             size = 0

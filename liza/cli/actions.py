@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
+from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Ready, Release, Retry
+from liza.domain.events import Abandon, Answer, Ready, Release
 from liza.domain.providers import closed_providers, retry_providers
 from liza.domain.switches import BREAKER_PREFIX, Switch
+from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
@@ -78,9 +80,23 @@ def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> 
     return commit_change(board, _checked_approval(change, by), f"Accepted {task}.")
 
 
-def reject(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
-    change = reject_task(task, require_text(reason, "reason"), by=by, at=at)
+def reject(
+    board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: tuple[Feedback, ...] = ()
+) -> ActionResult:
+    """Say no to what *task* asks; *comments* on its lines go back with the reason, as one round."""
+    change = reject_task(task, require_text(reason, "reason"), by=by, at=at, comments=comments)
     return commit_change(board, _checked_approval(change, by), f"Rejected {task}.")
+
+
+def parse_comment(text: str) -> Feedback:
+    """Return the comment that `FILE:LINE:TEXT` means; the line may be left out."""
+    file, _, rest = text.partition(":")
+    line, _, said = rest.partition(":")
+    number = int(line) if line.isdecimal() and int(line) > 0 else None
+    message = said if number or not line.strip() else rest
+    if not file.strip() or not message.strip():
+        raise UsageError(f"{text!r} is no comment; write FILE:LINE:TEXT, such as src/a.py:12:no test")
+    return Feedback(file=file, line=number, message=require_text(message.strip(), "comment"))
 
 
 def add(board: Board, *, by: Actor, at: datetime, typed: Mapping[str, Any]) -> ActionResult:  # noqa: ARG001 - as all
@@ -94,7 +110,7 @@ def release(board: Board, *, by: Actor, at: datetime, task: str, reason: str) ->
 
 
 def retry(board: Board, *, by: Actor, at: datetime, task: str, guidance: str | None = None) -> ActionResult:
-    event = Retry(guidance=require_text(guidance, "guidance") if guidance is not None else None)
+    event = Answer(guidance=require_text(guidance, "guidance") if guidance is not None else None)
     return _move(board, event, by=by, at=at, task=task, done=f"{task} is IDLE again.")
 
 
@@ -141,6 +157,13 @@ def throw(board: Board, switch: Switch, *, by: Actor, reason: str = "") -> Actio
             )
         switches.replace(switch, said)
     return ActionResult(f"{name} is thrown ({place}); `liza resume` takes it back.")
+
+
+def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
+    """Throw ABORT, and return when the run is over; one that does not hear is killed."""
+    thrown = throw(board, Switch.ABORT, by=by, reason=reason)
+    told = ensure_ended(board.home)
+    return ActionResult(f"{thrown}\n{told}.") if told else thrown
 
 
 def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:

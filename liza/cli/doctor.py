@@ -17,6 +17,7 @@ from liza.board.disk import can_exchange
 from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
 from liza.cli.views.health import GateHealth, HealthFinding, HealthMark, MachineFacts, ProjectFacts, diagnose
 from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
+from liza.daemon.policy.recovery import finished_tasks
 from liza.daemon.project import home_from
 from liza.daemon.project_sandbox import require_sandbox, sandbox_warning
 from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
@@ -135,12 +136,13 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
     state, trouble = _read_board(home)
     board = open_board(home)
     holder = board.presence.holder_of(SUPERVISOR_NAME)
-    living = board.presence.live_workers() if holder else frozenset()
+    living = board.presence.live_workers() | {SUPERVISOR_NAME} if holder else frozenset()
     config = state.config if state else None
     ref = BRANCHES + (config.integration_branch if config else "")
     checked_out = repository.checked_out_at(ref) if config else None
     return ProjectFacts(
         trouble=trouble,
+        is_writable=os.access(home, os.W_OK),
         sandbox=sandbox_warning(config.sandbox) if config else None,
         refused=_refusal(state) if state else None,
         holder=str(holder) if holder else None,
@@ -170,7 +172,8 @@ def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ..
     if not any(ground.config.gates.to_json().values()):
         return ()
     try:
-        found = run_baseline(ground, RunControl()) if baseline else cached_baseline(ground)
+        is_tried = baseline and os.access(ground.home, os.W_OK)
+        found = run_baseline(ground, RunControl()) if is_tried else cached_baseline(ground)
     except NoCage:  # said elsewhere: a run would not start either
         return None
     if found is None:
@@ -195,7 +198,10 @@ def _refusal(state: State) -> str | None:
 
 def _stale(repository: Repository, state: State) -> tuple[str, ...]:
     names = Worktrees(repository).tasks()
-    return tuple(name for name in names if (status := state.status_of(name)) is None or status in TERMINAL)
+    finished = [task.id for task in finished_tasks(state) if task.id in names]
+    kept = finished[max(0, len(finished) - state.config.limits.kept_worktrees) :]
+    over = (name for name in names if (status := state.status_of(name)) is None or status in TERMINAL)
+    return tuple(name for name in over if name not in kept)
 
 
 def lock_holder_pid(path: Path) -> int | None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza import __version__
 from liza.cli.commands import boards, environment, history, queries, runs, tasks
+from liza.cli.completion import first_words, shown_commands
+from liza.cli.examples import EXAMPLES
 from liza.cli.process import configure_logging, exit_code_of, prepare_process
 from liza.cli.registry import COMMANDS, GROUPS
 from liza.errors import EXIT_CODES
@@ -19,22 +21,47 @@ from liza.errors import EXIT_CODES
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-# As help lists them: what people need first stands first.
-SECTIONS: Final = tuple(room.__name__ for room in (boards, runs, tasks, queries, history, environment))
+# As help lists them, each with a command to try: what people need first stands first.
+SECTIONS: Final[dict[str, tuple[str, str]]] = {
+    boards.__name__: ("The board", "note"),
+    runs.__name__: ("A run", "run"),
+    tasks.__name__: ("One task", "task reject"),
+    queries.__name__: ("Why, how much, what came of it", "explain"),
+    history.__name__: ("What was", "replay"),
+    environment.__name__: ("What there is to work with", "doctor"),
+}
+
+
+class _TopParser(argparse.ArgumentParser):
+    """The parser of `liza` itself, whose help has the commands in groups."""
+
+    def format_help(self) -> str:
+        rows = {name: COMMANDS[name].run.__module__ for name in shown_commands()}
+        parts = [self.format_usage(), f"{self.description}\n"]
+        for room, (title, example) in SECTIONS.items():
+            words = dict.fromkeys(name.split(" ")[0] for name, home in rows.items() if home == room)
+            lines = [f"  {word:<12} {first_words()[word]}" for word in words]
+            parts.append("\n".join([f"{title}:", *lines, f"  for example  {EXAMPLES[example]}\n"]))
+        parts += [
+            "Options: -h, --help; --version; -C DIR to work in DIR. `liza COMMAND --help` has an example.\n"
+        ]
+        return "\n".join([*parts, f"{self.epilog}\n"])
 
 
 def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of the commands in *names*, which are all in the table."""
-    top = argparse.ArgumentParser(
+    top = _TopParser(
         prog="liza",
         description="A supervisor for coding agents that you can leave alone overnight.",
         epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
     )
     top.add_argument("--version", action="version", version=f"liza {__version__}")
     top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
-    below = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    below = top.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
     groups: dict[str, Any] = {}
-    for name in sorted(names, key=lambda name: SECTIONS.index(COMMANDS[name].run.__module__)):
+    for name in sorted(names, key=lambda name: list(SECTIONS).index(COMMANDS[name].run.__module__)):
         summary, run, arguments = COMMANDS[name]
         group, _, word = name.rpartition(" ")
         if group and group not in groups:
@@ -42,7 +69,9 @@ def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
             groups[group] = parent.add_subparsers(
                 dest="word", metavar="COMMAND", required=group not in COMMANDS
             )
-        one = (groups[group] if group else below).add_parser(word, help=summary, description=summary)
+        one = (groups[group] if group else below).add_parser(
+            word, help=summary, description=summary, epilog=f"Example: {EXAMPLES.get(name, f'liza {name}')}"
+        )
         one.set_defaults(run=run)
         for flags, options in arguments:
             one.add_argument(*flags, **options)

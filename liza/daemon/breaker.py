@@ -93,7 +93,7 @@ def _block(fired: FiredRule) -> e.Event:
 
 
 def _force_pass(fired: FiredRule) -> e.Event:
-    return e.ForcePass(mark=f"forced:{fired.rule}")
+    return e.Report(mark=f"forced:{fired.rule}")
 
 
 _EVENTS: Final[dict[RuleAction, Callable[[FiredRule], e.Event]]] = {
@@ -176,7 +176,7 @@ def with_drift_resolved(state: State, now: datetime) -> State:
         for name in trip.tasks:
             task = state.tasks.get(name)
             if task and task.status is Status.BLOCKED and DRIFTED in str(task.blocked_reason):
-                state = apply(e.Retry(), to=name, by=HUMAN, at=now)(state)
+                state = apply(e.Answer(), to=name, by=HUMAN, at=now)(state)
     return state
 
 

@@ -1,4 +1,8 @@
-"""A coder's turn: claim, prepare the worktree, checkpoint, implement, hand in what git says was done."""
+"""Work of an agent: claim, prepare what its hat may touch, ask, hand in what came of it.
+
+Who may write gets a worktree on the branch of the task, and hands in what git says was done. Who may only
+read gets a checkout that is thrown away, and hands in what it says.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.agents.protocol import Session
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.breaker import apply_rules
 from liza.daemon.flows import asks_checkpoint
@@ -21,7 +26,7 @@ from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
-from liza.domain.verdicts import Feedback, Signal, SignalName
+from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.gates.finding import blames_history
@@ -32,11 +37,13 @@ from liza.repo.merge import merge
 from liza.repo.objects import list_tree
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import branch_of
+from liza.repo.scratch import scratch_tree
 from liza.repo.snapshot import commit_all, conflict_marked_paths, overlay, roll_back
 from liza.repo.squash import Squashing, move_squashed, squash
 from liza.repo.submission import inspect_submission
 from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
 from liza.system.run_control import RunEnding
+from liza.workflow.document import HatAccess, Predicate, SessionMode, WorkspaceBase
 from liza.workflow.position import Worked
 from liza.workflow.transition import apply
 
@@ -50,7 +57,9 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
     from liza.domain.verdicts import Verdict
     from liza.repo.worktree import Worktree
+    from liza.workflow.document import Phase
 
+SIMPLE_LINES: Final = 10  # that are not empty: what says less is simple
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
@@ -69,7 +78,7 @@ class ClaimedTask(NamedTuple):
 
 
 def take_turn(place: Worker) -> AfterTurn:
-    """Work on one task, if there is one."""
+    """Work on one task, if there is one whose next job is one for this kind of worker."""
     state = place.board.read()
     task = coder.pick(state, place.name)
     if task is None or not place.check_admission(state, _first_run(place, state, task)):
@@ -83,11 +92,21 @@ def take_turn(place: Worker) -> AfterTurn:
     log.info("%s: claimed, iteration %d", claimed.task.id, claimed.task.iteration)
     run = _first_run(place, claimed.state, claimed.task)
     with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
+        turn.hat = _phase(turn).worker
         return _prepare_and_work(turn, claimed)
+
+
+def _phase(turn: Turn) -> Phase:
+    """Return the phase that the task of *turn* is in."""
+    flow, task = turn.place.workflow(turn.state), turn.state.task(str(turn.task))
+    return flow.phases[task.position.phase if task.position else flow.start]
 
 
 def _base_commit(place: Worker, state: State) -> str | None:
     """Return the commit that new work starts from; None while the integration branch needs repair."""
+    workspace = place.workflow(state).workspace
+    if workspace.base is WorkspaceBase.HEAD:
+        return place.repository.head()
     head = place.repository.commit_at(place.integration(state))
     if head is None:
         place.stop_requests.pause(BRANCH_GONE.format(name=state.config.integration_branch))
@@ -97,6 +116,8 @@ def _base_commit(place: Worker, state: State) -> str | None:
 
 def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
+        if turn.place.workflow(turn.state).hat(str(turn.hat)).access is not HatAccess.WRITE:
+            return _think(turn)
         worktree = _prepare_worktree(turn.place, claimed)
         return _work(turn, claimed, worktree) if _run_setup(turn, worktree) else AfterTurn.WORK
     except Refused as error:  # somebody else decides about the task now, so nothing more is written
@@ -110,7 +131,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         block = e.Block(reason=printable(str(error)), questions=(question,), only_people=True)
         _give_up(turn, block)
     except LizaError as error:  # the agent left a worktree that git cannot work with
-        _give_up(turn, e.Fail(reason=printable(str(error))))
+        _give_up(turn, e.Release(reason=printable(str(error)), failed=True))
     return AfterTurn.WORK
 
 
@@ -130,10 +151,11 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
         if task is None or run is None or (shut and shut.cap is not Cap.TASK):
             return state
         taken.append(task)
-        most = place.workflow(state).phases[place.workflow(state).start].most(None)
-        claim = e.Claim(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
+        flow, here = place.workflow(state), task.position
+        most = flow.phases[here.phase if here else flow.start].most(here.path if here else None)
+        claim = e.Take(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
         state = apply(claim, to=task.id, by=by, at=at)(state)
-        if most is not None and coder.is_out_of_iterations(task, most):
+        if most is not None and coder.is_out_of_iterations(task, most) and here and here.phase == flow.start:
             return apply(coder.iterations_block(most), to=task.id, by=by, at=at)(state)
         if shut:
             state, block = budget.block_for_cost(state, task.id)
@@ -147,7 +169,7 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
 
 
 def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
-    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(turn.place.workflow(turn.state)) else None
+    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(_phase(turn)) else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
         return _record_block(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
@@ -159,7 +181,9 @@ def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
             turn.place.trees.after if asked else None,
         )
         turn.proof = _CommitProof(turn)
-        asked = turn.ask(Step.IMPLEMENT, facts, worktree.path, begins=begins)
+        asked = turn.ask(
+            Step.IMPLEMENT, facts, worktree.path, begins=begins, session=_session(turn, claimed.before)
+        )
     worktree_setup.run_teardown(turn, worktree)
     if turn.lease_renewer.lost:
         log.warning("%s: what its agent did after that is not used", turn.lease_renewer.lost)
@@ -171,6 +195,83 @@ def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
         _submit(turn, worktree, asked, asked.value)
         return AfterTurn.WORK
     return _record_no_answer(turn, worktree, asked)
+
+
+def _session(turn: Turn, before: Task) -> Session | None:
+    """Return the conversation to go on with, where the phase says so and the same worker had one."""
+    phase, here = _phase(turn), before.position
+    resumes = phase.session_mode(here.path if here else None) is SessionMode.RESUME
+    is_mine = before.authors[-1:] == (turn.place.name,)
+    return Session(id=before.session) if resumes and is_mine and before.session else None
+
+
+def _think(turn: Turn) -> AfterTurn:
+    """Ask who changes nothing, and hand in what they say."""
+    task = turn.state.task(str(turn.task))
+    shown = str(task.review_commit or task.base_commit)
+    with scratch_tree(turn.place.worktrees, shown) as path:
+        facts = prompt_values.for_thinking(turn.state, task)
+        asked = turn.ask(Step.IMPLEMENT, facts, path, template="hats/think")
+    if turn.lease_renewer.lost:
+        log.warning("%s: what its agent said after that is not used", turn.lease_renewer.lost)
+    elif asked.moved:
+        turn.block_for_drift(asked.moved)
+    elif not isinstance(asked.value, Implement):
+        turn.record(_without_answer(turn, asked))
+        return AfterTurn.RESTART if asked.reply.ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK
+    else:
+        said, value = _judge_words(turn, task, shown, asked, asked.value), asked.value
+        turn.record(said, more=lambda state: _with_side_reports(turn, state, value, said))
+    return AfterTurn.WORK
+
+
+def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: Implement) -> Event:
+    """Return what follows from what was said: the machines of the phase look at it first."""
+    phase = _phase(turn)
+    if answer.status is WorkStatus.BLOCKED:
+        is_asked = any(Predicate.ASKED in gate.when for gate in phase.gates)
+        outcome = GateOutcome.ASK if is_asked else GateOutcome.BLOCK
+        asks = e.Report(outcome=outcome, reason=answer.blocked_reason, questions=answer.blocked_questions)
+        return asks.replace(artifacts={_artifact_name(task): str(answer.blocked_reason)})
+    flow, known = turn.place.workflow(turn.state), _known_facts(answer)
+    work = Worked(turn.place.clock(), run=asked.run)
+    try:
+        with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
+            found = course.run_gates(turn, flow, task.position, case, work=work, known=known)
+    except course.Halted:
+        return e.Release(reason="it was stopped before its gates were through")
+    said = e.Report(verdicts=found.verdicts, known=found.known, session=_session_id(asked))
+    if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
+        return said.replace(artifacts={_artifact_name(task): answer.summary})
+    return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
+
+
+def _artifact_name(task: Task) -> str:
+    return task.position.phase.lower() if task.position else "work"
+
+
+def _session_id(asked: AgentAnswer) -> str | None:
+    return asked.reply.session.id if asked.reply.session else None
+
+
+def _known_facts(answer: Implement) -> frozenset[str]:
+    """Return what conditions of gates ask that only an answer tells."""
+    lines = [line for line in answer.summary.splitlines() if line.strip()]
+    facts = {
+        Predicate.RISK_MEDIUM_OR_HIGH: answer.risk in {Risk.MEDIUM, Risk.HIGH},
+        Predicate.EMPTY_OUTPUT: not lines,
+        Predicate.SIMPLE_OUTPUT: len(lines) < SIMPLE_LINES,
+    }
+    return frozenset(str(name) for name, holds in facts.items() if holds)
+
+
+def _without_answer(turn: Turn, asked: AgentAnswer) -> Event:
+    """Return what becomes of a task whose agent gave no answer; a crash may use up a round, as a no does."""
+    event = coder.event_without_answer(asked.reply, asked.why)
+    is_used = turn.place.workflow(turn.state).crash_consumes_iteration
+    if is_used and isinstance(event, e.Release) and event.failed:
+        return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
+    return event
 
 
 def _run_setup(turn: Turn, worktree: Worktree) -> bool:
@@ -197,7 +298,7 @@ def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
     tip = place.repository.commit_at(branch_of(task.id))
-    is_mine = claimed.before.authors[-1:] == (place.name,)
+    is_mine = claimed.before.authors[-1:] == (place.name,) or coder.is_carried_on(claimed.before)
     is_current = tip is None or place.repository.contains(tip, base)
     if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
         return trees.prepare(task.id, base, at=at)
@@ -250,7 +351,7 @@ def _record_block(turn: Turn, answer: CheckpointAnswer) -> AfterTurn:
 def _pass_checkpoint(turn: Turn, asked: AgentAnswer) -> bool:
     """Record the checkpoint, run its gates, and return whether the work may begin."""
     if isinstance(asked.value, CheckpointAnswer):
-        checkpoint, anomalies = e.WriteCheckpoint(checkpoint=asked.value.checkpoint()), asked.value.anomalies
+        checkpoint, anomalies = e.Write(checkpoint=asked.value.checkpoint()), asked.value.anomalies
         more = (lambda state: turn.with_anomalies(state, anomalies)) if anomalies else None
         turn.state = turn.record(checkpoint, more=more, then=Step.IMPLEMENT)
     task, flow = turn.state.task(str(turn.task)), turn.place.workflow(turn.state)
@@ -306,19 +407,19 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         reasons += _copied_file_faults(turn, task, head)
     _record_at_rest(turn, worktree)
     event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
-    if isinstance(event, e.Submit):  # what an agent committed itself, nobody has synced yet
+    if isinstance(event, e.Report):
+        event = event.replace(verdicts=turn.verdicts, session=_session_id(asked))
+    if isinstance(event, e.Report) and event.commit:
+        # What an agent committed itself, nobody has synced yet.
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
-    if isinstance(event, e.Submit | e.FindNothing):
-        event = event.replace(verdicts=turn.verdicts)
-    if isinstance(event, e.Submit):
         event = event.replace(tree=turn.place.repository.tree_of(event.commit))
         try:
-            event = _judge_submission(turn, task, event.commit, asked, answer)
+            event = _judge_submission(turn, task, str(event.commit), asked, answer)
         except BrokenGate as error:
             # Handed in as it is: whoever reviews it asks the gates first, and no agent is paid for it again.
             turn.broken(error, event)
             return
-    elif isinstance(event, e.FindNothing):
+    elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
@@ -343,7 +444,11 @@ def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, ans
         return e.Release(reason="it was stopped before its gates were through")
     move_squashed(turn.place.repository, task.id, one, instead_of=head)
     event = coder.event_for_gates(found.outcome, one, found)
-    return event.replace(squashed=head, squashed_for=why) if isinstance(event, e.Submit) else event
+    return (
+        event.replace(squashed=head, squashed_for=why)
+        if isinstance(event, e.Report) and event.commit
+        else event
+    )
 
 
 def _run_machine_gates(
@@ -353,12 +458,13 @@ def _run_machine_gates(
     work = Worked(turn.place.clock(), tree=tree, run=asked.run)
     known = tuple(one for one in before if one.outcome is GateOutcome.PASS) or turn.verdicts
     with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
-        found = course.run_gates(turn, flow, task.position, case, work=work, before=known)
+        facts = _known_facts(asked.value) if isinstance(asked.value, Implement) else frozenset()
+        found = course.run_gates(turn, flow, task.position, case, work=work, before=known, known=facts)
     log.info("%s: the gates say %s", task.id, found.outcome)
     return found._replace(verdicts=(*known, *found.verdicts))
 
 
-def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: AgentAnswer) -> Event:
+def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.Report, asked: AgentAnswer) -> Event:
     """Return *claim*, unless a check of the task itself fails."""
     flow, base = turn.place.workflow(turn.state), str(task.base_commit)
     try:
@@ -372,7 +478,9 @@ def _verify_nothing_to_do(turn: Turn, task: Task, claim: e.FindNothing, asked: A
         return claim
     reason = f"there is something to do: {said[-1].reason}"
     feedback = said[-1].feedback or (Feedback(message=reason),)
-    return e.Revise(reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said), phase=flow.start)
+    return e.Report(
+        outcome=GateOutcome.REVISE, reason=reason, feedback=feedback, verdicts=(*turn.verdicts, *said)
+    )
 
 
 def _conflict_mark_faults(turn: Turn, task: Task, head: str | None) -> tuple[str, ...]:
@@ -403,7 +511,8 @@ def _with_side_reports(turn: Turn, state: State, answer: Implement, event: Event
         state = with_signals(state, str(task), Signal(name=SignalName.TESTS, value=answer.tests_ended, at=at))
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
-    if isinstance(event, e.Submit | e.FindNothing) and task in state.handoff:
+    is_handed_in = isinstance(event, e.Report) and event.outcome is GateOutcome.PASS
+    if is_handed_in and task in state.handoff:
         return state.replace(handoff={key: value for key, value in state.handoff.items() if key != task})
     return state
 
@@ -421,7 +530,7 @@ def _record_no_answer(turn: Turn, worktree: Worktree, asked: AgentAnswer) -> Aft
         note = Handoff(id=name, agent=turn.place.name, timestamp=at, summary=_last_words(asked))
         return state.replace(handoff=with_record(state.handoff, note)) if is_full else state
 
-    turn.record(coder.event_without_answer(asked.reply, asked.why), more=more)
+    turn.record(_without_answer(turn, asked), more=more)
     return AfterTurn.RESTART if is_full else AfterTurn.WORK
 
 

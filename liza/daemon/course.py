@@ -231,7 +231,8 @@ def run_own_checks(workflow: Workflow, case: GateContext) -> tuple[Verdict, ...]
     The engine runs no gate where nothing was made; these checks are not about what was made.
     """
     said: list[Verdict] = []
-    for gate in workflow.phases[workflow.start].gates:
+    phase = case.task.position.phase if case.task.position else workflow.start
+    for gate in workflow.phases[phase].gates:
         if gate.kind is GateKind.COMMAND and "from" in gate.options:
             said.append(registry.run_gate(gate.id, gate.kind, gate_options(gate.options), case))
             if said[-1].outcome is Outcome.REVISE:
@@ -239,7 +240,7 @@ def run_own_checks(workflow: Workflow, case: GateContext) -> tuple[Verdict, ...]
     return ()
 
 
-def run_gates(
+def run_gates(  # noqa: PLR0913 - what is known of the work before a machine looks at it
     turn: Turn,
     workflow: Workflow,
     position: Position | None,
@@ -247,14 +248,17 @@ def run_gates(
     *,
     work: Worked | None = None,
     before: Iterable[Verdict] = (),
+    known: frozenset[str] = frozenset(),
 ) -> GatesResult:
     """Run every machine gate that is next, until a phase rejects the work or an agent or a person is next.
 
-    Verdicts in *before* are used again where they are about this tree.
+    Verdicts in *before* are used again where they are about this tree; *known* are predicates that only the
+    answer of an agent tells.
     """
     if position is None:
         raise Refused("a task without a position in the workflow cannot be judged")
-    facts = frozenset(Predicate(name) for name in case.facts & _PREDICATES)
+    names = (case.facts | known | set(position.known)) & _PREDICATES
+    facts = frozenset(Predicate(name) for name in names)
     here, at, said = position.replace(tree=case.tree), turn.place.clock(), list[Verdict]()
     moved = engine.report(workflow, here, at, work=work, verdicts=before, facts=facts)
     while moved.decision is None or moved.decision.outcome is Outcome.PASS:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from liza.daemon.effects import PERFORMERS
+from liza.daemon.prompting import hat_names
+from liza.daemon.sources import SOURCES
 from liza.domain.changes import Change
 from liza.domain.config import Config
 from liza.domain.position import FINAL
+from liza.domain.problems import did_you_mean
 from liza.errors import UsageError, Violation
 from liza.gates import registry
-from liza.workflow.document import Effect, GateKind
+from liza.workflow.document import PLANNER_SPLITS, Effect, GateKind
 from liza.workflow.load import (
     NOTHING_ADDED,
     SUFFIX,
@@ -29,9 +33,8 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.domain.config import Limits
     from liza.domain.model import Adopted, State
-    from liza.workflow.document import Gate, Workflow
+    from liza.workflow.document import Gate, Phase, Workflow
 
-CODER: Final = "coder"
 _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
 
 
@@ -88,14 +91,29 @@ def added_names() -> AddedNames:
 
 
 def _shape_violations(flow: Workflow) -> list[Violation]:
-    """Return why workers cannot run *flow*: its shape, or what of it they would not do."""
-    others = [place for place, phase in flow.phases.items() if phase.worker and place != flow.start]
-    if flow.phases[flow.start].worker != CODER or others or merging_phase(flow) is None:
-        shape = "workers run one phase of a coder, phases of review, and one that merges"
-        usual = Config.model_fields["workflow"].default
-        mend = f"use `{usual}`, or a file of that shape"
-        return [Violation("phases", f"it cannot be run yet: {shape}", mend)]
-    return [*unsupported_parts(flow), *_effects_without_effect(flow)]
+    """Return why workers cannot run *flow*: what of it they would not do."""
+    return [*unsupported_parts(flow), *_effects_without_effect(flow), *_unknown_names(flow)]
+
+
+def _unknown_names(flow: Workflow) -> Iterator[Violation]:
+    """Yield the prompts, sources and effects that nobody has."""
+    for name, hat in flow.roles.items():
+        if hat.prompt is not None and hat.prompt not in (known := hat_names()):
+            problem = f"there is no prompt {hat.prompt!r}"
+            yield Violation(f"roles.{name}.prompt", problem, did_you_mean(hat.prompt, known))
+    source = flow.tasks.source
+    if source not in (sources := [PLANNER_SPLITS, *SOURCES.names()]):
+        yield Violation("tasks", f"there is no source of tasks {source!r}", did_you_mean(source, sources))
+    wanted = {"at_end": flow.at_end}
+    for place, phase in flow.phases.items():
+        wanted |= {f"phases.{place}.effects.{key}": effects for key, effects in phase.effects.items()}
+        if phase.effects and phase.gates and phase.gates[-1].kind is GateKind.HUMAN:
+            problem = "a person decides here, and nothing is done in their name"
+            yield Violation(f"phases.{place}.effects", problem, "move them to the next phase")
+    for path, effects in wanted.items():
+        for effect in set(effects) - PERFORMERS.keys():
+            known_effects = [str(one) for one in PERFORMERS]
+            yield Violation(path, f"nobody performs {str(effect)!r}", did_you_mean(effect, known_effects))
 
 
 def _effects_without_effect(flow: Workflow) -> Iterator[Violation]:
@@ -143,6 +161,6 @@ def merging_phase(workflow: Workflow) -> str | None:
     return None
 
 
-def asks_checkpoint(workflow: Workflow) -> bool:
-    """Return whether the workflow has a gate before the work."""
-    return any(gate.at == "before" for gate in workflow.phases[workflow.start].gates)
+def asks_checkpoint(phase: Phase) -> bool:
+    """Return whether a gate of *phase* wants to see what is announced before the work."""
+    return any(gate.at == "before" and "checkpoint" in gate.options for gate in phase.gates)

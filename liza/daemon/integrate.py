@@ -14,7 +14,6 @@ from liza.daemon.policy import reviewer
 from liza.domain import events as e
 from liza.domain.anomalies import MergeConflict
 from liza.domain.changes import with_anomaly
-from liza.domain.model import IntegrationFailure
 from liza.domain.record import printable
 from liza.domain.verdicts import Outcome
 from liza.errors import BrokenGate, LizaError, UnfitRepository
@@ -33,10 +32,14 @@ from liza.repo.signing import ensure_key
 from liza.repo.trailers import Trailer
 from liza.repo.verify import ChainCommit, first_parent_chain
 from liza.system.masking import environment_mask
+from liza.workflow.document import GateKind
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Turn
     from liza.domain.model import State, Taint, Task
+    from liza.domain.verdicts import Verdict
+    from liza.gates.context import GateContext
+    from liza.workflow.document import Workflow
 
 MOST_ROUNDS: Final = 20  # times that others may be faster before somebody else has a try
 LONGEST_FAILURE: Final = 3000  # characters of what is wrong with a merged tree that the coder is shown
@@ -56,10 +59,10 @@ def _try_once(turn: Turn, task: Task) -> bool:
     """Try once; return False where the branch moved meanwhile."""
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
     if task.merging and repository.contains(ref, task.merging.commit):
-        turn.record(e.Merge(commit=task.merging.commit))
+        turn.record(e.Land(commit=task.merging.commit))
         return True
     if found := _merge_by_another(turn, task):
-        turn.record(e.StartMerge(onto=found.parents[0], commit=found.commit), e.Merge(commit=found.commit))
+        turn.record(e.Intend(onto=found.parents[0], commit=found.commit), e.Land(commit=found.commit))
         return True
     head = repository.commit_at(ref)
     if head is None:
@@ -107,13 +110,13 @@ def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     sealed = commit_merge(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
     if not _test_merged_tree(turn, task, sealed, head):
         return True
-    turn.record(e.StartMerge(onto=head, commit=sealed))
+    turn.record(e.Intend(onto=head, commit=sealed))
     if not isinstance(land_merge(repository, ref, sealed, onto=head, task=task.id), Landed):
         return False
     if wrong := merge_doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
         log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))
         return False
-    turn.record(e.Merge(commit=sealed))
+    turn.record(e.Land(commit=sealed))
     return True
 
 
@@ -122,7 +125,8 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     flow = turn.place.workflow(turn.state)
     try:
         with course.gate_context(turn, task, head, sealed) as case:
-            found = course.run_gates(turn, flow, task.position, case)
+            known = _verdicts_on_merged_tree(flow, task, case)
+            found = course.run_gates(turn, flow, task.position, case, before=known)
     except course.Halted:
         turn.record(e.Release(reason="the merge was stopped before its tests were through"))
         return False
@@ -132,11 +136,27 @@ def _test_merged_tree(turn: Turn, task: Task, sealed: str, head: str) -> bool:
     if found.outcome is Outcome.PASS:
         return True
     shown = "".join(f"\n{one.evidence.tail}" for one in found.verdicts[-1:] if one.evidence)
-    failure = IntegrationFailure(reason=f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE])
-    turn.record(
-        e.FailIntegration(failure=failure, verdicts=found.verdicts, phase=found.phase, known=found.known)
-    )
+    reason = f"on the merged tree, {found.reason}:{shown}"[:LONGEST_FAILURE]
+    no = e.Report(outcome=Outcome.REVISE, reason=reason, verdicts=found.verdicts, known=found.known)
+    turn.record(no)
     return False
+
+
+def _verdicts_on_merged_tree(flow: Workflow, task: Task, case: GateContext) -> tuple[Verdict, ...]:
+    """Return what the board has of the same commands on exactly the tree that would be merged.
+
+    Where nothing else was merged since, that is the tree of the work, whose tests were just run.
+    """
+    gates = [gate for phase in flow.phases.values() for gate in phase.gates if gate.kind is GateKind.COMMAND]
+    merged = {gate.options.get("command"): gate.id for gate in gates if gate.options.get("tree") == "merged"}
+    lines = {gate.id: gate.options.get("command") for gate in gates if gate.id not in merged.values()}
+    return tuple(
+        one.replace(gate=merged[name])
+        for one in task.verdicts
+        if one.tree == case.tree and one.outcome is Outcome.PASS and one.label is None and one.evidence
+        if (name := lines.get(one.gate)) in merged
+        if one.evidence.command == getattr(case.config.gates, str(name))
+    )
 
 
 def _trailers(task: Task) -> dict[Trailer, str]:

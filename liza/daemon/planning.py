@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from liza.board.protocol import PLANNING_NAME
-from liza.daemon import prompt_values
+from liza.daemon import coding, prompt_values
 from liza.daemon.policy import plan_checks, planner
 from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
+from liza.daemon.sources import with_source_tasks
 from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
@@ -36,6 +37,8 @@ def take_turn(place: Worker) -> AfterTurn:
     """Plan or replan, if something on the board is new."""
     if _tidy(place):
         return AfterTurn.WORK
+    if coding.take_turn(place) is not AfterTurn.WAIT:
+        return AfterTurn.WORK
     state = place.board.read()
     wake = planner.plan_request(state)
     if wake is None or not place.check_admission(state, place.planned_run(state, wake.step, None)):
@@ -55,6 +58,7 @@ def _tidy(place: Worker) -> bool:
         at, by = place.clock(), place.actor()
         for task, block in planner.stuck_tasks(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
+        state = with_source_tasks(state, place.repository.root, at)
         return planner.with_goal_completed(state, at)
 
     before = place.board.read()

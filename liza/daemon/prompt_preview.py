@@ -14,6 +14,7 @@ from liza.domain.model import Status, Task, TaskScope
 from liza.domain.record import printable
 from liza.errors import UsageError
 from liza.gates.feedback import gate_report
+from liza.repo.objects import commits_between
 from liza.repo.repository import BRANCHES
 
 if TYPE_CHECKING:
@@ -75,5 +76,5 @@ def _values_for(
     base, commit = task.base_commit or head, task.review_commit or task.base_commit or head
     work = task.replace(base_commit=base, review_commit=commit)
     diff = repository.git("diff", "--no-color", str(base), str(commit))
-    log = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
+    log = "\n\n".join(one.message for one in commits_between(repository, str(base), str(commit)))
     return prompt_values.for_review(state, work, diff=diff, log=log, checks=gate_report(task.verdicts))

@@ -58,14 +58,18 @@ def for_implement(state: State, task: Task) -> PromptValues:
     return {**for_checkpoint(state, task), "checkpoint": _checkpoint(task.checkpoint)}
 
 
+def for_thinking(state: State, task: Task) -> PromptValues:
+    return for_checkpoint(state, task)
+
+
 def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) -> PromptValues:
     return {
         **_task_values(task),
         "iteration": str(task.iteration),
         "base": str(task.base_commit),
-        "commit": str(task.review_commit),
+        "commit": str(task.review_commit or task.base_commit),
         "checkpoint": _checkpoint(task.checkpoint),
-        "summary": f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log[:LONGEST_TEXT],
+        "summary": _summary(task, log)[:LONGEST_TEXT],
         "checks": checks[:LONGEST_TEXT],
         "notes": _lines(f"- {message}" for message in _notes_about(state, task)),
         "feedback": _feedback(task),
@@ -73,6 +77,12 @@ def for_review(state: State, task: Task, *, diff: str, log: str, checks: str) ->
         if len(diff) <= LONGEST_TEXT
         else f"{diff[:LONGEST_TEXT]}\n(cut; `git diff` shows the rest)",
     }
+
+
+def _summary(task: Task, log: str) -> str:
+    """Return what its maker says of the work that is judged."""
+    said = f"Nothing needs doing: {task.nothing_to_do}" if task.nothing_to_do else log
+    return _lines([said, *_artifact_lines(task)])
 
 
 def _task_values(task: Task) -> PromptValues:
@@ -99,8 +109,14 @@ def _guidance(state: State, task: Task) -> list[str]:
         *([task.guidance] if task.guidance else []),
         *(f"People say: {message}" for message in _notes_about(state, task) if message != task.guidance),
         *_attempts(task),
+        *_artifact_lines(task),
         *_handoff(state.handoff.get(task.id)),
     ]
+
+
+def _artifact_lines(task: Task) -> list[str]:
+    """Return what work in other phases left for this one."""
+    return [f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items()]
 
 
 def _notes_about(state: State, task: Task) -> list[str]:

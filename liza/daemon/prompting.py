@@ -46,20 +46,35 @@ UNFENCED: Final[dict[str, Callable[[str], str]]] = {
 _HOUSE_VALUES: Final = {"anomalies": ", ".join(AGENT_ANOMALY_TYPES)}
 
 
-def required_fields(step: Step) -> frozenset[str]:
+def required_fields(step: str) -> frozenset[str]:
     """Return the names of the values that the prompt of *step* needs."""
     return frozenset(_template(step).get_identifiers()) | {BOOTSTRAP}
 
 
-def render_prompt(step: Step, known: Mapping[str, str], *, nonce: str) -> str:
-    """Return the prompt for *step* with what is *known*, every foreign part of it fenced with *nonce*."""
+def render_prompt(step: str, known: Mapping[str, str], *, nonce: str, hat: str | None = None) -> str:
+    """Return the prompt for *step* with what is *known*, every foreign part of it fenced with *nonce*.
+
+    *hat* is the file that says what the role of a workflow is there for.
+    """
     missing, unknown = required_fields(step) - known.keys(), known.keys() - required_fields(step)
     if missing or unknown:
         message = f"the prompt for {step} lacks {sorted(missing)} and has no place for {sorted(unknown)}"
         raise ValueError(message)
     values = {name: _safe(name, text, nonce) for name, text in known.items()}
     house = _template("house").substitute(_HOUSE_VALUES, nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
-    return f"{house}\n{_template(step).substitute(values)}"
+    part = f"{hat_text(hat)}\n" if hat else ""
+    return f"{house}\n{part}{_template(step).substitute(values)}"
+
+
+def hat_names() -> list[str]:
+    """Return the files that say what a role is there for."""
+    found = files("liza.daemon.prompts").joinpath("hats").iterdir()
+    return sorted(one.name for one in found if one.name.endswith(".md") and one.name != "think.md")
+
+
+def hat_text(name: str) -> str:
+    """Return what the role is there for whose prompt is the file *name*."""
+    return files("liza.daemon.prompts").joinpath("hats", name).read_text(encoding="utf-8")
 
 
 def repeat_prompt(asked: str, why: str, *, nonce: str) -> str:

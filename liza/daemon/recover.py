@@ -29,13 +29,14 @@ from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
 from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
+from liza.repo.object_reader import close_readers
 from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import BRANCHES, Repository
 from liza.system import locks
 from liza.system.host import host
 from liza.system.platform import DEAD_STATES, Process
-from liza.system.proc_table import kill_all, leftover_processes, process_of, process_table
+from liza.system.proc_table import kill_all, leftover_processes, mark_of, process_of, process_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 RUNS: Final = "runs"
+OWN_GIT: Final = "supervisor.git"  # the mark of the git processes that a supervisor starts
 
 
 @dataclass(frozen=True)
@@ -194,13 +196,20 @@ def is_run_of(run: str, worker: str) -> bool:
 
 
 def _leftovers(home: Path, living: Collection[str]) -> list[Leftover]:
+    close_readers()  # they bear the same mark, and are our own
     orphans = {process.pid: process for process in orphaned_workers(home, living)}
-    agents = leftover_processes(home / RUNS, lambda run: not any(is_run_of(run, name) for name in living))
+    found = leftover_processes(home / RUNS, lambda run: not any(is_run_of(run, name) for name in living))
+    agents = [process for process in found if not _is_own_git(process)]
     # An orphaned worker comes before its agents: it would start others.
     return [
         *(_leftover(process, "the worker") for process in orphans.values()),
         *(_leftover(process, "the agent's process") for process in agents if process.pid not in orphans),
     ]
+
+
+def _is_own_git(process: Process) -> bool:
+    """Return whether *process* is the git that stays for this process; an adopted orphan is not."""
+    return process.parent == os.getpid() and (mark_of(process.pid) or "").endswith(f"/{OWN_GIT}")
 
 
 def _leftover(process: Process, what: str) -> Leftover:

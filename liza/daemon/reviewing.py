@@ -22,14 +22,14 @@ from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
-from liza.gates.human import QUESTIONS
 from liza.gates.instructions import with_instructions_of
+from liza.repo.objects import commits_between
 from liza.repo.scratch import refill, scratch_tree
-from liza.repo.snapshot import altered_paths
+from liza.repo.snapshot import WorktreeState, altered_paths
 from liza.system.run_control import RunEnding
 from liza.workflow import engine
-from liza.workflow.document import GateKind
-from liza.workflow.position import GateJob, WaitJob
+from liza.workflow.document import GateKind, OnError
+from liza.workflow.position import GateJob
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def _retry_merge(place: Worker) -> None:
         if found is None:
             return state
         at, by = place.clock(), place.actor()
-        state = apply(e.RetryMerge(reason=found.note.message), to=found.task.id, by=by, at=at)(state)
+        state = apply(e.Answer(guidance=found.note.message, merge=True), to=found.task.id, by=by, at=at)(
+            state
+        )
         note = found.note.replace(processed=at, processed_by=place.name)
         return state.replace(human_notes=with_record(state.human_notes, note))
 
@@ -126,7 +128,7 @@ def _take_next(place: Worker, token: str) -> State:
         if task is None:
             return state
         taken.append(task.id)
-        take, by = e.TakeReview(lease=place.lease(state, token)), place.actor(token)
+        take, by = e.Take(lease=place.lease(state, token)), place.actor(token)
         if task.status is not Status.READY_FOR_REVIEW:
             return apply(take, to=task.id, by=by, at=now)(state)
         run = place.planned_run(state, Step.REVIEW, task.id)
@@ -143,14 +145,17 @@ def _take_next(place: Worker, token: str) -> State:
 
 
 def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
-    if task.status is Status.READY_FOR_REVIEW:
+    """Judge *task*, phase after phase, for as long as judging is next; then do what its effect is."""
+    while task.status is Status.READY_FOR_REVIEW:
         after = _review(turn, task)
         if after is not None:
             return after
-        latest = turn.current()
-        if latest.status is not Status.APPROVED or latest.lease is None:
+        turn.state = turn.place.board.read()
+        task = turn.current()
+        if task.lease is None or task.lease.token != turn.actor.token:
             return AfterTurn.WORK
-    integrate(turn)
+    if task.status is Status.APPROVED and task.lease is not None:
+        integrate(turn)
     return AfterTurn.WORK
 
 
@@ -171,24 +176,17 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
     ) and found.outcome is Outcome.PASS:
         match next_up:
             case GateJob(gate) if gate.kind is GateKind.AGENT:
+                turn.hat = gate.role
                 asked = _ask_reviewer(turn, task, found.verdicts)
                 if turn.lease_renewer.lost:
                     log.warning("%s: the verdict is not used", turn.lease_renewer.lost)
                     return AfterTurn.WORK
                 if not isinstance(asked.value, Review):
-                    return _record_no_verdict(turn, asked, gate)
+                    return _record_no_verdict(turn, asked, gate, reviewer.new_verdicts(task, found.verdicts))
                 found, said = (
                     _with_verdict(turn, task, found, gate.id, asked, asked.value),
                     asked.value.anomalies,
                 )
-            case WaitJob(_, gate):
-                question = f"{task.id}: {_question(gate)}"
-                taints = _taints_of_approval(turn, found, gate)
-                said_now = reviewer.new_verdicts(task, found.verdicts)
-                known = found.known
-                ask = e.AskHuman(question=question, verdicts=said_now, taints=taints, known=known)
-                _conclude(turn, ask, said)
-                return AfterTurn.WORK
             case _:
                 break
     _conclude(turn, reviewer.event_for_verdicts(task, found), said)
@@ -212,25 +210,11 @@ def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> Non
     turn.record(event, more=more)
 
 
-def _question(gate: Gate | None) -> str:
-    options = gate.options if gate else {}
-    return str(options.get("question") or QUESTIONS[options.get("asks", "approve")])
-
-
-def _taints_of_approval(turn: Turn, found: GatesResult, gate: Gate | None) -> tuple[str, ...]:
-    """Return what a person's yes would be marked with, so that it is given in the knowledge of it."""
-    flow, position = turn.place.workflow(turn.state), found.moved.position
-    if gate is None:
-        return position.taints
-    yes = Verdict(gate=gate.id, outcome=Outcome.PASS, at=turn.place.clock(), tree=position.tree)
-    return engine.after(flow, position, yes, found.facts).position.taints
-
-
 def _with_verdict(
     turn: Turn, task: Task, so_far: GatesResult, gate: str, asked: AgentAnswer, review: Review
 ) -> GatesResult:
     """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
-    tree = turn.place.repository.tree_of(str(task.review_commit))
+    tree = turn.place.repository.tree_of(str(task.review_commit or task.base_commit))
     verdict = reviewer.verdict_of_review(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
     log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
@@ -240,7 +224,7 @@ def _with_verdict(
 
 def _rerun_gates(turn: Turn, task: Task) -> GatesResult:
     """Run the gates whose verdicts are not about the submitted tree."""
-    flow, commit = turn.place.workflow(turn.state), str(task.review_commit)
+    flow, commit = turn.place.workflow(turn.state), str(task.review_commit or task.base_commit)
     with course.gate_context(turn, task, str(task.base_commit), commit) as case:
         held = tuple(one for one in task.verdicts if one.tree == case.tree and one.outcome is Outcome.PASS)
         found = course.run_gates(turn, flow, task.position, case, before=held)
@@ -249,9 +233,9 @@ def _rerun_gates(turn: Turn, task: Task) -> GatesResult:
 
 def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAnswer:
     place, repository = turn.place, turn.place.repository
-    base, commit = str(task.base_commit), str(task.review_commit)
+    base, commit = str(task.base_commit), str(task.review_commit or task.base_commit)
     diff = repository.git("diff", "--no-color", base, commit)
-    said = repository.git("log", "--no-color", "--format=%B", f"{base}..{commit}")
+    said = "\n\n".join(one.message for one in commits_between(repository, base, commit))
 
     def check(value: AnswerValue) -> str | None:
         before, after = place.trees.before, place.trees.after
@@ -268,10 +252,11 @@ def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAn
     shown = with_instructions_of(repository, base, commit, at=place.clock())
     facts = prompt_values.for_review(turn.state, task, diff=diff, log=said, checks=gate_report(found))
     with scratch_tree(place.worktrees, shown) as path:
-        return turn.ask(Step.REVIEW, facts, path, check=check, again=RETRY_ENDINGS)
+        begins = WorktreeState(shown, repository.tree_of(shown))
+        return turn.ask(Step.REVIEW, facts, path, check=check, again=RETRY_ENDINGS, begins=begins)
 
 
-def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate) -> AfterTurn:
+def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate, said: tuple[Verdict, ...]) -> AfterTurn:
     ending, position = asked.reply.ending, turn.current().position
     phase = position.phase if position else None
     if asked.moved:
@@ -279,10 +264,16 @@ def _record_no_verdict(turn: Turn, asked: AgentAnswer, gate: Gate) -> AfterTurn:
         return AfterTurn.WORK
     if ending in RELEASE_ENDINGS:
         turn.record(e.Release(reason=asked.why, killed=ending is RunEnding.KILLED))
+    elif gate.on_error != OnError() and ending is not RunEnding.DONE:
+        turn.record(e.Report(crashed=gate.id, reason=asked.why, verdicts=said))
+        turn.release()
     else:
         silence = Signal(name=SignalName.SILENCE, at=turn.place.clock(), phase=phase, role=gate.role)
         turn.record(
-            reviewer.no_verdict_block(asked.why, gate.on_none.outcome),
+            reviewer.event_for_silence(
+                asked.why, gate, said, position.tree if position else None, turn.place.clock()
+            ),
             more=lambda state: with_signals(state, str(turn.task), silence),
         )
+        turn.release()
     return AfterTurn.RESTART if ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK

@@ -35,7 +35,7 @@ from liza.daemon.project_sandbox import (
     with_no_sandbox_anomaly,
     with_required_mode,
 )
-from liza.daemon.recover import RUNS, Recovery, await_exit, is_run_of, orphaned_workers
+from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
 from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
@@ -118,8 +118,11 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     grace: float = GRACE,
     ready: Callable[[], None] = lambda: None,
     baseline: bool = True,
+    report: Callable[[Board], None] = lambda _: None,
 ) -> int:
     """Run until the goal is complete or somebody stops it; return the exit code.
+
+    *report* is called at every checkpoint and at the end, and leaves people something to read.
 
     *ready* is called once this is the one supervisor and the project can be worked on; the project's own
     gates are tried first, unless *baseline* is False. Workers are forked and call *be_worker*, where the
@@ -136,7 +139,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         bell = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
         stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
-        mark_processes(RUN_MARK, str((home / RUNS).resolve() / "supervisor.git"))
+        mark_processes(RUN_MARK, str((home / RUNS).resolve() / OWN_GIT))
         repository = Repository.around(home.parent)
         _lock_repository(repository, stack)
         board.absorb()
@@ -150,7 +153,8 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         repository.ensure_branch(state.config.integration_branch)
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
-        if baseline and not _check_baseline(ground, board, view, bell):
+        # Under ABORT nothing is going to start.
+        if baseline and not _is_aborted(board) and not _check_baseline(ground, board, view, bell):
             ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
             view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
             return EXIT_CODES[ending]
@@ -161,7 +165,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
         crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
-        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace).run()
+        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace, report=report).run()
 
 
 def _lock_repository(repository: Repository, stack: ExitStack) -> None:
@@ -178,8 +182,6 @@ def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wak
 
     What is worth knowing is said; where work could not be judged, it raises RedBase.
     """
-    if _is_aborted(board):
-        return False
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
@@ -213,7 +215,7 @@ def worker_command(home: Path) -> list[str]:
 
 
 class Supervisor:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as supervise
         self,
         scene: Recovery,
         crew: WorkerProcesses,
@@ -222,8 +224,10 @@ class Supervisor:
         *,
         until_idle: bool,
         grace: float,
+        report: Callable[[Board], None] = lambda _: None,
     ) -> None:
         self._recovery = scene
+        self._report = report
         self._board = scene.board
         self._workers = crew
         self._view = view
@@ -469,7 +473,15 @@ class Supervisor:
         summary = self._recovery.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
         write_report(summary, checkpoint_summary(state, self._clock(), said))
         self._summarised = thrown_at
-        self._view.say(f"the summary of this checkpoint is in {summary}")
+        self._view.say(f"the summary of this halt is in {summary}")
+        self._write_report()
+
+    def _write_report(self) -> None:
+        """Leave people the report; without one the work is done all the same."""
+        try:
+            self._report(self._board)
+        except (LizaError, OSError) as error:
+            self._alert(f"there is no report: {error}")
 
     def _start_due(self, state: State) -> None:
         """Start a process in every slot that is due, and stop those that are no longer wanted."""
@@ -593,6 +605,7 @@ class Supervisor:
         if ending is RunEnd.COMPLETE:
             self._announce_done()
         self._board.presence.remove_stale()
+        self._write_report()
         state = self._board.read()
         self._view.show(state, self._board.switches.thrown())
         self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")

@@ -30,6 +30,7 @@ from liza.agents.select import (
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
 from liza.daemon.breaker import apply_rules
+from liza.daemon.effects import EffectPlace, perform
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
 from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
 from liza.daemon.policy.planner import with_notes_read
@@ -38,7 +39,7 @@ from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
 from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
 from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
-from liza.domain.answer_parsing import ParsedAnswer, parse_answer
+from liza.domain.answer_parsing import ParsedAnswer
 from liza.domain.answers import AnswerValue, Step
 from liza.domain.budget import (
     AdmissionRequest,
@@ -55,20 +56,20 @@ from liza.domain.budget import (
 )
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.config import AgentChoice
-from liza.domain.events import Block
-from liza.domain.lifecycle import event_name
-from liza.domain.model import Actor, Lease, Refusal, Role, State, Status, Task
+from liza.domain.dialect_answers import OWN_DIALECT, read_answer
+from liza.domain.events import Block, Land, Release, Report
+from liza.domain.model import Actor, HistoryEntry, Lease, Refusal, Role, State, Status, Task
 from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER_PREFIX
-from liza.errors import DiskTrouble, LizaError
+from liza.errors import DiskTrouble, LizaError, Refused
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.snapshot import WorktreeTracker
 from liza.system.masking import environment_mask
 from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
 from liza.workflow.load import workflow_on
-from liza.workflow.transition import apply
+from liza.workflow.transition import apply, effects_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -335,6 +336,8 @@ class Question(NamedTuple):
     is_again: bool = False
     only_answer: bool = False
     instead: AgentChoice | None = None
+    dialect: str = OWN_DIALECT
+    hat: str = ""
 
 
 @dataclass
@@ -354,6 +357,7 @@ class Turn:
     ended: list[EndedRun] = field(default_factory=list)  # what the board does not know yet
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
+    hat: str | None = None  # the role of the workflow whose job this is
     # What work says whose answer cannot be read.
     proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
 
@@ -372,7 +376,7 @@ class Turn:
     def current(self) -> Task:
         return self.place.board.read().task(str(self.task))
 
-    def update(self, what: str, make: More) -> State:
+    def update(self, what: str, make: More, about: Callable[[], str] | None = None) -> State:
         """Let *make* happen to the board, and what became of this turn's runs, in one update."""
         told: list[str] = []
         at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
@@ -381,7 +385,7 @@ class Turn:
             heard = with_notes_read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
             return make(_settle_runs(heard, self.ended, told, at=at, chance=chance))
 
-        state = self.place.board.update(Change(self.place.name, what, both))
+        state = self.place.board.update(Change(self.place.name, what, both, about))
         self.ended.clear()
         self.place.tell(told)
         return state
@@ -429,25 +433,49 @@ class Turn:
     def record(self, *events: Event, more: More | None = None, then: Step | None = None) -> State:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
-        events = tuple(map(_mask_event, events))
+        events = tuple(self._with_effects(_mask_event(event)) for event in events)
         run = self.place.planned_run(self._now(), then, self.task) if then else None
 
+        told: list[str] = []
+
         def make(state: State) -> State:
+            known = state.task(name).event_count
             for event in events:
                 # The rounds may be used up by the event before it, which blocks the task as well.
                 if not (isinstance(event, Block) and state.task(name).status is Status.BLOCKED):
                     state = apply(event, to=name, by=by, at=at)(state)
             self.admitted = run if run and not denial_of(state, run, at) else None
             state = admit(state, run, at) if run and self.admitted else state
+            task = state.task(name)
+            new = task.history[max(0, known - task.history_earlier) :]
+            told[:] = [_entry_text(entry) for entry in new]
+            words[:] = [entry.event for entry in new]
             state = more(state) if more else state
             return apply_rules(self.place.workflow(state), state, name, at) if events else state
 
-        done = " and ".join(event_name(type(event)) for event in events)
-        what = f"{done} {name}" if events else "log"
-        state = self.update(what, make)
-        for event in events:
-            log.info("%s: %s", name, _event_text(event))
+        words: list[str] = []
+        state = self.update("", make, lambda: f"{' and '.join(words)} {name}" if words else "log")
+        for line in told:
+            log.info("%s: %s", name, line)
         return state
+
+    def _with_effects(self, event: Event) -> Event:
+        """Return *event* with what came of the effects that the workflow wants for it."""
+        if not isinstance(event, Report | Land):
+            return event
+        task, flow = self.current(), self.place.workflow(self.state)
+        try:
+            wanted = effects_of(flow, task, event, by=self.by, at=self.place.clock())
+        except Refused:  # the update says why
+            return event
+        place = EffectPlace(self.place.home, self.place.worktrees, self.place.clock())
+        return event.replace(effects=perform(place, task, wanted)) if wanted else event
+
+    def release(self) -> None:
+        """Give the task back, where this turn still holds it."""
+        lease = self.current().lease
+        if lease is not None and lease.token == self.actor.token:
+            self.record(Release(reason="its next job is for another turn"))
 
     def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
         """Return *state* with what the agent says should not have happened."""
@@ -456,7 +484,7 @@ class Turn:
             state = with_anomaly(state, details, about=about or self.task, by=self.place.name, at=at)
         return state
 
-    def ask(
+    def ask(  # noqa: PLR0913 - what a step of an agent may need, by its name
         self,
         step: Step,
         known: Mapping[str, str],
@@ -465,19 +493,29 @@ class Turn:
         check: Check = lambda _: None,
         again: frozenset[RunEnding] = frozenset({RunEnding.DONE}),
         begins: WorktreeState | None = None,
+        template: str | None = None,
+        session: Session | None = None,
     ) -> AgentAnswer:
         """Ask the agent, and where there is no answer that *check* takes, once more with the reason.
 
-        *begins* is what the directory is now, for whoever knows it already.
+        *begins* is what the directory is now, for whoever knows it already; *template* is the prompt, where
+        it is another than that of the step; *session* is the conversation to go on with.
         """
+        hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._refuse_start(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.render_prompt(step, facts, nonce=secrets.token_hex(8))
+        prompt = prompting.render_prompt(
+            template or step, facts, nonce=secrets.token_hex(8), hat=hat.prompt if hat else None
+        )
         self.place.trees.begin(begins)
-        return self._run_until_answered(Question(step, prompt, cwd, check, shown=prompt), again)
+        dialect = hat.dialect if hat else OWN_DIALECT
+        first = Question(
+            step, prompt, cwd, check, shown=prompt, session=session, dialect=dialect, hat=self.hat or ""
+        )
+        return self._run_until_answered(first, again)
 
     def _run_until_answered(self, first: Question, again: frozenset[RunEnding]) -> AgentAnswer:
         """Run agents as the table of retries says, until there is an answer or none to be had."""
@@ -643,6 +681,7 @@ class Turn:
             run=run,
             role=self.place.role,
             step=question.step,
+            hat=self.hat or "",
             task=name,
             iteration=task.iteration if task else 0,
             prompt=question.prompt,
@@ -702,7 +741,7 @@ def _parse_reply(reply: Reply, run: str, question: Question) -> AgentAnswer:
         return AgentAnswer(
             reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead
         )
-    found = parse_answer(reply.text, question.step, prompt=question.shown)
+    found = read_answer(question.dialect, reply.text, question.step, role=question.hat, prompt=question.shown)
     if not isinstance(found, ParsedAnswer):
         return AgentAnswer(reply, run, None, found.why, is_unread=True, instead=instead)
     for remark in found.remarks:
@@ -772,7 +811,6 @@ def _mask_event(event: Event) -> Event:
     return event if safe == plain else type(event).model_validate(safe)
 
 
-def _event_text(event: Event) -> str:
-    facts = event.to_json()
-    said = facts.get("reason") or facts.get("summary") or facts.get("commit")
-    return f"{event_name(type(event))}{f': {said}' if said else ''}"
+def _entry_text(entry: HistoryEntry) -> str:
+    said = entry.facts.get("reason") or entry.facts.get("summary") or entry.facts.get("commit")
+    return f"{entry.event}{f': {said}' if said else ''}"

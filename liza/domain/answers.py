@@ -258,6 +258,7 @@ class Implement(Record):
 
     status: WorkStatus
     summary: str = ""
+    risk: Risk | None = None
     tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves
     blocked_reason: NonEmptyStr | None = None
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()
@@ -301,6 +302,7 @@ class Review(Record):
     verdict: Ruling
     reason: NonEmptyStr
     feedback: tuple[Feedback, ...] = ()
+    label: NonEmptyStr | None = None  # which of several ways to go on, where the workflow has some
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     prior_feedback: tuple[PriorFeedback, ...] = ()
     anomalies: AgentAnomalies = ()

@@ -48,7 +48,7 @@ class Change:
     @property
     def told(self) -> str:
         """What the journal says, once the change was made."""
-        return f"{self.what} {self.about()}" if self.about else self.what
+        return f"{self.what} {self.about()}".strip() if self.about else self.what
 
     def __call__(self, state: State) -> State:
         made = self.make(state)

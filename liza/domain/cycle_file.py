@@ -25,7 +25,8 @@ _GOAL: Final = re.compile(
     r"^##[ \t]+Goal[ \t]*\n(.*?)(?=^#{1,3}[ \t]|^-{3,}[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _APPROVAL: Final = re.compile(
-    r"^[ \t>*-]*Approved\b[ \t]*(?:,[ \t]*(?P<how>[^\n.]*))?", re.IGNORECASE | re.MULTILINE
+    r"^[ \t>*-]*(?:\[x\][ \t]*)?Approved(?:,[ \t]*(commit(?: and push)?|squash(?: and merge)?))?[.!]?[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _CHANGES: Final = re.compile(
     r"^[ \t>*-]*(?:Request(?:ing)? changes|Revision requested)\b", re.IGNORECASE | re.MULTILINE
@@ -172,10 +173,8 @@ def _plain_answer(added: str) -> CycleAnswer:
 
 def _how(added: str) -> HowToMerge | None:
     found = _APPROVAL.search(added)
-    words = (found["how"] or "").casefold() if found else ""
-    if "squash" in words or "merge" in words:
-        return HowToMerge.SQUASH
-    return HowToMerge.COMMIT if "commit" in words else None
+    word = (found[1] or "").partition(" ")[0].casefold() if found else ""
+    return HowToMerge(word) if word else None
 
 
 def _words_beside(added: str, block: DialectReading) -> str:

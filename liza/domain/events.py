@@ -1,21 +1,22 @@
 """What can happen to a task: events that carry the facts their transition needs.
 
-An event says three things about itself: why it may not happen to this task (`refusal`), which fields it
-sets (`changes`), and what history keeps of it (`facts`). Which statuses and roles it belongs to is said in
-the table of `lifecycle`, and nowhere else.
+They are the same for every role and every workflow: a job is taken, and what came of it is reported. An
+event says why it may not happen to this task (`refusal`), which fields it sets (`changes`), and what history
+calls it (`word`) and keeps of it (`facts`). Which statuses and roles it belongs to is said in the table of
+`lifecycle`, and where a report leads by the engine; neither is said elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, TypeAdapter, field_validator
 
-from liza.domain.model import Checkpoint, IntegrationFailure, Lease, MergeIntent, Taint, Task
+from liza.domain.model import Checkpoint, Lease, MergeIntent, Role, Status, Task
 from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
-from liza.domain.similarity import normalized_digest
-from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
+from liza.domain.verdicts import Feedback, Outcome, Verdict
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,7 +43,6 @@ NO_BLOCK: Final[FieldChanges] = {
 }
 # Another chance is a real one: whoever failed may try again, and old conflicts do not count.
 NO_FAILURES: Final[FieldChanges] = {"failed_by": (), "integration_failures": 0, "conflicted": ()}
-LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
 NO_HOLDER: Final[FieldChanges] = {"lease": None, "assigned_to": None}
 FRESH_ROUNDS: Final[FieldChanges] = {
     "iteration": 0,
@@ -51,66 +51,85 @@ FRESH_ROUNDS: Final[FieldChanges] = {
     "decisions": (),
     "signals": (),
 }
+NO_REJECTION: Final[FieldChanges] = {
+    "rejection_reason": None,
+    "rejection_feedback": (),
+    "rejection_output": None,
+}
+FORCED_REFUSAL: Final = "a pass was forced and nobody accepted it"
 MAX_FRESH_STARTS: Final = 1  # that a planner gives after a limit: the next limit is for people
 MAX_UNBLOCKS: Final = 3  # that a planner gives between two words of people, whoever codes
 
 
 class Event(Record):
     verb: ClassVar[str]  # completes "coder-1 may not … a task that is MERGED"
+    words: ClassVar[tuple[str, ...]]  # what history may call it
     silent: ClassVar[bool] = False  # True where history would only grow noise; the journal has it anyway
+
+    def verb_by(self, by: Actor) -> str:  # noqa: ARG002
+        """Return what it is called where *by* may not do it."""
+        return self.verb
+
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        """Return what history calls it, where it took a task from *source* to *target*."""
+        return self.words[0]
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         """Return why this may not happen to *task* although the table has a row, or None."""
         return None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        """Return the fields of *task* that this sets, apart from its status."""
+        """Return the fields of *task* that this sets, apart from its position and its status."""
         return {}
 
-    def facts(self) -> dict[str, Any]:
-        """Return what history keeps."""
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Return what history keeps of what happened to a task that was *source*."""
         return self.to_json()
-
-
-class Report(Event):
-    """Tell the workflow what came of a job; where that leads, its engine says."""
-
-    verdicts: tuple[Verdict, ...] = ()  # in the order of the gates
-    known: tuple[
-        NonEmptyStr, ...
-    ] = ()  # predicates that hold for this work, which conditions of gates ask for
-    tree: Commit | None = None  # that was made, or that the verdicts are about
-
-    def facts(self) -> dict[str, Any]:
-        told = {key: value for key, value in self.to_json().items() if key not in Report.model_fields}
-        return told | _gate_outcomes(self.verdicts)
 
 
 class Ready(Event):
     verb = "release to coders"
+    words = ("ready",)
 
 
-class Claim(Event):
-    """A coder takes the task; another coder than before starts its counters anew."""
+class Take(Event):
+    """A worker takes the job that is next; who works anew on a task starts its counters anew."""
 
     verb = "claim"
+    words = ("claim", "take_review")
     lease: Lease
-    base_commit: Commit
+    base_commit: Commit | None = None  # what the work starts from, where there is work to do
 
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _lease_refusal(self.lease, by, at)
+    def verb_by(self, by: Actor) -> str:  # noqa: ARG002
+        return "claim" if self.base_commit else "take for review"
+
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        return "claim" if target is Status.WORKING else "take_review"
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:
+        if task.lease and task.lease.is_live(at):
+            return f"{task.lease.holder} holds it until {task.lease.expires:%H:%M:%SZ}"
+        return _lease_refusal(self.lease, by, at) or (
+            None if self.base_commit else _own_work_refusal(task, by)
+        )
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        again = bool(task.authors) and task.authors[-1] == by.id
+        if self.base_commit is None:
+            return {"lease": self.lease}
+        here = task.position
+        is_new_phase = here is not None and here.made_in not in {None, here.phase}
+        again = is_new_phase or (bool(task.authors) and task.authors[-1] == by.id)
+        rounds = here.iterations.get(here.phase, 1) if here and is_new_phase else task.iteration
         return {
             **NO_REVIEW,
+            **({"review_commit": task.review_commit} if is_new_phase else {}),  # it is worked on further
             "assigned_to": by.id,
             "lease": self.lease,
             "base_commit": self.base_commit,
             "checkpoint": None,
             "authors": (*(author for author in task.authors if author != by.id), by.id),
             # An attempt that ended without an outcome (released, reclaimed) repeats its round.
-            "iteration": task.iteration + (task.attempt == 0) if again else 1,
+            "iteration": max(1, rounds + (task.attempt == 0 and not is_new_phase)) if again else 1,
             "attempt": task.attempt + 1 if again else 1,
             "review_cycles_current": task.review_cycles_current if again else 0,
             "verdicts": (),
@@ -118,98 +137,165 @@ class Claim(Event):
             "signals": task.signals if again else (),
         }
 
-    def facts(self) -> dict[str, Any]:
-        return {"base_commit": self.base_commit}
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
+        return {"base_commit": self.base_commit} if self.base_commit else {}
 
 
-class WriteCheckpoint(Event):
-    verb = "write the checkpoint of"
+class Write(Event):
+    """Write down what is said before the work."""
+
+    verb = "announce work on"
+    words = ("pre_execution_checkpoint",)
     checkpoint: Checkpoint
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "its checkpoint is written already" if task.checkpoint else None
+        return "its work is announced already" if task.checkpoint else None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"checkpoint": self.checkpoint}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
         return self.checkpoint.to_json()
 
 
-class Submit(Report):
-    """Hand in what every gate of the coder's side has passed."""
+# What history calls a report, by where it took the task from and to.
+REPORT_WORDS: Final[Mapping[Status, Mapping[Status, str]]] = {
+    Status.WORKING: {
+        Status.READY_FOR_REVIEW: "submit",
+        Status.AWAITING_APPROVAL: "ask_human",
+        Status.REJECTED: "revise",
+        Status.IDLE: "proceed",
+        Status.COMPLETE: "complete",
+    },
+    Status.READY_FOR_REVIEW: {
+        Status.READY_FOR_REVIEW: "pass",
+        Status.APPROVED: "approve",
+        Status.AWAITING_APPROVAL: "ask_human",
+        Status.REJECTED: "reject",
+        Status.IDLE: "proceed",
+        Status.NOTHING_TO_DO: "confirm",
+        Status.COMPLETE: "complete",
+    },
+    Status.APPROVED: {
+        Status.APPROVED: "pass",
+        Status.AWAITING_APPROVAL: "ask_human",
+        Status.INTEGRATION_FAILED: "fail_integration",
+        Status.IDLE: "proceed",
+        Status.COMPLETE: "complete",
+    },
+    Status.AWAITING_APPROVAL: {
+        Status.READY_FOR_REVIEW: "pass",
+        Status.APPROVED: "approve",
+        Status.AWAITING_APPROVAL: "ask_human",
+        Status.REJECTED: "reject",
+        Status.INTEGRATION_FAILED: "fail_integration",
+        Status.IDLE: "proceed",
+        Status.NOTHING_TO_DO: "confirm",
+        Status.COMPLETE: "complete",
+    },
+}
 
-    verb = "submit"
-    commit: Commit
-    phase: NonEmptyStr | None = None  # the phase that this decides, where the workflow counts it
+
+class Report(Event):
+    """Tell what came of a job: work, verdicts, a word; the engine says what follows from it."""
+
+    verb = "report on"
+    words = (
+        *("submit", "find_nothing", "revise", "approve", "pass", "reject", "confirm", "ask_human"),
+        *("force_pass", "fail_integration", "proceed", "complete"),
+    )
+    outcome: Outcome = Outcome.PASS  # what it comes to, where the verdicts leave that open
+    verdicts: tuple[Verdict, ...] = ()  # in the order of the gates
+    known: tuple[NonEmptyStr, ...] = ()  # predicates that hold, which conditions of gates ask for
+    commit: Commit | None = None  # that was made, or that is judged
+    tree: Commit | None = None  # of it
+    label: NonEmptyStr | None = None
+    reason: NonEmptyStr | None = None
+    feedback: tuple[Feedback, ...] = ()
+    questions: tuple[NonEmptyStr, ...] = ()  # to people, where it comes to that
+    only_people: bool = False
+    crashed: Id | None = None  # the gate that could not be asked
+    nothing_to_do: NonEmptyStr | None = None  # why, where the work is that there is none
+    paths: tuple[str, ...] = ()  # in which a merge conflicts
+    mark: NonEmptyStr | None = None  # what a pass is tainted with that a rule forces
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
     squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
+    artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default={})  # texts by their names
+    session: NonEmptyStr | None = None  # the conversation in which it was made
+    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what was done for it, and what came of that
+
+    def verb_by(self, by: Actor) -> str:
+        if self.mark:
+            return "force through"
+        is_maker = by.role in {Role.CODER, Role.PLANNER} and self.outcome is Outcome.PASS
+        return "submit" if is_maker else _REPORT_VERBS.get(self.outcome, self.verb)
+
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        if self.mark:
+            return "force_pass"
+        word = REPORT_WORDS.get(source, {}).get(target, "pass")
+        return "find_nothing" if word == "submit" and self.nothing_to_do else word
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
+        if task.status is Status.WORKING:
+            return "the commit is its base, so nothing was done" if self.commit == task.base_commit else None
+        if self.outcome is Outcome.ASK:
+            return _merging_refusal(task)
+        if self.mark:
+            return (
+                _no_change_refusal(task) if by.role is Role.SUPERVISOR else "only a rule forces work through"
+            )
+        return self._verdict_refusal(task, by) or _own_work_refusal(task, by)
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
-        return {
-            "review_commit": self.commit,
-            "submitted_run": by.run,
-            "lease": None,
-            "guidance": None,
-            "verdicts": self.verdicts,
-            "decisions": _with_decision(task, self.phase, Outcome.PASS, None, at),
-        }
+    def _verdict_refusal(self, task: Task, by: Actor) -> str | None:
+        """Return why it cannot be a verdict on what *task* has handed in."""
+        if self.commit and self.commit != task.review_commit:
+            return f"the verdict is on {self.commit[:12]}, but {str(task.review_commit)[:12]} was submitted"
+        if self.outcome is not Outcome.PASS:
+            return None
+        if by.role is Role.SUPERVISOR:
+            return "nobody has judged it"
+        if self.crashed:
+            return None
+        if self.commit:
+            return _no_change_refusal(task)
+        return "it carries a change to be judged" if task.review_commit and not task.nothing_to_do else None
 
-    def facts(self) -> dict[str, Any]:
-        squashed = {"squashed": self.squashed, "squashed_for": self.squashed_for} if self.squashed else {}
-        return {"commit": self.commit, **squashed, **_gate_outcomes(self.verdicts)}
-
-
-class Revise(Report):
-    """A gate of the coder's side sends the work back before anybody reviews it."""
-
-    verb = "send back"
-    reason: NonEmptyStr
-    feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    phase: NonEmptyStr | None = None
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            "rejection_reason": self.reason,
-            "rejection_feedback": self.feedback,
-            "rejection_output": _rejecting_evidence(self.verdicts),
-            "verdicts": self.verdicts,
-            "decisions": _with_decision(
-                task, self.phase, Outcome.REVISE, self.reason, at, output=_output_digest(self.verdicts)
-            ),
-            "lease": None,
-            "attempt": 0,
-        }
-
-    def facts(self) -> dict[str, Any]:
-        return {"reason": self.reason, **_gate_outcomes(self.verdicts)}
+    def facts(self, source: Status | None = None) -> dict[str, Any]:
+        # What a machine found is with its verdict.
+        left_out = {"feedback"} if source is Status.WORKING else set()
+        kept = self.model_dump(mode="json", include=_REPORT_FACTS - left_out, exclude_defaults=True)
+        if self.outcome is Outcome.ASK:
+            kept["question"] = kept.pop("reason", "")
+        told = {"summary": self.nothing_to_do} if self.nothing_to_do else {}
+        return {**kept, **told, **_gate_outcomes(self.verdicts)}
 
 
-class FindNothing(Report):
-    """The coder says that nothing needs doing; a reviewer has to confirm it."""
-
-    verb = "find nothing to do in"
-    summary: NonEmptyStr
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            "nothing_to_do": self.summary,
-            "review_commit": task.base_commit,
-            "submitted_run": by.run,
-            "lease": None,
-        }
-
-    def facts(self) -> dict[str, Any]:
-        return {"summary": self.summary}
+_REPORT_VERBS: Final = {
+    Outcome.PASS: "approve",
+    Outcome.REVISE: "reject",
+    Outcome.ASK: "ask a person about",
+    Outcome.BLOCK: "block",
+    Outcome.STOP: "give up",
+}
+_REPORT_FACTS: Final = {
+    "commit",
+    "reason",
+    "feedback",
+    "paths",
+    "mark",
+    "squashed",
+    "squashed_for",
+    "label",
+    "effects",
+}
 
 
 class Renew(Event):
     """Prolong the lease. A lease past its time that nobody took over yet may still be renewed."""
 
     verb = "renew the lease of"
+    words = ("renew",)
     silent = True
     expires: Time
 
@@ -224,14 +310,24 @@ class Release(Event):
     """Give the task back, without blame: the attempt counts only where a run was used up for nothing."""
 
     verb = "release"
+    words = ("release", "fail")
     reason: NonEmptyStr
     killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
     used_up: bool = False  # the agent worked until it could not go on, as with a full context
+    failed: bool = False  # its worker gives up, and another one takes over
+
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        return "fail" if self.failed else self.words[0]
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        if self.failed:
+            return None if task.status is Status.WORKING else "nobody works on it"
         return None if task.lease else "nobody holds it"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
+        if self.failed:
+            failed_by = tuple(dict.fromkeys((*task.failed_by, *task.authors[-1:])))
+            return {**NO_HOLDER, "failed_by": failed_by, "attempt": 0}
         # Not down to 0, which would make the next attempt a new round.
         uncounted = {"attempt": max(1, task.attempt - 1)} if task.attempt and not self.counts() else {}
         return {**_release_changes(task), **uncounted}
@@ -240,156 +336,42 @@ class Release(Event):
         """Return whether the attempt that ends so is one of those without progress."""
         return self.used_up
 
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
+        return self.model_dump(mode="json", exclude={"failed"}, exclude_defaults=True)
 
-class Reclaim(Release):
-    """Take the task from a holder that died or fell silent."""
+
+class Reclaim(Event):
+    """Take the task from a holder that died or fell silent, or whose work the disk lost."""
 
     verb = "reclaim"
-
-    def counts(self) -> bool:
-        return not self.killed
-
-
-class Lose(Event):
-    """The machine went down before what was submitted was on disk: it is done again."""
-
-    verb = "give up the lost work of"
+    words = ("reclaim", "lose")
     reason: NonEmptyStr
+    killed: bool = False  # by whom nobody knows, so that nothing follows from it for the task
+    lost: bool = False  # the machine went down before what was submitted was on disk: it is done again
 
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {**NO_HOLDER, **NO_REVIEW, "verdicts": (), "guidance": self.reason}
-
-
-class Fail(Event):
-    """A coder gives up; another one takes over."""
-
-    verb = "fail"
-    reason: NonEmptyStr
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        failed = tuple(dict.fromkeys((*task.failed_by, *task.authors[-1:])))
-        return {**NO_HOLDER, "failed_by": failed, "attempt": 0}
-
-
-class TakeReview(Event):
-    verb = "take for review"
-    lease: Lease
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:
-        if task.lease and task.lease.is_live(at):
-            return f"{task.lease.holder} holds it until {task.lease.expires:%H:%M:%SZ}"
-        return _lease_refusal(self.lease, by, at) or _own_work_refusal(task, by)
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {"lease": self.lease}
-
-    def facts(self) -> dict[str, Any]:
-        return {}
-
-
-class Approve(Report):
-    verb = "approve"
-    commit: Commit
-    phase: NonEmptyStr | None = None
-    taints: tuple[NonEmptyStr, ...] = ()  # what the pass is marked with, until a person accepts it
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        return "lose" if self.lost else "reclaim"
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        if self.commit != task.review_commit:
-            return f"the verdict is on {self.commit[:12]}, but {str(task.review_commit)[:12]} was submitted"
-        return _no_change_refusal(task) or _own_work_refusal(task, by)
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
-        return {
-            "approved_by": by.id,
-            "approval_question": None,
-            "verdicts": _merge_verdicts(task, self.verdicts),
-            "decisions": _with_decision(task, self.phase, Outcome.PASS, None, at),
-            "taints": _with_taints(task, self.taints, at),
-        }
-
-    def facts(self) -> dict[str, Any]:
-        marks = {"taints": list(self.taints)} if self.taints else {}
-        return {"commit": self.commit, **_gate_outcomes(self.verdicts), **marks}
-
-
-class Reject(Report):
-    verb = "reject"
-    reason: NonEmptyStr
-    feedback: Annotated[tuple[Feedback, ...], Field(min_length=1)]
-    phase: NonEmptyStr | None = None
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _own_work_refusal(task, by)
+        if self.lost:
+            return "nothing was handed in" if task.status is Status.WORKING else None
+        return None if task.lease else "nobody holds it"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            "rejection_reason": self.reason,
-            "rejection_feedback": self.feedback,
-            "rejection_output": _rejecting_evidence(self.verdicts),
-            "approval_question": None,
-            "lease": None,
-            "attempt": 0,
-            "review_cycles_current": task.review_cycles_current + 1,
-            "review_cycles_total": task.review_cycles_total + 1,
-            "verdicts": _merge_verdicts(task, self.verdicts),
-            "decisions": _with_decision(task, self.phase, Outcome.REVISE, self.reason, at),
-        }
+        if self.lost:
+            return {**NO_HOLDER, **NO_REVIEW, "verdicts": (), "guidance": self.reason}
+        uncounted = {"attempt": max(1, task.attempt - 1)} if task.attempt and self.killed else {}
+        return {**_release_changes(task), **uncounted}
 
-    def facts(self) -> dict[str, Any]:
-        points = [item.to_json() for item in self.feedback]
-        return {"reason": self.reason, "feedback": points, **_gate_outcomes(self.verdicts)}
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
+        return self.model_dump(mode="json", exclude={"lost"}, exclude_defaults=True)
 
 
-class Confirm(Report):
-    """The reviewer agrees that nothing needs doing."""
+class Accept(Event):
+    """A person accepts what the work is tainted with."""
 
-    verb = "confirm nothing to do in"
-    reason: NonEmptyStr
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _own_work_refusal(task, by) if task.nothing_to_do else "it carries a change to be judged"
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {**NO_HOLDER, "approved_by": by.id}
-
-
-class AskHuman(Report):
-    """Let a person decide, who is shown what the reviewers' side said so far."""
-
-    verb = "ask a person about"
-    question: NonEmptyStr
-    taints: tuple[NonEmptyStr, ...] = ()
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _merging_refusal(task)
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            "approval_question": self.question,
-            "lease": None,
-            "verdicts": _merge_verdicts(task, self.verdicts),
-            "taints": _with_taints(task, self.taints, at),
-        }
-
-    def facts(self) -> dict[str, Any]:
-        return {"question": self.question, **_gate_outcomes(self.verdicts)}
-
-
-class ForcePass(Event):
-    """A rule lets the task through without a verdict; the taint stays until a person accepts it."""
-
-    verb = "force through"
-    mark: NonEmptyStr
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return _no_change_refusal(task)
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
-        return {"approved_by": by.id, "lease": None, "taints": (*task.taints, Taint(mark=self.mark, at=at))}
-
-
-class AcceptTaint(Event):
     verb = "accept the taint of"
+    words = ("accept_taint",)
     reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -404,27 +386,32 @@ class AcceptTaint(Event):
         }
 
 
-class StartMerge(Report):
+class Intend(Event):
     """Record which merge is about to happen, so that a crash after the ref moved can be told."""
 
     verb = "start merging"
+    words = ("start_merge",)
     onto: Commit
     commit: Commit
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "a pass was forced and nobody accepted it" if task.is_tainted else None
+        return FORCED_REFUSAL if task.is_tainted else None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"merging": MergeIntent(onto=self.onto, commit=self.commit)}
 
 
-class Merge(Report):
+class Land(Event):
+    """Record that what was intended has happened."""
+
     verb = "merge"
+    words = ("merge",)
     commit: Commit
+    effects: Mapping[NonEmptyStr, str] = Field(default={})  # what else was done, and what came of that
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
         if task.is_tainted:
-            return "a pass was forced and nobody accepted it"
+            return FORCED_REFUSAL
         if task.merging is None or task.merging.commit != self.commit:
             return f"no merge as {self.commit[:12]} was started"
         return None
@@ -433,74 +420,9 @@ class Merge(Report):
         return {**NO_HOLDER, "merge_commit": self.commit}
 
 
-class FailIntegration(Report):
-    verb = "fail the integration of"
-    failure: IntegrationFailure
-    phase: NonEmptyStr | None = None
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            "integration_failure": self.failure,
-            "integration_failures": task.integration_failures + 1,
-            "conflicted": self.failure.paths,
-            "lease": None,
-            "merging": None,
-            "attempt": 0,
-            "verdicts": _merge_verdicts(task, self.verdicts),
-            "decisions": _with_decision(
-                task, self.phase, Outcome.REVISE, self.failure.reason, at, is_merge=True
-            ),
-        }
-
-    def facts(self) -> dict[str, Any]:
-        return self.failure.to_json() | _gate_outcomes(self.verdicts)
-
-
-class RetryMerge(Event):
-    verb = "retry the merge of"
-    reason: NonEmptyStr
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        if task.integration_failure and task.approved_by and task.review_commit:
-            return None
-        return "it was not an approved task that failed to merge"
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {**NO_BLOCK, **NO_FAILURES, "integration_failure": None}
-
-
-class Complete(Report):
-    verb = "complete"
-    summary: NonEmptyStr
-
-    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
-        return "a pass was forced and nobody accepted it" if task.is_tainted else None
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return NO_HOLDER
-
-
-class Proceed(Event):
-    """Move on to the next phase of the workflow, with counters of its own."""
-
-    verb = "move on"
-    phase: NonEmptyStr
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            **NO_HOLDER,
-            **NO_REVIEW,
-            **FRESH_ROUNDS,
-            "phase": self.phase,
-            "checkpoint": None,
-            "rejection_reason": None,
-            "rejection_feedback": (),
-            "rejection_output": None,
-        }
-
-
 class Block(Event):
     verb = "block"
+    words = ("block",)
     reason: NonEmptyStr
     questions: Questions
     rule: NonEmptyStr | None = None  # the limit that was reached, where one was
@@ -522,7 +444,7 @@ class Block(Event):
             "attempt": 0,
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
         return {key: value for key, value in self.to_json().items() if key != "only_people"}
 
 
@@ -530,52 +452,59 @@ class Defer(Event):
     """The planner has no answer either; from now on the task waits for a person."""
 
     verb = "ask people about"
+    words = ("defer",)
     questions: Questions
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return {"planner_questions": self.questions, "asked": at}
 
 
-class Unblock(Event):
-    """The planner knows the answer; counters go on, and start anew where a limit had blocked the task."""
+class Answer(Event):
+    """Let a task that is stuck go on: by a planner who knows the answer, or by a person, with fresh counters.
 
-    verb = "unblock"
-    guidance: NonEmptyStr
-
-    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        is_limit = task.blocked_rule is not None
-        return {
-            **NO_BLOCK,
-            **NO_REVIEW,
-            **NO_FAILURES,
-            **(FRESH_ROUNDS if is_limit else {}),
-            "guidance": self.guidance,
-            "unblocks": task.unblocks + 1,
-            "fresh_starts": task.fresh_starts + is_limit,
-        }
-
-
-class Retry(Event):
-    """A person gives the task another chance, with fresh counters; totals stay."""
+    Counters go on after a planner's answer, and start anew where a limit had blocked the task; totals stay.
+    """
 
     verb = "retry"
+    words = ("unblock", "retry", "retry_merge")
     guidance: NonEmptyStr | None = None
+    merge: bool = False  # it is not to be done again, only to be merged
+
+    def verb_by(self, by: Actor) -> str:  # noqa: ARG002
+        return "retry the merge of" if self.merge else self.verb
+
+    def word(self, by: Actor, source: Status, target: Status) -> str:  # noqa: ARG002
+        if self.merge:
+            return "retry_merge"
+        return "unblock" if by.role is Role.PLANNER else "retry"
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        if self.merge:
+            is_approved = task.integration_failure and task.approved_by and task.review_commit
+            return None if is_approved else "it was not an approved task that failed to merge"
+        if by.role is Role.PLANNER:
+            if task.status is not Status.BLOCKED:
+                return f"it is {task.status}, and asks nothing"
+            return None if self.guidance else "it needs an answer"
+        return None if by.role is Role.HUMAN else "only its merge can be tried again so"
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {
-            **NO_BLOCK,
-            **NO_REVIEW,
-            **NO_FAILURES,
-            **FRESH_ROUNDS,
-            "assigned_to": None,
-            "guidance": self.guidance,
-            "unblocks": 0,
-            "fresh_starts": 0,
-        }
+        if self.merge:
+            return {**NO_BLOCK, **NO_FAILURES, "integration_failure": None}
+        fresh = {**NO_BLOCK, **NO_REVIEW, **NO_FAILURES, "guidance": self.guidance}
+        if by.role is Role.PLANNER:
+            is_limit = task.blocked_rule is not None
+            counters = {"unblocks": task.unblocks + 1, "fresh_starts": task.fresh_starts + is_limit}
+            return {**fresh, **(FRESH_ROUNDS if is_limit else {}), **counters}
+        return {**fresh, **FRESH_ROUNDS, "assigned_to": None, "unblocks": 0, "fresh_starts": 0}
+
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
+        return {"reason" if self.merge else "guidance": self.guidance} if self.guidance else {}
 
 
 class Supersede(Event):
     verb = "supersede"
+    words = ("supersede",)
     superseded_by: Annotated[tuple[Id, ...], Field(min_length=1)] = Field(alias="by")
     rescope_reason: NonEmptyStr
 
@@ -588,6 +517,7 @@ class Supersede(Event):
 
 class Abandon(Event):
     verb = "abandon"
+    words = ("abandon",)
     reason: NonEmptyStr
 
     def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
@@ -601,6 +531,7 @@ class Amend(Event):
     """Change what is asked for, not where the task is."""
 
     verb = "amend"
+    words = ("amend",)
     fields: dict[str, Any]
 
     @field_validator("fields")
@@ -616,7 +547,7 @@ class Amend(Event):
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
         return dict(self.fields)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
         return {"fields": sorted(self.fields)}
 
 
@@ -642,47 +573,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-def _with_decision(
-    task: Task,
-    phase: str | None,
-    outcome: Outcome,
-    reason: str | None,
-    at: datetime,
-    **more: Any,  # noqa: ANN401
-) -> tuple[Decision, ...]:
-    if phase is None:
-        return task.decisions
-    said = reason[:LONGEST_REASON].rstrip() if reason else None
-    return (*task.decisions, Decision(phase=phase, outcome=outcome, at=at, reason=said, **more))
-
-
-def _with_taints(task: Task, marks: tuple[str, ...], at: datetime) -> tuple[Taint, ...]:
-    known = {taint.mark for taint in task.taints}
-    return (*task.taints, *(Taint(mark=mark, at=at) for mark in marks if mark not in known))
-
-
-def _output_digest(verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return a digest of the output of the gate that rejected; one command can fail for many reasons."""
-    against = next((one for one in reversed(verdicts) if one.outcome is not Outcome.PASS), None)
-    shown = against.evidence.tail if against and against.evidence else ""
-    return normalized_digest(shown) if shown else None
-
-
-def _merge_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """Return the task's verdicts, with newer verdicts of the same gates in place of older ones."""
-    newer = {verdict.gate for verdict in verdicts}
-    return (*(verdict for verdict in task.verdicts if verdict.gate not in newer), *verdicts)
-
-
 def _gate_outcomes(verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
     """Return the outcome of each gate, for the history."""
     return {"gates": {one.gate: str(one.outcome) for one in verdicts}} if verdicts else {}
-
-
-def _rejecting_evidence(verdicts: tuple[Verdict, ...]) -> Evidence | None:
-    """Return the evidence of the last gate that did not pass."""
-    against = (one.evidence for one in reversed(verdicts) if one.outcome is not Outcome.PASS)
-    return next(against, None)
 
 
 def _release_changes(task: Task) -> FieldChanges:

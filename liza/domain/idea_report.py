@@ -36,6 +36,12 @@ def dropped_issues_name(number: int) -> str:
     return f"review_round_{number}_dropped_new_issues.txt"
 
 
+def sweep_variables(output: str, results: str, configurations: int | None) -> dict[str, str]:
+    """Return what a sweep is told in its environment: where its output goes, and how much to try."""
+    limit = {} if configurations is None else {"AGENTIC_SWEEP_CONFIG_LIMIT": str(configurations)}
+    return {"AGENTIC_OUTPUT_DIR": output, "AGENTIC_RESULTS_CSV": results, **limit}
+
+
 class IdeaSummary(Record):
     """`summary.json`: these keys and no others, all of them always there."""
 

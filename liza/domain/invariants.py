@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, is_allowed_entry, label_of
+from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, is_allowed_entry, label_of, unmet_requirements
 from liza.domain.model import BreakerStatus, GoalStatus, State, Status, Task
-from liza.domain.requirements import unmet_requirements
 from liza.errors import Violation
 
 if TYPE_CHECKING:

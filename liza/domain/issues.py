@@ -102,7 +102,9 @@ def _numbers_in(part: str) -> range:
     return range(first, min(last, first + MOST_ISSUES) + 1)
 
 
-_CODE: Final = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
+_CODE: Final = re.compile(
+    r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`|<!--(?:.*?-->|.*\Z)", re.DOTALL | re.MULTILINE
+)
 _REFERENCE: Final = r"(?<![\w/])#(\d{1,9})\b"
 _PHRASE: Final = re.compile(
     r"\b(?:depends\s+on|blocked\s+by|after|requires):?\s+"

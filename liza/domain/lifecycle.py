@@ -8,11 +8,10 @@ from liza.domain import events as e
 from liza.domain.model import SUCCEEDED as SUCCEEDED  # noqa: PLC0414 - it belongs to the table, too
 from liza.domain.model import HistoryEntry, Role, Status
 from liza.domain.position import RELEASE, WORK, End, Stage
-from liza.domain.requirements import unmet_requirements
 from liza.errors import Forbidden, LeaseLost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from liza.domain.model import Actor, Lease, Task
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Transition(NamedTuple):
-    """*who* may let *event* take a task from any of *sources* to *target* (None: it stays)."""
+    """*who* may let *event* happen to a task in any of *sources*, after which it is in one of *targets*."""
 
     event: type[e.Event]
     sources: frozenset[Status]
-    target: Status | None
+    targets: frozenset[Status]  # empty: it stays where it is
     who: frozenset[Role]
     held: bool = False  # a worker has to hold the lease and show its token
 
@@ -34,139 +33,266 @@ P, C, R, V, H = Role.PLANNER, Role.CODER, Role.REVIEWER, Role.SUPERVISOR, Role.H
 
 
 def _transition(
-    event: type[e.Event], sources: Iterable[Status], target: Status | None, *who: Role, held: bool = False
+    event: type[e.Event], sources: Iterable[Status], targets: Iterable[Status], *who: Role, held: bool = False
 ) -> Transition:
-    return Transition(event, frozenset(sources), target, frozenset(who), held)
+    return Transition(event, frozenset(sources), frozenset(targets), frozenset(who), held)
 
 
 _WAITING: Final = (S.DRAFT, S.IDLE, S.BLOCKED)
-_IN_HANDS: Final = (
-    S.WORKING,
-    S.READY_FOR_REVIEW,
-    S.REJECTED,
-    S.APPROVED,
-    S.AWAITING_APPROVAL,
-    S.INTEGRATION_FAILED,
-)
 _SENT_BACK: Final = (S.REJECTED, S.INTEGRATION_FAILED)
-_WITH_REVIEWER: Final = (S.READY_FOR_REVIEW, S.APPROVED)
+_JUDGED: Final = (S.READY_FOR_REVIEW, S.APPROVED)
+_IN_HANDS: Final = (S.WORKING, *_JUDGED, *_SENT_BACK, S.AWAITING_APPROVAL)
+_GIVEN_UP: Final = (S.BLOCKED, S.ABANDONED)  # where the workflow may end what it does not let pass
 
+
+def _reports(source: Status) -> frozenset[Status]:
+    return frozenset((*e.REPORT_WORDS[source], *_GIVEN_UP))
+
+
+# The worker whose job it is takes it and reports: who works on what waits for work, who judges on all else.
+# Which of them it is, the document says (`workflow.transition`); that no maker judges, the events themselves.
 TRANSITIONS: Final[tuple[Transition, ...]] = (
-    _transition(e.Ready, [S.DRAFT], S.IDLE, P, H),
-    _transition(e.Claim, [S.IDLE, S.REJECTED, S.INTEGRATION_FAILED], S.WORKING, C),
-    _transition(e.WriteCheckpoint, [S.WORKING], None, C, held=True),
-    _transition(e.Renew, [S.WORKING], None, C, held=True),
-    _transition(e.Renew, _WITH_REVIEWER, None, R, held=True),
-    _transition(e.Submit, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
-    _transition(e.Revise, [S.WORKING], S.REJECTED, C, held=True),
-    _transition(e.FindNothing, [S.WORKING], S.READY_FOR_REVIEW, C, held=True),
-    _transition(e.Release, [S.WORKING], S.IDLE, C, H, held=True),
-    _transition(e.Release, _WITH_REVIEWER, None, R, H, held=True),
-    _transition(e.Reclaim, [S.WORKING], S.IDLE, V),
-    _transition(e.Reclaim, _WITH_REVIEWER, None, V),
-    _transition(e.Lose, [*_WITH_REVIEWER, S.INTEGRATION_FAILED], S.IDLE, V),
-    _transition(e.Fail, [S.WORKING], S.IDLE, C, V, held=True),
-    _transition(e.TakeReview, _WITH_REVIEWER, None, R),
-    _transition(e.Approve, [S.READY_FOR_REVIEW], S.APPROVED, R, held=True),
-    _transition(e.Approve, [S.AWAITING_APPROVAL], S.APPROVED, H),
-    _transition(e.Reject, [S.READY_FOR_REVIEW], S.REJECTED, R, held=True),
-    _transition(e.Reject, [S.AWAITING_APPROVAL], S.REJECTED, H),
-    _transition(e.Confirm, [S.READY_FOR_REVIEW], S.NOTHING_TO_DO, R, held=True),
-    _transition(e.Confirm, [S.AWAITING_APPROVAL], S.NOTHING_TO_DO, H),
-    _transition(e.AskHuman, _WITH_REVIEWER, S.AWAITING_APPROVAL, R, V, held=True),
-    _transition(e.ForcePass, [S.READY_FOR_REVIEW], S.APPROVED, V),
-    _transition(e.AcceptTaint, [S.APPROVED, S.AWAITING_APPROVAL], None, H),
-    _transition(e.StartMerge, [S.APPROVED], None, R, V, held=True),
-    _transition(e.Merge, [S.APPROVED], S.MERGED, R, V, held=True),
-    _transition(e.FailIntegration, [S.APPROVED], S.INTEGRATION_FAILED, R, V, held=True),
-    _transition(e.RetryMerge, [S.INTEGRATION_FAILED, S.BLOCKED], S.APPROVED, R, V, H),
-    _transition(e.Complete, [S.APPROVED], S.COMPLETE, R, V, held=True),
-    _transition(e.Proceed, [S.APPROVED], S.IDLE, R, V, held=True),
-    _transition(e.Block, [S.WORKING], S.BLOCKED, C, V, H, held=True),
-    _transition(e.Block, _WITH_REVIEWER, S.BLOCKED, R, V, H, held=True),
-    _transition(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], S.BLOCKED, P, V, H),
-    _transition(e.Block, [S.INTEGRATION_FAILED], S.BLOCKED, P, R, V, H),
-    _transition(e.Defer, [S.BLOCKED], None, P),
-    _transition(e.Unblock, [S.BLOCKED], S.IDLE, P),
-    _transition(e.Retry, [S.BLOCKED, S.REJECTED, S.INTEGRATION_FAILED], S.IDLE, H),
-    _transition(e.Supersede, [*_WAITING, S.REJECTED, S.INTEGRATION_FAILED], S.SUPERSEDED, P, H),
-    _transition(e.Abandon, _WAITING, S.ABANDONED, P, H),
-    _transition(e.Abandon, [one for one in _IN_HANDS if one not in _SENT_BACK], S.ABANDONED, H),
-    _transition(e.Abandon, _SENT_BACK, S.ABANDONED, V, H),  # where the workflow gives up what was sent back
-    _transition(e.Amend, _WAITING, None, P, H),
-    _transition(e.Amend, _IN_HANDS, None, H),
+    _transition(e.Ready, [S.DRAFT], [S.IDLE], P, H),
+    _transition(e.Take, [S.IDLE, *_SENT_BACK], [S.WORKING], P, C),
+    _transition(e.Take, _JUDGED, [], R),
+    _transition(e.Write, [S.WORKING], [], P, C, held=True),
+    _transition(e.Renew, [S.WORKING], [], P, C, held=True),
+    _transition(e.Renew, _JUDGED, [], R, held=True),
+    _transition(e.Report, [S.WORKING], _reports(S.WORKING), P, C, held=True),
+    _transition(e.Report, [S.READY_FOR_REVIEW], _reports(S.READY_FOR_REVIEW), R, V, held=True),
+    _transition(e.Report, [S.APPROVED], _reports(S.APPROVED), R, V, held=True),
+    _transition(e.Report, [S.AWAITING_APPROVAL], _reports(S.AWAITING_APPROVAL), H),
+    _transition(e.Release, [S.WORKING], [S.IDLE], P, C, V, H, held=True),
+    _transition(e.Release, _JUDGED, [], R, H, held=True),
+    _transition(e.Reclaim, [S.WORKING, *_JUDGED, S.INTEGRATION_FAILED], [S.IDLE], V),
+    _transition(e.Accept, [S.APPROVED, S.AWAITING_APPROVAL], [], H),
+    _transition(e.Intend, [S.APPROVED], [], R, V, held=True),
+    _transition(e.Land, [S.APPROVED], [S.MERGED], R, V, held=True),
+    _transition(e.Block, [S.WORKING], [S.BLOCKED], P, C, V, H, held=True),
+    _transition(e.Block, _JUDGED, [S.BLOCKED], R, V, H, held=True),
+    _transition(e.Block, [S.DRAFT, S.IDLE, S.REJECTED], [S.BLOCKED], P, V, H),
+    _transition(e.Block, [S.INTEGRATION_FAILED], [S.BLOCKED], P, R, V, H),
+    _transition(e.Defer, [S.BLOCKED], [], P),
+    _transition(e.Answer, [S.BLOCKED], [S.IDLE, S.APPROVED], P, R, V, H),
+    _transition(e.Answer, [S.INTEGRATION_FAILED], [S.IDLE, S.APPROVED], R, V, H),
+    _transition(e.Answer, [S.REJECTED], [S.IDLE], H),
+    _transition(e.Supersede, [*_WAITING, *_SENT_BACK], [S.SUPERSEDED], P, H),
+    _transition(e.Abandon, _WAITING, [S.ABANDONED], P, H),
+    _transition(e.Abandon, [S.WORKING, *_JUDGED, S.AWAITING_APPROVAL], [S.ABANDONED], H),
+    _transition(e.Abandon, _SENT_BACK, [S.ABANDONED], V, H),
+    _transition(e.Amend, _WAITING, [], P, H),
+    _transition(e.Amend, _IN_HANDS, [], H),
 )
 
 EVENTS: Final = tuple(dict.fromkeys(row.event for row in TRANSITIONS))
 BY_SOURCE: Final = {(source, row.event): row for row in TRANSITIONS for source in row.sources}
+EVENT_BY_WORD: Final = {word: event for event in EVENTS for word in event.words}
 
 TERMINAL: Final = frozenset(Status) - {source for source, _ in BY_SOURCE}
-CLAIMABLE: Final = frozenset(source for source, event in BY_SOURCE if event is e.Claim)
+CLAIMABLE: Final = frozenset({S.IDLE, *_SENT_BACK})
 INITIAL_STATUSES: Final = frozenset({S.DRAFT, S.IDLE})  # where a new task may start
 ADDED: Final = "added"  # the first entry of every history
-LEASED_ROLES: Final = frozenset({Role.CODER, Role.REVIEWER})  # those whom a lease fences
-
-_NAMES: Final[dict[type[e.Event], str]] = {e.WriteCheckpoint: "pre_execution_checkpoint"}
+ADDING_ROLES: Final = frozenset({P, V, H})
+LEASED_ROLES: Final = frozenset({Role.PLANNER, Role.CODER, Role.REVIEWER})  # those whom a lease fences
 
 
 def event_name(event: type[e.Event]) -> str:
-    """Return what history and the journal call *event*."""
-    words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in event.__name__)
-    return _NAMES.get(event, words.lstrip("_"))
+    """Return what the table calls *event*."""
+    return event.__name__.lower()
 
 
-EVENT_BY_NAME: Final = {event_name(event): event for event in EVENTS}
+def moves() -> Iterator[tuple[str, Status, Status]]:
+    """Yield every move of the table: what history or the table calls it, from where, to where."""
+    for row in TRANSITIONS:
+        for source in sorted(row.sources):
+            for target in sorted(row.targets - {source}):
+                if row.event is not e.Report:
+                    yield event_name(row.event), source, target
+                elif target in e.REPORT_WORDS[source]:
+                    yield e.REPORT_WORDS[source][target], source, target
 
 
-def advance(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:
-    """Return *task* after *event*, or raise the sentence that says why it may not happen."""
+def row_for(task: Task, event: e.Event, *, by: Actor, at: datetime) -> Transition:
+    """Return the row by which *event* may happen to *task*, or raise why it may not."""
     row = BY_SOURCE.get((task.status, type(event)))
     if row is None or by.role not in row.who:
-        raise Forbidden(task.id, by.id, event.verb, task.status)
+        raise Forbidden(task.id, by.id, event.verb_by(by), task.status)
     if row.held and by.role in LEASED_ROLES:
         _check_lease(task, event, by, at)
     if refusal := event.refusal(task, by, at):
-        message = f"{task.id}: {by.id} may not {event.verb} it, because {refusal}"
-        raise Refused(message)
-    target = row.target or task.status
-    moved = task.replace(**event.changes(task, by, at), status=target)
+        raise Refused(f"{task.id}: {by.id} may not {event.verb_by(by)} it, because {refusal}")
+    return row
+
+
+def with_entry(before: Task, after: Task, event: e.Event, *, by: Actor, at: datetime) -> Task:
+    """Return *after* with what history says of *event*; raise where its status requires more than it has."""
     if not event.silent:
         entry = HistoryEntry(
             # A clock that was set back must not make the board invalid: history never runs backwards.
-            at=max([at, *(last.at for last in task.history[-1:])]),
-            event=event_name(type(event)),
+            at=max([at, *(last.at for last in before.history[-1:])]),
+            event=event.word(by, before.status, after.status),
             by=by.id,
             role=by.role,
-            source=task.status,
-            target=target,
-            facts=event.facts(),
+            source=before.status,
+            target=after.status,
+            facts=event.facts(before.status),
         )
-        moved = moved.replace(history=(*task.history, entry))
-    for promise in unmet_requirements(moved):
-        message = (
-            f"{task.id}: {by.id} may not {event.verb} it, because a task that is {target} {promise.says}"
-        )
-        raise Refused(message)
-    return moved
+        after = after.replace(history=(*before.history, entry))
+    for promise in unmet_requirements(after):
+        why = f"a task that is {after.status} {promise.says}"
+        raise Refused(f"{before.id}: {by.id} may not {event.verb_by(by)} it, because {why}")
+    return after
 
 
 def _check_lease(task: Task, event: e.Event, by: Actor, at: datetime) -> None:
     lease = task.lease
     if lease is None:
-        raise LeaseLost(task.id, by.id, event.verb, "nobody holds its lease any more")
+        raise LeaseLost(task.id, by.id, event.verb_by(by), "nobody holds its lease any more")
     if lease.holder != by.id or by.token is None or lease.token != by.token:
-        raise LeaseLost(task.id, by.id, event.verb, f"the lease is {lease.holder}'s by another token")
+        raise LeaseLost(task.id, by.id, event.verb_by(by), f"the lease is {lease.holder}'s by another token")
     if not lease.is_live(at) and not isinstance(event, e.Renew):
-        raise LeaseLost(task.id, by.id, event.verb, f"the lease ended at {lease.expires:%Y-%m-%dT%H:%M:%SZ}")
+        raise LeaseLost(
+            task.id, by.id, event.verb_by(by), f"the lease ended at {lease.expires:%Y-%m-%dT%H:%M:%SZ}"
+        )
 
 
 def is_allowed_entry(entry: HistoryEntry) -> bool:
     """Return whether the transition table allows a history entry."""
     if entry.source is None:
-        return entry.event == ADDED and entry.target in INITIAL_STATUSES and entry.role not in LEASED_ROLES
-    event = EVENT_BY_NAME.get(entry.event)
+        return entry.event == ADDED and entry.target in INITIAL_STATUSES and entry.role in ADDING_ROLES
+    event = EVENT_BY_WORD.get(entry.event)
     row = BY_SOURCE.get((entry.source, event)) if event else None
-    return row is not None and entry.role in row.who and entry.target == (row.target or entry.source)
+    if row is None or entry.role not in row.who:
+        # A report may end a task, as the document says, by whoever makes it.
+        row = BY_SOURCE.get((entry.source, e.Report)) if event in {e.Block, e.Abandon} else None
+    if row is None or entry.role not in row.who:
+        return False
+    if event is e.Report and entry.event not in {"find_nothing", "force_pass"}:
+        return e.REPORT_WORDS[entry.source].get(entry.target) == entry.event
+    return entry.target in row.targets or entry.target is entry.source
+
+
+class Requirement(NamedTuple):
+    says: str  # completes "a task that is WORKING …"
+    field: str
+    holds: Callable[[Task], bool]
+
+
+_HELD_BY_ITS_CODER: Final = Requirement(
+    "is leased to the coder it is assigned to",
+    "lease",
+    lambda task: task.lease is not None and task.lease.holder == task.assigned_to,
+)
+_NOT_HELD: Final = Requirement("is held by nobody", "lease", lambda task: task.lease is None)
+_HELD_BY_NO_AUTHOR: Final = Requirement(
+    "is held by nobody but a reviewer who did not write it",
+    "lease",
+    lambda task: task.lease is None or task.lease.holder not in task.authors,
+)
+_HAS_BASE: Final = Requirement("has a base_commit", "base_commit", lambda task: task.base_commit is not None)
+_IS_COUNTED: Final = Requirement(
+    "counts its iteration and attempt from 1",
+    "iteration",
+    lambda task: task.iteration >= 1 and task.attempt >= 1,
+)
+_HAS_AUTHOR: Final = Requirement("names its author", "authors", lambda task: bool(task.authors))
+_HAS_WORK: Final = Requirement(
+    "has a review_commit that is not its base, unless there is nothing to do, or words are all of it",
+    "review_commit",
+    lambda task: (
+        (task.review_commit is None and bool(task.artifacts))
+        or (
+            task.review_commit is not None
+            and (task.review_commit == task.base_commit) == (task.nothing_to_do is not None)
+        )
+    ),
+)
+_ANY_WORK_IS_MORE: Final = Requirement(
+    "has no review_commit that is its base, unless it says there is nothing to do",
+    "review_commit",
+    lambda task: task.review_commit is None or _HAS_WORK.holds(task),
+)
+_HAS_APPROVER: Final = Requirement(
+    "has an approved_by who is none of its authors",
+    "approved_by",
+    lambda task: task.approved_by is not None and task.approved_by not in task.authors,
+)
+_SAYS_WHY_REJECTED: Final = Requirement(
+    "has a rejection_reason and rejection_feedback",
+    "rejection_reason",
+    lambda task: task.rejection_reason is not None and bool(task.rejection_feedback),
+)
+_MOST_QUESTIONS: Final = 3
+_SAYS_WHY_BLOCKED: Final = Requirement(
+    "has a blocked_reason and one to three blocked_questions",
+    "blocked_reason",
+    lambda task: task.blocked_reason is not None and 1 <= len(task.blocked_questions) <= _MOST_QUESTIONS,
+)
+_SAYS_WHAT_FAILED: Final = Requirement(
+    "has an integration_failure with its reason",
+    "integration_failure",
+    lambda task: task.integration_failure is not None,
+)
+_IS_MERGED: Final = Requirement(
+    "has the merge_commit that was started",
+    "merge_commit",
+    lambda task: (
+        task.merge_commit is not None
+        and task.merging is not None
+        and task.merging.commit == task.merge_commit
+    ),
+)
+_NOT_MERGED: Final = Requirement(
+    "has no merge_commit", "merge_commit", lambda task: task.merge_commit is None
+)
+_IS_CLEAN: Final = Requirement(
+    "has no taint that nobody accepted", "taints", lambda task: not task.is_tainted
+)
+_NAMES_SUCCESSORS: Final = Requirement(
+    "has superseded_by and a rescope_reason",
+    "superseded_by",
+    lambda task: bool(task.superseded_by) and task.rescope_reason is not None,
+)
+_SAYS_WHY_CLOSED: Final = Requirement(
+    "has a closing_reason", "closing_reason", lambda task: task.closing_reason is not None
+)
+_ASKS: Final = Requirement(
+    "has an approval_question", "approval_question", lambda task: task.approval_question is not None
+)
+_SAYS_NOTHING_NEEDED: Final = Requirement(
+    "says why there is nothing to do", "nothing_to_do", lambda task: task.nothing_to_do is not None
+)
+
+_SUBMITTED: Final = (_HAS_AUTHOR, _HAS_BASE, _HAS_WORK, _NOT_MERGED)
+
+REQUIRES: Final[dict[Status, tuple[Requirement, ...]]] = {
+    Status.DRAFT: (_NOT_HELD, _NOT_MERGED),
+    Status.IDLE: (_NOT_HELD, _NOT_MERGED),
+    Status.WORKING: (_HELD_BY_ITS_CODER, _HAS_AUTHOR, _HAS_BASE, _IS_COUNTED, _NOT_MERGED),
+    Status.READY_FOR_REVIEW: (*_SUBMITTED, _HELD_BY_NO_AUTHOR),
+    Status.REJECTED: (
+        _HAS_AUTHOR,
+        _HAS_BASE,
+        _ANY_WORK_IS_MORE,
+        _NOT_MERGED,
+        _NOT_HELD,
+        _SAYS_WHY_REJECTED,
+    ),
+    Status.APPROVED: (*_SUBMITTED, _HELD_BY_NO_AUTHOR, _HAS_APPROVER),
+    Status.AWAITING_APPROVAL: (*_SUBMITTED, _NOT_HELD, _ASKS),
+    Status.BLOCKED: (_NOT_HELD, _SAYS_WHY_BLOCKED, _NOT_MERGED),
+    Status.INTEGRATION_FAILED: (*_SUBMITTED, _NOT_HELD, _HAS_APPROVER, _SAYS_WHAT_FAILED),
+    Status.MERGED: (_NOT_HELD, _HAS_AUTHOR, _HAS_BASE, _HAS_WORK, _HAS_APPROVER, _IS_CLEAN, _IS_MERGED),
+    Status.COMPLETE: (*_SUBMITTED, _NOT_HELD, _HAS_APPROVER, _IS_CLEAN),
+    Status.NOTHING_TO_DO: (*_SUBMITTED, _NOT_HELD, _HAS_APPROVER, _IS_CLEAN, _SAYS_NOTHING_NEEDED),
+    Status.SUPERSEDED: (_NOT_HELD, _NAMES_SUCCESSORS, _NOT_MERGED),
+    Status.ABANDONED: (_NOT_HELD, _SAYS_WHY_CLOSED, _NOT_MERGED),
+}
+
+
+def unmet_requirements(task: Task) -> list[Requirement]:
+    """Return the requirements of its status that *task* does not meet."""
+    return [promise for promise in REQUIRES[task.status] if not promise.holds(task)]
 
 
 # What a position is called, in every workflow.

@@ -13,8 +13,7 @@ from itertools import chain, compress, islice
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.domain import events as e
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name
+from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL
 from liza.domain.model import Metrics, ReviewCounts, Role, Status
 from liza.domain.rule_events import rubber_stampers
 from liza.domain.similarity import are_similar
@@ -29,17 +28,13 @@ MAX_FRUITLESS: Final = 50  # attempts since the last progress that the board nam
 BUCKET_RATIO: Final = 2**0.25  # from one bound of a cycle time to the next: a percentile is right within 19 %
 
 # A commit, a verdict, or a step on a task's way: what tells work from spending.
-_STEPS: Final[tuple[type[e.Event], ...]] = (
-    *(e.Submit, e.Revise, e.Approve, e.Reject),
-    *(e.Confirm, e.Merge, e.Complete, e.Proceed),
+FORWARD: Final = frozenset(
+    {"submit", "revise", "approve", "pass", "reject", "confirm", "merge", "complete", "proceed"}
 )
-FORWARD: Final = frozenset(map(event_name, _STEPS))
-_FRUITLESS_EVENTS: Final = frozenset({event_name(e.Fail), event_name(e.Reclaim)})
-_RELEASE: Final = event_name(e.Release)
-_VERDICTS: Final = {event_name(e.Approve): True, event_name(e.Confirm): True, event_name(e.Reject): False}
-_SENT_BACK: Final = frozenset(map(event_name, (e.Reject, e.Revise)))
-_JUDGED_RED: Final[tuple[type[e.Event], ...]] = (e.Reject, e.Revise, e.FailIntegration)
-_RED: Final = frozenset(map(event_name, _JUDGED_RED))
+_FRUITLESS_EVENTS: Final = frozenset({"fail", "reclaim"})
+_VERDICTS: Final = {"approve": True, "confirm": True, "reject": False}
+_SENT_BACK: Final = frozenset({"reject", "revise"})
+_RED: Final = frozenset({"reject", "revise", "fail_integration"})
 LONGEST_REASON: Final = 200  # characters by which one failure of a gate is told from another
 
 # The first row whose words are in a reason gives its kind.
@@ -141,8 +136,8 @@ class _MetricsCounter:
     def entry(self, item: NewEntry, *, is_handed_over: bool) -> None:
         entry, event = item.entry, item.entry.event
         self._sums["added"] += event == ADDED
-        self._sums["attempts"] += event == event_name(e.Claim)
-        self._sums["submissions"] += event == event_name(e.Submit)
+        self._sums["attempts"] += event == "claim"
+        self._sums["submissions"] += event == "submit"
         if entry.source is not None and item.last is not None:
             spent = round((entry.at - item.last.at).total_seconds())
             self.seconds[_status_key(item.before or item.task, entry.source)] += spent
@@ -190,10 +185,10 @@ class _MetricsCounter:
         event, was_killed = item.entry.event, bool(item.entry.facts.get("killed"))
         if event in FORWARD or item.entry.role is Role.HUMAN:
             self._fruitless = self._killed = ()
-        elif event == _RELEASE and was_killed:
+        elif event == "release" and was_killed:
             self._sums["in_vain"] += 1
             self._killed = (*self._killed, item.id)[-MAX_FRUITLESS:]
-        elif (event in _FRUITLESS_EVENTS and not was_killed) or (event == _RELEASE and is_handed_over):
+        elif (event in _FRUITLESS_EVENTS and not was_killed) or (event == "release" and is_handed_over):
             self._sums["in_vain"] += 1
             self._fruitless = (*self._fruitless, item.id)[-MAX_FRUITLESS:]
 

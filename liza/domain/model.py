@@ -120,6 +120,15 @@ class Checkpoint(Record):
     files_to_modify: tuple[NonEmptyStr, ...] = ()
 
 
+class Artifact(Record):
+    """A text that work left for who comes after."""
+
+    text: NonEmptyStr
+    phase: NonEmptyStr
+    at: Time
+    by: Id
+
+
 class IntegrationFailure(Record):
     reason: NonEmptyStr
     paths: tuple[str, ...] = ()
@@ -195,6 +204,10 @@ class Task(Record):
     merge_commit: Commit | None = None
     taints: tuple[Taint, ...] = ()
 
+    artifacts: Mapping[NonEmptyStr, Artifact] = Field(
+        default={}
+    )  # what work left for who comes after, by name
+    session: NonEmptyStr | None = None  # the conversation in which it was worked on last
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
     signals: tuple[Signal, ...] = ()  # what its agents said beside that

@@ -59,6 +59,9 @@ class Position(Record):
     taints: tuple[NonEmptyStr, ...] = ()
     accepted: tuple[NonEmptyStr, ...] = ()
     waiting: NonEmptyStr | None = None
+    known: tuple[
+        NonEmptyStr, ...
+    ] = ()  # predicates that hold for the work, which conditions of gates ask for
     tree: Commit | None = None
     made_in: NonEmptyStr | None = None
     runs: tuple[NonEmptyStr, ...] = ()  # that made the work, none of which may judge it

@@ -83,12 +83,23 @@ _SHAPES: Final = {
 }
 
 
+_BOUNDS: Final = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
 def _expected_shape(details: ErrorDetails) -> str | None:
     context = details.get("ctx", {})
     if details["type"] == "too_short":
         return f"it needs {context['min_length']} or more entries, and has {context['actual_length']}"
     if details["type"] == "too_long":
         return f"it may have up to {context['max_length']} entries, and has {context['actual_length']}"
+    if details["type"] in _BOUNDS:
+        words, name = _BOUNDS[details["type"]]
+        return f"it has to be {words} {context[name]}"
     return _SHAPES.get(details["type"])
 
 

@@ -63,7 +63,7 @@ MEANING: Final[Mapping[EventKind, str]] = {
     EventKind.VERDICT: "who had to decide did",
     EventKind.SIGNAL: "an agent said how sure it is, how risky the work, or how its tests ended",
     EventKind.HUMAN: "a person said something",
-    EventKind.ASSUMPTION: "an assumption of the checkpoint",
+    EventKind.ASSUMPTION: "an assumption that a coder announced (its checkpoint)",
     EventKind.ATTEMPT: "of a coder, since the last decision",
     EventKind.FAILURE: "a coder gave up",
     EventKind.DEPENDENCY: "a task that this one waits for is BLOCKED",

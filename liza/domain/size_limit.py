@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from liza.domain.verdicts import Risk
+
 WAIVER: Final = "scope_limit"  # what a person waives by name for one goal
 
 
@@ -11,7 +13,7 @@ class ChangeSize(NamedTuple):
     loc: int
     files: int
     is_docs_only: bool = False
-    risk: str | None = None  # as the step names it; None where nobody was asked
+    risk: Risk | None = None  # as the step names it; None where nobody was asked
 
 
 class SizeLimit(NamedTuple):
@@ -40,5 +42,5 @@ def oversize(size: ChangeSize, limit: SizeLimit, *, is_waived: bool = False) -> 
 def _has_too_many_lines(size: ChangeSize, limit: SizeLimit) -> bool:
     if limit.max_loc is None or size.loc <= limit.max_loc:
         return False
-    is_tolerated = size.is_docs_only and size.risk in {None, "low"}
+    is_tolerated = size.is_docs_only and size.risk in {None, Risk.LOW}
     return not (is_tolerated and size.loc < limit.max_loc * (1 + limit.tolerance))

@@ -132,20 +132,19 @@ class Gh:
             raise ForgeFailed(doing, why, ForgeProblem.UNREACHABLE) from error
 
     def _again(self, doing: str, step: Callable[[], T]) -> T:
-        for wait in self.waits:
+        """Do *step*, again after each of the waits while what stands in the way is over by itself."""
+        waits = iter(self.waits)
+        while True:
             try:
                 return step()
             except ForgeFailed as error:
+                wait = next(waits, None)
                 if error.problem not in TRANSIENT:
                     raise
+                if wait is None:
+                    said = f"{_reason(error)} (tried {len(self.waits) + 1} times)"
+                    raise ForgeFailed(doing, said, error.problem) from error
             time.sleep(wait)
-        try:
-            return step()
-        except ForgeFailed as error:
-            if error.problem not in TRANSIENT:
-                raise
-            tries = len(self.waits) + 1
-            raise ForgeFailed(doing, f"{_reason(error)} (tried {tries} times)", error.problem) from error
 
     def run(self, words: tuple[str, ...], *, stdin: str = "", descriptor: int | None = None) -> GhResult:
         """Run gh once; it inherits *descriptor*, and with it the lock, for as long as it lives."""
@@ -161,7 +160,7 @@ class Gh:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
                 process_group=0,
                 pass_fds=() if descriptor is None else (descriptor,),

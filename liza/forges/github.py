@@ -25,7 +25,7 @@ from liza.forges.protocol import (
     adopt,
     issue_from,
 )
-from liza.repo.push import push_branch
+from liza.repo.remote import push_branch
 from liza.repo.repository import Repository
 
 LOCK: Final = "liza-forge.lock"  # in the git directory that all checkouts of a repository share

@@ -38,7 +38,7 @@ from liza.forges.protocol import (
     issue_from,
 )
 from liza.repo.command import git
-from liza.repo.push import push_branch
+from liza.repo.remote import push_branch
 from liza.repo.repository import Repository
 from liza.system.files import overwrite, write_new
 from liza.system.locks import hold_lock
@@ -81,8 +81,16 @@ class LocalForge:
     repository: Repository
 
     def numbers_with(self, label: str) -> tuple[int, ...]:
-        found = (self.issue(number) for number in self._numbers(ThreadKind.ISSUE))
-        return tuple(one.number for one in found if isinstance(one, Issue) and label in one.labels)
+        return tuple(number for number in self._numbers(ThreadKind.ISSUE) if label in self._labels(number))
+
+    def _labels(self, number: int) -> tuple[str, ...]:
+        """Return the labels of an open issue; what cannot be read has none."""
+        path = self._page(Thread(ThreadKind.ISSUE, number))
+        try:
+            head = _head(IssueHead, _read_page(path), path)
+        except (FileNotFoundError, ForgeFailed):
+            return ()
+        return tuple(head.labels) if head.state is PullRequestState.OPEN else ()
 
     def issue(self, number: int) -> Issue | UnfitIssue:
         path = self._page(Thread(ThreadKind.ISSUE, number))
@@ -106,10 +114,13 @@ class LocalForge:
                 f"comment on {thread}", f"{self._page(thread)} is not there", ForgeProblem.MISSING
             )
         folder = self._page(thread).with_suffix("")
-        folder.mkdir(exist_ok=True)
         # The name is made of the key: a second comment under it finds the name taken.
         name = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
-        write_new(folder / f"liza-{name}.md", with_marker(text, key) + "\n")
+        try:
+            folder.mkdir(exist_ok=True)
+            write_new(folder / f"liza-{name}.md", with_marker(text, key) + "\n")
+        except OSError as error:
+            raise DiskTrouble(f"comment in {folder}", error) from error
 
     def ensure_draft(self, wanted: PullRequestDraft) -> PullRequest:
         with self._hold_lock():

@@ -44,12 +44,13 @@ class ArtifactOptions(Record):
     checkpoint: Required | None = None
     diff: Required | None = None
     tests: Required | None = None
+    form: Literal["step_spec"] | None = Field(default=None, alias="schema")
     max_bytes: Annotated[int, Field(ge=1)] = LARGEST_FILE
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:
-        if not (self.checkpoint or self.diff or self.tests):
-            raise ValueError("say what is required: checkpoint, diff or tests")
+        if not (self.checkpoint or self.diff or self.tests or self.form):
+            raise ValueError("say what is required: checkpoint, diff, tests or schema")
         return self
 
 
@@ -59,8 +60,16 @@ def judge(options: ArtifactOptions, case: GateContext) -> Finding:
         *([judge_checkpoint(case)] if options.checkpoint else []),
         *([judge_diff(case, options.max_bytes)] if options.diff else []),
         *([judge_tests(case)] if options.tests else []),
+        *([judge_words(case)] if options.form else []),
     ]
     return next((one for one in found if one.outcome != "pass"), found[-1])
+
+
+def judge_words(case: GateContext) -> Finding:
+    """Look for what the maker says is to be done next."""
+    if any(one.strip() for one in case.said.answers):
+        return passed("the step is said")
+    return revise("no step is said", [blocker("say what is to be done, in which files, and how it is shown")])
 
 
 def judge_checkpoint(case: GateContext) -> Finding:
@@ -74,7 +83,7 @@ def judge_checkpoint(case: GateContext) -> Finding:
             "the checkpoint was not written in this attempt",
             [blocker("write a checkpoint for what you are about to do, before you do it")],
         )
-    return passed("the checkpoint was written first")
+    return passed("the work was announced first (its checkpoint)")
 
 
 def judge_diff(case: GateContext, largest: int = LARGEST_FILE) -> Finding:

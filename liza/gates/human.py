@@ -11,12 +11,8 @@ from liza.domain.record import NonEmptyStr, Record
 from liza.domain.verdicts import Outcome
 from liza.gates.context import GateContext
 from liza.gates.finding import Finding, blocker
+from liza.workflow.document import QUESTIONS
 
-QUESTIONS: Final = {
-    "approve": "May this be merged as it is?",
-    "answer": "What is the answer?",
-    "risk": "This is risky; do you take it on?",
-}
 _DECISIVE: Final = frozenset({Outcome.PASS, Outcome.REVISE, Outcome.STOP, Outcome.BLOCK})
 
 

@@ -194,13 +194,17 @@ class BatchProcess:
         self._stdout = self._process.stdout.fileno() if self._process.stdout else -1
         self._buffer = bytearray()
         self._deadline = 0.0
-        self.was_killed = False  # by somebody else, which says nothing about the repository
+        self.has_ended = False  # by itself, or killed by somebody
 
     def send(self, request: bytes) -> None:
-        """Write at most `select.PIPE_BUF` bytes, which a pipe takes at once; all answers have been read."""
+        """Write *request*; all answers have been read.
+
+        Where git answers before it has read all, only as much as a pipe takes at once: `select.PIPE_BUF`.
+        """
         self._deadline = time.monotonic() + QUICK_LIMIT
         try:
-            os.write(self._stdin, request)
+            while request:
+                request = request[os.write(self._stdin, request) :]
         except OSError as error:
             raise self._failure() from error
 
@@ -219,7 +223,7 @@ class BatchProcess:
         return self._take(size + 1)[:-1]
 
     def close(self) -> None:
-        """End it; it writes nothing, so that it can be killed at any moment."""
+        """End it, at any moment: an object is written whole or not at all."""
         _kill_group(self._process)
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
@@ -239,7 +243,7 @@ class BatchProcess:
         return taken
 
     def _failure(self) -> GitFailed:
-        self.was_killed = self._process.wait() == -signal.SIGKILL
+        self.has_ended = True
         return GitFailed(self._words[0], "it ended before it had answered")
 
 

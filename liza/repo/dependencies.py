@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.system.no_follow import remove
+from liza.system.no_follow import remove, stamp_of
 from liza.system.sandbox.bubblewrap import DEPENDENCIES
 
 if TYPE_CHECKING:
@@ -37,20 +37,11 @@ _SCOPES: Final = ("@", ".bin")
 def installed_folders(repository: Repository) -> tuple[Path, ...]:
     """Return the directories of the checkout that were installed and are not tracked, without links."""
     root = repository.root.resolve()
-    tracked = _tracked_manifests(repository, _index_stamp(repository))
+    tracked = _tracked_manifests(repository, stamp_of(repository.home / "index"))
     projects = dict.fromkeys(["", *(os.path.dirname(path) for path in tracked if path)])  # noqa: PTH120 - text
     found = [root / project / name for project in list(projects)[:MOST_PROJECTS] for name in DEPENDENCIES]
     kept = {Path(path).parts[:depth] for path in tracked for depth in range(1, len(Path(path).parts))}
     return tuple(path for path in found if path.is_dir() and path.relative_to(root).parts not in kept)
-
-
-def _index_stamp(repository: Repository) -> tuple[int, ...]:
-    """Return what tells one index of the checkout from the next: git puts a new file there each time."""
-    try:
-        facts = (repository.home / "index").stat()
-    except OSError:
-        return ()
-    return (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 @lru_cache(4)

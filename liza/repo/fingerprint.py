@@ -25,7 +25,9 @@ from typing import Any, Final, NamedTuple
 
 from liza.errors import GitFailed
 from liza.repo import status
-from liza.repo.repository import BRANCHES, OWN_PATHS, TASK_PREFIX, Repository
+from liza.repo.command import decode_git
+from liza.repo.repository import BRANCHES, OWN_PATHS, TASK_PREFIX, Repository, user_config_paths
+from liza.system.no_follow import directories, plain_files, read_file
 
 READ_BYTES: Final = 1 << 20  # a larger file is known by its size and times, which cannot all be set back
 READ_FILES: Final = 1000  # more files than these are known so too: reading them would take longer than git
@@ -39,6 +41,7 @@ _NOT_FOR_PEOPLE: Final = ("refs/replace/", "refs/liza/", f"{BRANCHES}{TASK_PREFI
 _BRANCH_SECTION: Final = re.compile(
     rb"^[ \t]*\[branch \"[^\"\]\n]*\"\][ \t]*\n(?:[ \t]+[^\[\n]*\n?)*", re.MULTILINE
 )
+_LARGEST_REF: Final = 1024  # bytes of the file of a ref
 _OF_BRANCHES: Final = " (its branches)"
 
 
@@ -168,7 +171,7 @@ def _configuration(repository: Repository) -> Iterator[tuple[str, str]]:
         *(common / name for name in shared),
         *(home / name for name in own),
         *hooks,
-        *_user_config_paths(),
+        *user_config_paths(),
     ]
     for path in paths:
         if path == common / "config" and path.is_file():
@@ -180,25 +183,50 @@ def _configuration(repository: Repository) -> Iterator[tuple[str, str]]:
             yield str(path), f"{path.lstat().st_mode:o} {_digest(path)}"
 
 
-def _user_config_paths() -> list[Path]:
-    """Return where the user's own configuration may be: agents like to put their name there."""
-    named = os.environ.get("GIT_CONFIG_GLOBAL")
-    if named is not None:
-        return [Path(named)] if named else []
-    home = Path.home()
-    directory = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    return [home / ".gitconfig", directory / "git" / "config", directory / "git" / "attributes"]
-
-
 def _head(repository: Repository) -> str:
     return (repository.home / "HEAD").read_text().strip().removeprefix(f"ref: {BRANCHES}")
 
 
 def _refs(repository: Repository) -> dict[str, str]:
-    # A ref that points at another ref is known by that: what it leads to may move by itself.
+    """Return every ref with its hash; one that points at another ref is known by that, which may move."""
+    if (found := _refs_in_files(repository)) is not None:
+        return found
     shape = "%(refname) %(if)%(symref)%(then)%(symref)%(else)%(objectname)%(end)"
     lines = repository.git("for-each-ref", f"--format={shape}").splitlines()
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def _refs_in_files(repository: Repository) -> dict[str, str] | None:
+    """Return the refs as git's files have them; None where these are other than git makes them."""
+    if repository.has_reftable:
+        return None
+    try:
+        # Single files first: what is packed meanwhile is seen there or here.
+        found = {name: _ref_value(repository.common, name) for name in _ref_names(repository.common)}
+        return _packed_refs(repository.common) | found
+    except OSError:  # a link or a pipe among them, or one that went while we looked
+        return None
+
+
+def _packed_refs(common: Path) -> dict[str, str]:
+    try:
+        text = decode_git(read_file(common, "packed-refs"))
+    except FileNotFoundError:
+        return {}
+    lines = (line.split(" ", 1) for line in text.splitlines() if line[:1] not in "#^")
+    return {name: value for value, name in lines}
+
+
+def _ref_names(common: Path) -> Iterator[str]:
+    waiting = ["refs"]
+    while waiting:
+        inside = waiting.pop()
+        waiting += [f"{inside}/{name}" for name in directories(common, inside)]
+        yield from (f"{inside}/{name}" for name in plain_files(common, inside) if not name.endswith(".lock"))
+
+
+def _ref_value(common: Path, name: str) -> str:
+    return decode_git(read_file(common, name, _LARGEST_REF)).strip().removeprefix("ref: ")
 
 
 def _index_stamp(repository: Repository) -> str:

@@ -1,7 +1,7 @@
-"""Refs, commits, trees and blobs by one git process a repository that stays, `git cat-file --batch-command`.
+"""Refs, commits, trees and blobs by git processes that stay: one that reads, and one that writes trees.
 
-It is the same git as everywhere else, with the same environment: refs in any format, either hash, a limit for
-each answer. A name is looked up anew each time; what never changes, because its name is its hash, is kept.
+They are the same git as everywhere else, with the same environment: refs in any format, either hash, a limit
+for each answer. A name is looked up anew each time. What never changes, since its name is its hash, is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Final, NamedTuple, TypeVar
 from liza.errors import GitFailed
 from liza.repo.command import MOST_KILLED, BatchProcess, decode_git, encode_git
 
-MOST_OPEN: Final = 2  # processes that stay; whoever has more repositories than that asks one after the other
+MOST_OPEN: Final = 3  # processes that stay; whoever has more repositories than that asks one after the other
+_READ: Final = ("cat-file", "--batch-command")
+_WRITE_TREE: Final = ("mktree", "-z", "--batch")
 MOST_TREES: Final = 1 << 14  # that are kept; a tree has some twenty entries
 NEAR: Final = 64  # commits that are looked at one by one; git itself is quicker with more
 _FACTS: Final = 3  # words of an answer: name, type, size; one about what is missing has others
@@ -63,7 +65,7 @@ def read_objects(common: Path, names: Sequence[str]) -> list[GitObject | None]:
 def _ask(common: Path, command: str, names: Sequence[str]) -> list[GitObject | None]:
     found: list[GitObject | None] = []
     for requests in _chunks([_request(command, name) for name in names]):
-        found += _with_process(common, partial(_exchange, command, requests))
+        found += _with_process(common, _READ, partial(_exchange, command, requests))
     return found
 
 
@@ -102,17 +104,17 @@ def _answer(process: BatchProcess, command: str) -> GitObject | None:
     return GitObject(words[0], words[1], size, process.content(size) if command == "contents" else b"")
 
 
-def _with_process(common: Path, act: Callable[[BatchProcess], Value]) -> Value:
-    """Return what *act* makes of the process for *common*; one that somebody killed is started again."""
+def _with_process(common: Path, words: tuple[str, ...], act: Callable[[BatchProcess], Value]) -> Value:
+    """Return what *act* makes of the process *words* for *common*; one that ended is started again."""
     for _ in range(MOST_KILLED):
-        with _OPEN.process_for(common) as process:
+        with _OPEN.process_for(common, words) as process:
             try:
                 return act(process)
             except BaseException:
-                _OPEN.drop(common)  # half of an answer may still be to come
-                if not process.was_killed:
+                _OPEN.drop(common, words)  # half of an answer may still be to come
+                if not process.has_ended:
                     raise
-    raise GitFailed("cat-file", "somebody kills it again and again")
+    raise GitFailed(words[0], "it ends again and again before it has answered")
 
 
 class _OpenProcesses:
@@ -120,28 +122,28 @@ class _OpenProcesses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: OrderedDict[Path, BatchProcess] = OrderedDict()
-        self._inherited: list[OrderedDict[Path, BatchProcess]] = []
+        self._open: OrderedDict[tuple[Path, tuple[str, ...]], BatchProcess] = OrderedDict()
+        self._inherited: list[object] = []
 
     @contextmanager
-    def process_for(self, common: Path) -> Iterator[BatchProcess]:
+    def process_for(self, common: Path, words: tuple[str, ...]) -> Iterator[BatchProcess]:
+        key = (common, words)
         with self._lock:
-            if common not in self._open:
+            if key not in self._open:
                 while len(self._open) >= MOST_OPEN:
                     self._open.popitem(last=False)[1].close()
-                words = ("cat-file", "--batch-command")
-                self._open[common] = BatchProcess(*words, cwd=common, environment={"GIT_DIR": str(common)})
-            self._open.move_to_end(common)
-            yield self._open[common]
+                self._open[key] = BatchProcess(*words, cwd=common, environment={"GIT_DIR": str(common)})
+            self._open.move_to_end(key)
+            yield self._open[key]
 
-    def drop(self, common: Path) -> None:
-        if process := self._open.pop(common, None):
+    def drop(self, common: Path, words: tuple[str, ...]) -> None:
+        if process := self._open.pop((common, words), None):
             process.close()
 
     def close(self) -> None:
         with self._lock:
-            for common in list(self._open):
-                self.drop(common)
+            for key in list(self._open):
+                self.drop(*key)
 
     def forget(self) -> None:
         """Leave the processes to the process that we are a copy of; none of their descriptors is closed."""
@@ -223,6 +225,21 @@ def read_trees(common: Path, trees: Iterable[str]) -> dict[str, tuple[TreeEntry,
             raise GitFailed("cat-file", f"there is no tree {tree}")
         known[tree] = _TREES.put((common, tree), tuple(_entries(found.content, len(tree) // 2)))
     return known
+
+
+def write_tree(common: Path, entries: Iterable[TreeEntry]) -> str:
+    """Write the tree that has just *entries*, whose objects are there, and return its hash."""
+    lines = "".join(f"{entry.mode} {_type_of(entry)} {entry.object}\t{entry.name}\0" for entry in entries)
+
+    def act(process: BatchProcess) -> str:
+        process.send(encode_git(f"{lines}\0"))
+        return decode_git(process.line())
+
+    return _with_process(common, _WRITE_TREE, act)
+
+
+def _type_of(entry: TreeEntry) -> str:
+    return {TREE_MODE: "tree", REPOSITORY_MODE: "commit"}.get(entry.mode, "blob")
 
 
 def _entries(content: bytes, width: int) -> Iterator[TreeEntry]:

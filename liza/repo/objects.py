@@ -9,18 +9,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from liza.errors import GitFailed
 from liza.repo.command import encode_git
 from liza.repo.object_reader import (
     NEAR,
     REPOSITORY_MODE,
     TREE_MODE,
+    TreeEntry,
     find_objects,
     read_commit,
     read_objects,
     read_trees,
     walk_tree,
+    write_tree,
 )
 from liza.repo.repository import Repository
+
+DEEPEST: Final = 100  # folders in each other that are written one by one; deeper ones are git's own affair
 
 
 class TreeItem(NamedTuple):
@@ -138,6 +143,51 @@ def _new_objects(repository: Repository, before: str, after: str) -> Iterator[st
 
 def write_tree_with(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:
     """Write and return *tree* with *items* replaced; None removes a path."""
+    if any(path.count("/") > DEEPEST for path in items):
+        return _write_by_index(repository, tree, items)
+    try:
+        return _write_folder(repository, repository.tree_of(tree), items) or _empty_tree(repository)
+    except (GitFailed, _InTheWay):
+        return _write_by_index(repository, tree, items)
+
+
+class _InTheWay(Exception):
+    """A file and a directory have the same name; an index sorts that out."""
+
+
+def _write_folder(
+    repository: Repository, tree: str | None, items: Mapping[str, TreeItem | None]
+) -> str | None:
+    """Write the tree of one folder; *items* are named from there. Return None where nothing is left in it."""
+    known = read_trees(repository.common, [tree])[tree] if tree else ()
+    entries = {entry.name: entry for entry in known}
+    inner: dict[str, dict[str, TreeItem | None]] = {}
+    for path, item in items.items():
+        name, is_inside, rest = path.partition("/")
+        if is_inside:
+            inner.setdefault(name, {})[rest] = item
+        else:
+            _put(entries, name, item)
+    for name, below in inner.items():
+        old = entries.get(name)
+        if old is not None and old.mode != TREE_MODE:
+            raise _InTheWay
+        written = _write_folder(repository, old.object if old else None, below)
+        _put(entries, name, TreeItem(TREE_MODE, written) if written else None)
+    return write_tree(repository.common, entries.values()) if entries else None
+
+
+def _put(entries: dict[str, TreeEntry], name: str, item: TreeItem | None) -> None:
+    entries.pop(name, None)
+    if item is not None:
+        entries[name] = TreeEntry(item.mode, name, item.blob)
+
+
+def _empty_tree(repository: Repository) -> str:
+    return repository.git("mktree", stdin=b"")
+
+
+def _write_by_index(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:
     gone = [f"0 {'0' * len(tree)}\t{path}\0" for path, item in items.items() if item is None]
     put = [f"{item.mode} {item.blob}\t{path}\0" for path, item in items.items() if item is not None]
     with TemporaryDirectory(prefix="liza-index-") as place:

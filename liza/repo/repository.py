@@ -31,15 +31,15 @@ from liza.repo.command import (
     top_level,
 )
 from liza.repo.object_reader import GitObject, find_objects, is_near_ancestor
-from liza.system.no_follow import first_line
+from liza.system.no_follow import first_line, stamp_of
 
 AREA: Final = ".worktrees"
 BRANCHES: Final = "refs/heads/"
 TASK_PREFIX: Final = "task"
 IDENTITY: Final = ("Liza", "liza@localhost")  # signs merges and salvage where the user has no name in git
 OLDEST_GIT: Final = (2, 38)  # the first that merges trees
-# Seconds for which the settings are taken to be as they were; people change them rarely.
-SETTINGS_TTL: Final = 5.0
+# Seconds for which settings from other files than the usual, as included ones, are taken to be as they were.
+SETTINGS_TTL: Final = 60.0
 OWN_PATHS: Final = (".liza", AREA)
 _IGNORES_CASE: Final = re.compile(r"^\s*ignorecase\s*=\s*(true|yes|on|1)", re.IGNORECASE | re.MULTILINE)
 HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -161,7 +161,8 @@ class Repository:
 
     def settings(self) -> tuple[tuple[str, str], ...]:
         """Return every setting of git's that holds here, in order: of several of a key, the last counts."""
-        return _read_settings(self, int(time.monotonic() / SETTINGS_TTL))
+        files = (self.common / "config", self.home / "config.worktree", *user_config_paths())
+        return _read_settings(self, tuple(map(stamp_of, files)), int(time.monotonic() / SETTINGS_TTL))
 
     @property
     def folds_names(self) -> bool:
@@ -290,8 +291,20 @@ class Repository:
         )
 
 
+def user_config_paths() -> list[Path]:
+    """Return where the user's own configuration may be: agents like to put their name there."""
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    if named is not None:
+        return [Path(named)] if named else []
+    home = Path.home()
+    directory = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return [home / ".gitconfig", directory / "git" / "config", directory / "git" / "attributes"]
+
+
 @lru_cache(4)
-def _read_settings(repository: Repository, _moment: int) -> tuple[tuple[str, str], ...]:
+def _read_settings(
+    repository: Repository, _stamps: tuple[tuple[int, ...], ...], _moment: int
+) -> tuple[tuple[str, str], ...]:
     lines = repository.ask("config", "-z", "--list").text.split("\0")
     return tuple((key, value) for key, is_set, value in (line.partition("\n") for line in lines) if is_set)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
+from liza.repo.object_reader import find_objects
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.status import StatusEntry
 from liza.repo.trailers import Trailer, message_with_trailers, shorten_subject, single_line
@@ -221,9 +222,8 @@ def unreachable_tips(repository: Repository, hashes: Iterable[str], losing: str 
 
 
 def _commits(repository: Repository, hashes: Iterable[str]) -> list[str]:
-    asked = "".join(f"{name}\n" for name in sorted(hashes)).encode()
-    lines = repository.git("cat-file", "--batch-check", stdin=asked).splitlines()
-    return [line.split()[0] for line in lines if line.split()[1] == "commit"]
+    found = find_objects(repository.common, sorted(hashes))
+    return [one.name for one in found if one and one.type == "commit"]
 
 
 def _repeated_salvage(

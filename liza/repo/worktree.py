@@ -135,7 +135,7 @@ class Worktree:
 
     def _pin_git(self) -> dict[str, str]:
         # Before every command: a link or a pipe in place of a file leads elsewhere, or nowhere.
-        _remove_all_but_files(self.admin)
+        remove_special(self.admin, and_links=True)
         # The one can name programs, the other lead to another repository.
         remove(self.admin / "config.worktree")
         pointer, place = self.admin / "commondir", os.path.relpath(self.repository.common, self.admin)
@@ -345,16 +345,6 @@ class Worktree:
         usual = stat.S_IMODE(self.repository.area.stat().st_mode)
         for path, mode in _unusual_modes(self.path, usual):
             path.unlink() if mode is None else path.chmod(mode)
-
-
-def _remove_all_but_files(directory: Path) -> None:
-    """Remove what is neither a file nor a directory below a worktree's own directory of git's."""
-    remove_special(directory)
-    for parent, names, files in os.walk(directory):
-        for name in (*names, *files):
-            path = Path(parent) / name
-            if path.is_symlink():
-                path.unlink()
 
 
 def escape_pattern(name: str) -> str:

@@ -43,6 +43,15 @@ def first_line(path: Path) -> str:
     return content.partition(b"\n")[0].decode("utf-8", "surrogateescape")
 
 
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what tells one version of a file from the next that replaces it; () where there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return ()
+    return (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
 def write_file(
     root: Path, name: str, content: bytes, *, mode: int = 0o666, modified: int | None = None
 ) -> None:
@@ -160,27 +169,29 @@ def _entries_in(root: Path, name: str) -> Iterator[tuple[str, int]]:
         return
 
 
-def remove_special(root: Path) -> None:
-    """Remove what is no file, directory or link below *root*: git would wait for a pipe for ever."""
+def remove_special(root: Path, *, and_links: bool = False) -> None:
+    """Remove what is no file, directory or link below *root*, or no link either: git would wait for a pipe
+    for ever, and follow a link.
+    """
     waiting = [str(root)]
     while waiting:
         directory = waiting.pop()
         with suppress(FileNotFoundError):
             try:
-                waiting += _remove_special_in(directory)
+                waiting += _remove_special_in(directory, and_links=and_links)
             except PermissionError:  # git opens files by name in a directory that it cannot list
                 os.chmod(directory, stat.S_IRWXU)  # noqa: PTH101 - a hundred thousand times a walk
-                waiting += _remove_special_in(directory)
+                waiting += _remove_special_in(directory, and_links=and_links)
 
 
-def _remove_special_in(directory: str) -> list[str]:
+def _remove_special_in(directory: str, *, and_links: bool) -> list[str]:
     """Remove what is special directly in *directory*, and return the directories in it."""
     inner = []
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(entry.path)
-            elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+            elif not entry.is_file(follow_symlinks=False) and (and_links or not entry.is_symlink()):
                 os.unlink(entry.path)  # noqa: PTH108 - as above
     return inner
 

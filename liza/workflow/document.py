@@ -6,16 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from liza.domain.position import Stage
+from liza.domain.memory import Retention
+from liza.domain.model import Role
+from liza.domain.position import Position, Stage
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.rules import ALWAYS, GROUPS, RULE_BY_NAME, Count, Rule, RuleAction
 from liza.domain.verdicts import Outcome
 
 ANY_PATH: Final = "*"  # the key of what holds on every path that has no key of its own
+PLANNER_SPLITS: Final = "planner"  # the source of tasks where nothing else is said
 AFTER_WORK: Final = "after_work"  # the one key of `effects` that is no outcome
 
 
@@ -86,6 +89,14 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "at_most": "a ceiling",
     },
     GateKind.EFFECT: {"effect": "what is done; the gate passes when it worked"},
+}
+
+
+# What a person is asked at a human gate that has no question of its own.
+QUESTIONS: Final = {
+    "approve": "May this be merged as it is?",
+    "answer": "What is the answer?",
+    "risk": "This is risky; do you take it on?",
 }
 
 
@@ -240,6 +251,30 @@ class Gate(Record):
         return facts.issuperset(self.when) and facts.isdisjoint(self.unless)
 
 
+class HatAccess(StrEnum):
+    """What a hat may do with the files of the project."""
+
+    WRITE = "write"  # a worktree on the branch of the task
+    READ = "read"  # a checkout that is thrown away
+
+
+class Hat(Record):
+    """A role of a document: who wears it, what they may touch, how they are asked and how they answer."""
+
+    process: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]  # the kind of worker
+    access: HatAccess = HatAccess.READ
+    prompt: NonEmptyStr | None = None  # the template; by itself that of the process
+    dialect: NonEmptyStr = "yaml"  # how the answer is written
+
+
+# The kinds of worker are hats by themselves; any other is a row of the document.
+OWN_HATS: Final[Mapping[str, Hat]] = {
+    "planner": Hat(process=Role.PLANNER),
+    "coder": Hat(process=Role.CODER, access=HatAccess.WRITE),
+    "reviewer": Hat(process=Role.REVIEWER),
+}
+
+
 class Edge(Record):
     to: NonEmptyStr
     reset: bool = False
@@ -294,6 +329,12 @@ class Phase(Record):
         return self.max_iterations.get(path or ANY_PATH, self.max_iterations.get(ANY_PATH))
 
 
+class ArtifactKind(Record):
+    """A text that work leaves for who comes after; its name is what its maker calls it, or the phase."""
+
+    retention: Retention = Retention.TASK
+
+
 class WatchedRule(Record):
     """A rule that watches this workflow, with what it changes of its row."""
 
@@ -329,14 +370,11 @@ class WatchedRule(Record):
         )
 
 
-class WorkSource(StrEnum):
-    IDEAS_FILE = "ideas_file"
+class TaskSource(Record):
+    """Where tasks come from: a planner that splits the goal, the goal itself, a file of ideas, or a forge."""
 
-
-class ForEach(Record):
-    """Where the pieces of work come from, when not from the planner's tasks."""
-
-    source: WorkSource
+    source: NonEmptyStr = PLANNER_SPLITS
+    file: NonEmptyStr | None = None  # of ideas
     limit: Iterations | None = None
 
 
@@ -361,18 +399,34 @@ class Workflow(Record):
     name: Id
     says: NonEmptyStr
     start: NonEmptyStr
+    roles: dict[str, Hat] = Field(default_factory=dict)
     phases: dict[str, Phase]
     rules: tuple[
         Annotated[WatchedRule, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
     ] = ()
     crash_consumes_iteration: bool = False
     workspace: Workspace = Workspace()
-    for_each: ForEach | None = None
+    tasks: Annotated[TaskSource, BeforeValidator(lambda v: {"source": v} if isinstance(v, str) else v)] = (
+        TaskSource()
+    )
+    artifacts: dict[str, ArtifactKind] = Field(default_factory=dict)
     at_end: tuple[Effect, ...] = ()
+
+    def hat(self, role: str) -> Hat:
+        """Return the hat *role*, which is there."""
+        return self.roles.get(role) or OWN_HATS[role]
 
     def watched_rules(self) -> tuple[Rule, ...]:
         """Return the rules that watch it: those that it names, and those that always do."""
         return (*(row for watch in self.rules for row in watch.rows()), *ALWAYS)
+
+
+def process_at(workflow: Workflow, position: Position) -> Role:
+    """Return the kind of worker whose job is next: who works, until it is handed in, then who judges."""
+    phase = workflow.phases[position.phase]
+    if phase.worker is None or position.worked:
+        return Role.REVIEWER
+    return workflow.hat(phase.worker).process
 
 
 class PhaseGates(NamedTuple):

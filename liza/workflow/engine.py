@@ -5,25 +5,32 @@ It is pure: any process may ask it, and the same results give the same position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final, TypeAlias
 
-from liza.domain.position import FINAL, TAINT, WORK, Position, Stage
+from liza.domain.position import FINAL, TAINT, WORK, End, Position, Stage
 from liza.domain.rules import ACTION_ORDER, FiredRule, RuleAction
 from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow.document import (
     AFTER_WORK,
+    CLEAN_ONLY,
+    DERIVED,
+    IF_TAINTED,
     Edge,
+    Effect,
     ErrorOutcome,
     Gate,
     GateKind,
     GateMode,
     GateTiming,
+    OnExhausted,
+    Phase,
     Predicate,
     Workflow,
+    gates_in_order,
 )
-from liza.workflow.phase_decision import Facts, decide_phase, remaining_steps, with_derived_facts
 from liza.workflow.position import (
     Accepted,
     Answered,
@@ -40,16 +47,190 @@ from liza.workflow.position import (
     is_result_of,
     result_name,
 )
-from liza.workflow.routes import (
-    END_BY_ACTION,
-    after_exhaustion,
-    end_work,
-    enter_phase,
-    exhausted_limit,
-    follow_edge,
-    force_pass,
-    resolve_effects,
-)
+
+Facts: TypeAlias = frozenset[Predicate]
+
+# A phase comes to the worst that its gates say: an agent lowers what a machine says, and never raises it.
+RANK: Final = (Outcome.PASS, Outcome.ASK, Outcome.REVISE, Outcome.STOP, Outcome.BLOCK)
+OBJECTIONS: Final = frozenset({Outcome.REVISE, Outcome.STOP, Outcome.BLOCK})
+
+
+def with_derived_facts(phase: Phase, position: Position, facts: Facts) -> Facts:
+    """Return *facts* with those that the engine derives itself."""
+    most = phase.most(position.path)
+    derived = {
+        Predicate.ASKED: position.asked,
+        Predicate.PATH_UNSET: position.path is None,
+        Predicate.FINAL_ITERATION: most is not None and position.iterations[position.phase] >= most,
+    }
+    return (facts - DERIVED) | {name for name, holds in derived.items() if holds}
+
+
+def remaining_steps(phase: Phase, position: Position, facts: Facts) -> list[Gate | None]:
+    """Return what is left to do in this visit, in order; None stands for the work."""
+    left: list[Gate | None] = []
+    said = {verdict.gate: verdict for verdict in position.verdicts}
+    before, later = gates_in_order(phase)
+    if not position.worked:
+        left += [gate for gate in before if gate.id not in said and gate.applies(facts)]
+        left += [None] if phase.worker else []
+    for gate in later:
+        if gate.id in said and said[gate.id].label in gate.skip_rest_on:
+            break
+        # Where there is nothing to merge there is nothing for a machine to check: somebody confirms it.
+        if gate.id not in said and gate.applies(facts) and not (position.nothing and gate.is_mechanical):
+            left.append(gate)
+    return left
+
+
+def decide_phase(workflow: Workflow, position: Position, at: datetime, facts: Facts) -> Move:
+    """Decide the phase if no gate or work is left."""
+    phase = workflow.phases[position.phase]
+    now = with_derived_facts(phase, position, facts)
+    deciding = [one for one in position.verdicts if phase.named(one.gate).mode is GateMode.DECIDE]
+    worst = max(deciding, key=lambda one: RANK.index(one.outcome), default=None)
+    outcome = Outcome.PASS if worst is None or position.forced else worst.outcome
+    if (
+        not position.forced
+        and not _is_decided_early(phase, deciding)
+        and remaining_steps(phase, position, now)
+    ):
+        return Move(position)
+    if outcome is Outcome.ASK and worst is not None:
+        rest = tuple(one for one in position.verdicts if one is not worst)
+        return Move(position.replace(waiting=worst.gate, verdicts=rest))
+    label = next((one.label for one in reversed(deciding) if one.outcome is outcome and one.label), None)
+    reason = worst.reason if worst is not None and outcome is not Outcome.PASS else None
+    skipped = tuple(gate for gate in phase.gates if _is_skipped(gate, position, now))
+    marks = _taint_marks(phase, position, skipped, now) if outcome is Outcome.PASS else ()
+    decision = Decision(phase=position.phase, outcome=outcome, at=at, reason=reason)
+    moved = follow_edge(workflow, position.with_taints(*marks), decision, label)
+    return moved._replace(skipped=tuple(gate.id for gate in skipped))
+
+
+def _is_decided_early(phase: Phase, deciding: list[Verdict]) -> bool:
+    """Return whether no further gate is asked. What is judged before the work is never merely collected."""
+    bad = [one for one in deciding if one.outcome is not Outcome.PASS]
+    return any(not phase.collect or phase.named(one.gate).at is GateTiming.BEFORE for one in bad)
+
+
+def _is_skipped(gate: Gate, position: Position, facts: Facts) -> bool:
+    said = any(verdict.gate == gate.id for verdict in position.verdicts)
+    return not said and gate.is_wanted(facts) and not facts.isdisjoint(gate.skip_if)
+
+
+def _taint_marks(
+    phase: Phase, position: Position, skipped: tuple[Gate, ...], facts: Facts
+) -> tuple[str, ...]:
+    """Return what a pass is tainted with: nobody decided at the end, or advice was thrown to the wind."""
+    unheard = [
+        f"skipped:{position.phase}/{gate.id}"
+        for gate in skipped
+        if gate.decides and Predicate.FINAL_ITERATION in facts.intersection(gate.skip_if)
+    ]
+    said = [(phase.named(one.gate), one.outcome) for one in position.verdicts]
+    overrode = [
+        f"overrode_{gate.role or gate.id}"
+        for gate, outcome in said
+        if gate.mode is GateMode.ADVISORY and outcome in OBJECTIONS
+    ]
+    tells = any(gate.taints_on_override and outcome is Outcome.PASS for gate, outcome in said)
+    return (*unheard, *(overrode if tells else ()))
+
+
+DEFAULT_ENDS: Final[Mapping[Outcome, End]] = {Outcome.BLOCK: End.BLOCKED, Outcome.STOP: End.STOPPED}
+END_BY_ACTION: Final[Mapping[str, End]] = {"block": End.BLOCKED, "pause": End.PAUSED, "stop": End.STOPPED}
+
+
+def enter_phase(workflow: Workflow, position: Position, edge: Edge, outcome: Outcome) -> Position:
+    """Return *position* at the start of a phase; only a pass, or an edge that says so, gives fresh rounds."""
+    used = 0 if outcome is Outcome.PASS or edge.reset else position.iterations.get(edge.to, 0)
+    return position.replace(
+        phase=edge.to,
+        stage=workflow.phases[edge.to].stage,
+        back_from=None if outcome is Outcome.PASS else position.stage,
+        worked=False,
+        asked=False,
+        forced=False,
+        verdicts=(),
+        waiting=None,
+        attempt=0,
+        loop=position.loop + workflow.phases[edge.to].loop,
+        iterations={**position.iterations, edge.to: used + 1},
+    )
+
+
+def end_work(workflow: Workflow, position: Position, end: End, decision: Decision | None) -> Move:
+    effects = resolve_effects(position, workflow.at_end) if end in FINAL else ()
+    return Move(position.replace(end=end, waiting=None), decision, effects=effects, decided=position)
+
+
+def resolve_effects(position: Position, effects: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(IF_TAINTED.get(one, one) for one in effects) if position.is_tainted else tuple(effects)
+
+
+def follow_edge(workflow: Workflow, position: Position, decision: Decision, label: str | None = None) -> Move:
+    """Return where *decision* about the phase leads."""
+    phase = workflow.phases[position.phase]
+    wanted = phase.effects_for(decision.outcome, label)
+    if position.is_tainted and not CLEAN_ONLY.isdisjoint(wanted):
+        return Move(position.replace(waiting=TAINT), decision if position.forced else None)
+    edge = _edge_for(phase, position, decision.outcome, label)
+    if decision.outcome is not Outcome.PASS and (most := exhausted_limit(workflow, position, edge)):
+        return after_exhaustion(workflow, position, decision, edge, most)
+    if edge.to in End.__members__:
+        moved = end_work(workflow, position, End(edge.to), decision)
+    else:
+        moved = Move(enter_phase(workflow, position, edge, decision.outcome), decision, decided=position)
+    return moved._replace(effects=(*resolve_effects(position, wanted), *moved.effects))
+
+
+def after_exhaustion(
+    workflow: Workflow, position: Position, decision: Decision, edge: Edge, most: int
+) -> Move:
+    """Return what becomes of work that would need one round more than the *most* where *edge* leads."""
+    phase = workflow.phases[edge.to]
+    if phase.on_exhausted is OnExhausted.FORCE_PASS:
+        moved = force_pass(workflow, position, decision, mark=phase.blocking)
+    else:
+        moved = end_work(workflow, position, END_BY_ACTION[phase.on_exhausted], decision)
+    return moved._replace(exhausted=f"Max iterations ({most}) reached without approval")
+
+
+def force_pass(workflow: Workflow, position: Position, decision: Decision, *, mark: bool = True) -> Move:
+    """Let the phase pass against *decision*, where there is something to let pass."""
+    passed = {verdict.gate for verdict in position.verdicts if verdict.outcome is Outcome.PASS}
+    gates = workflow.phases[position.phase].gates
+    undone = any(gate.kind is GateKind.EFFECT and gate.id not in passed for gate in gates)
+    # What was not done, merged or made cannot be waved through: it would be called done.
+    if undone or position.nothing or not _has_work(workflow, position):
+        return end_work(workflow, position, End.BLOCKED, decision)
+    marked = position.with_taints(f"forced:{position.phase}") if mark else position
+    moved = follow_edge(
+        workflow, marked.replace(forced=True), decision.replace(outcome=Outcome.PASS, reason=None)
+    )
+    return moved._replace(decision=decision, decided=position)
+
+
+def _has_work(workflow: Workflow, position: Position) -> bool:
+    return position.worked or workflow.phases[position.phase].worker is None
+
+
+def _edge_for(phase: Phase, position: Position, outcome: Outcome, label: str | None) -> Edge:
+    edge = phase.edge(outcome, label) or Edge(to=DEFAULT_ENDS.get(outcome, position.phase))
+    if not position.nothing or outcome is not Outcome.PASS:
+        return edge
+    if position.approvals:
+        return Edge(to=End.NOTHING_TO_DO)
+    return Edge(to=End.BLOCKED) if edge.to == End.DONE else edge
+
+
+def exhausted_limit(workflow: Workflow, position: Position, edge: Edge) -> int | None:
+    """Return how many rounds the phase that *edge* leads to had, if it has none left."""
+    if edge.reset or edge.to not in workflow.phases:
+        return None
+    most = workflow.phases[edge.to].most(position.path)
+    return most if most is not None and position.iterations.get(edge.to, 0) >= most else None
 
 
 def begin(workflow: Workflow) -> Position:
@@ -167,7 +348,8 @@ def report(
         if result is None:
             return moved
         work = None if result is work else work
-        moved = after(workflow, moved.position, result, facts)
+        before, moved = moved, after(workflow, moved.position, result, facts)
+        moved = moved._replace(effects=(*before.effects, *moved.effects))
     return moved
 
 

@@ -57,8 +57,8 @@ def load_workflow(
     if not is_file(name):
         if name not in packaged_names():
             known = did_you_mean(name, packaged_names())
-            hint = f"{known} A file of your own is named by its path, like flows/mine.yaml"
-            raise UsageError(f"there is no workflow {name!r}; {hint}")
+            hint = "a file of your own is named by its path, like flows/mine.yaml"
+            raise UsageError(f"there is no workflow {name!r}; {known} ({hint})")
         return parse_workflow(
             _PACKAGE.joinpath(name + SUFFIX).read_text(encoding="utf-8"), name + SUFFIX, limits, check
         )

@@ -12,21 +12,40 @@ from liza.domain import lifecycle
 from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
 from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
 from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL, event_name, label_of
-from liza.domain.model import GoalStatus, HistoryEntry, Status, Taint, waits_for
+from liza.domain.lifecycle import ADDED, SENT_BACK, SUCCEEDED, TERMINAL, label_of
+from liza.domain.memory import Retention
+from liza.domain.model import (
+    Artifact,
+    GoalStatus,
+    HistoryEntry,
+    IntegrationFailure,
+    Role,
+    Status,
+    Taint,
+    waits_for,
+)
 from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
 from liza.domain.rules import UNCLEAR_SPEC
-from liza.domain.verdicts import Decision, Feedback, Outcome, Verdict
+from liza.domain.similarity import normalized_digest
+from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
 from liza.workflow import engine
-from liza.workflow.document import Edge, Gate, Predicate
+from liza.workflow.document import (
+    QUESTIONS,
+    ArtifactKind,
+    Edge,
+    Effect,
+    Gate,
+    Predicate,
+    process_at,
+)
+from liza.workflow.engine import end_work, enter_phase, follow_edge, force_pass
 from liza.workflow.load import workflow_on
-from liza.workflow.position import GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
-from liza.workflow.routes import end_work, enter_phase, follow_edge, force_pass
+from liza.workflow.position import Crashed, GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from liza.domain.events import Event
@@ -36,56 +55,107 @@ if TYPE_CHECKING:
     from liza.workflow.position import JobResult, WorkflowJob
 
 SETTLE: Final = "How should this be settled: {}"
+MOST_QUESTIONS: Final = 3
+LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
 ROUNDS: Final = "coder_iterations"  # the limit that such a task has reached
 _KNOWN: Final = frozenset(Predicate)
 
 
 def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
     """Return the change that lets *event* happen to the task named *to*."""
+    words: list[str] = []
 
     def make(state: State) -> State:
         task = state.task(to)
-        moved = state.with_task(advance(workflow_on(state), task, event, by=by, at=at))
+        after = advance(workflow_on(state), task, event, by=by, at=at)
+        words[:] = [entry.event for entry in after.history[len(task.history) :]] or [event.words[0]]
         if refusal := _refusal(state, task, event, by):
-            message = f"{to}: {by.id} may not {event.verb} it, because {refusal}"
-            raise Refused(message)
+            raise Refused(f"{to}: {by.id} may not {event.verb_by(by)} it, because {refusal}")
+        moved = state.with_task(after)
         if isinstance(event, e.Supersede):
             return _rewire_dependants(moved, to, event.superseded_by)
-        return _drop_dead_dependencies(moved, to) if isinstance(event, e.Unblock | e.Retry) else moved
+        is_told_to_go_on = isinstance(event, e.Answer) and not event.merge
+        return _drop_dead_dependencies(moved, to) if is_told_to_go_on else moved
 
-    return Change(by.id, f"{event_name(type(event))} {to}", make)
+    return Change(by.id, "", make, about=lambda: f"{' and '.join(words)} {to}")
 
 
 def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime) -> Task:
     """Return *task* after *event*, at the position to which *workflow* leads; raise why it may not happen."""
-    after = lifecycle.advance(task, event, by=by, at=at)
-    if isinstance(event, _STAYING):
-        return after
+    row = lifecycle.row_for(task, event, by=by, at=at)
     if task.position is None:
         raise Refused(f"{task.id}: it has no position in the workflow, so nothing can happen to it")
-    step = _Step(workflow, task.position, after, event, by, at)
-    moved = next((move(step) for kind, move in _MOVES.items() if isinstance(event, kind)), None)
-    moved = moved or Move(task.position)
-    position = moved.position
-    after = _with_position(after, position, at)
-    label = label_of(position, after.lease)
-    if (
-        label is not after.status
-        and isinstance(event, _SENDING_BACK)
-        and (end := _ending_event(label, moved))
-    ):
-        after = lifecycle.advance(after, end, by=SUPERVISOR, at=at)
-    if label_of(position, after.lease) is not after.status:
-        where = f"the workflow {workflow.name} is at {position.phase} with it"
-        raise Refused(f"{task.id}: {by.id} may not {event.verb} it, because {where}")
-    return after
+    step = _Step(workflow, task.position, task, event, by, at)
+    _require_own_job(step)
+    move = _MOVES.get(type(event))
+    moved = move(step) if move else Move(task.position)
+    if isinstance(event, e.Report):
+        return _after_report(step, row, moved)
+    after = task.replace(**event.changes(task, by, at))
+    if moved.position is not task.position or isinstance(event, e.Accept):
+        after = _with_position(after, moved.position, at)
+    status = label_of(moved.position, after.lease)
+    if status not in row.targets and status is not task.status:
+        raise Refused(_elsewhere(step, moved))
+    return lifecycle.with_entry(task, after.replace(status=status), event, by=by, at=at)
+
+
+def effects_of(
+    workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime
+) -> tuple[Effect, ...]:
+    """Return what the document wants done when *event* happens to *task*."""
+    move = _MOVES.get(type(event))
+    if task.position is None or move is None:
+        return ()
+    moved = move(_Step(workflow, task.position, task, event, by, at))
+    return () if moved.position.waiting == TAINT else moved.effects
+
+
+def _after_report(step: _Step, row: lifecycle.Transition, moved: Move) -> Task:
+    """Return the task after a report: what follows from it, and where the document ends it, that too."""
+    event, task, by, at = step.event, step.task, step.by, step.at
+    if moved.position == step.position:
+        raise Refused(_elsewhere(step, moved))
+    after = _with_position(task.replace(**report_changes(step, moved)), moved.position, at)
+    status = label_of(moved.position, after.lease)
+    end = _ending_event(step, status, moved)
+    is_sent_back = moved.decision is not None and moved.decision.outcome is Outcome.REVISE
+    if end is not None and not is_sent_back:  # its own word: nothing else has to be told
+        after = after.replace(**end.changes(task, by, at), status=status)
+        return lifecycle.with_entry(task, after, end, by=by, at=at)
+    if end is not None:
+        back = SENT_BACK[Stage.JUDGE if step.position.stage is not Stage.EFFECT else Stage.EFFECT]
+        after = lifecycle.with_entry(task, after.replace(status=back), event, by=by, at=at)
+        ended = after.replace(**end.changes(after, SUPERVISOR, at), status=status)
+        return lifecycle.with_entry(after, ended, end, by=SUPERVISOR, at=at)
+    if status not in row.targets:
+        raise Refused(_elsewhere(step, moved))
+    return lifecycle.with_entry(task, after.replace(status=status), event, by=by, at=at)
+
+
+def _elsewhere(step: _Step, moved: Move) -> str:
+    where = f"the workflow {step.workflow.name} is at {moved.position.phase} with it"
+    return f"{step.task.id}: {step.by.id} may not {step.event.verb_by(step.by)} it, because {where}"
+
+
+def _require_own_job(step: _Step) -> None:
+    """Refuse what another kind of worker has to do: the job's role says who takes it and reports on it."""
+    if not isinstance(step.event, e.Take | e.Report | e.Write) or step.by.role in {
+        Role.SUPERVISOR,
+        Role.HUMAN,
+    }:
+        return
+    process = process_at(step.workflow, step.position)
+    if process is not step.by.role:
+        why = f"its next job is one for a {process}"
+        raise Refused(f"{step.task.id}: {step.by.id} may not {step.event.verb_by(step.by)} it, because {why}")
 
 
 def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
     """Return why *event* may not happen to *task* because of other tasks, or None."""
-    if isinstance(event, e.Claim) and (waiting := waits_for(state, task)):
+    if isinstance(event, e.Take) and event.base_commit and (waiting := waits_for(state, task)):
         return f"it waits for {', '.join(waiting)}"
-    if isinstance(event, e.Claim | e.TakeReview):
+    if isinstance(event, e.Take):
         held = (other.id for other in state.tasks.values() if other.lease and other.lease.holder == by.id)
         return next((f"{by.id} still holds {name}" for name in held if name != task.id), None)
     if isinstance(event, e.Supersede):
@@ -117,25 +187,27 @@ def _drop_dead_dependencies(state: State, name: str) -> State:
     return state.with_task(task.replace(depends_on=tuple(one for one in task.depends_on if one not in dead)))
 
 
-def _ending_event(label: Status, moved: Move) -> Event | None:
-    """Return what happens next, where the document ends what the event sent back: rounds, or an edge."""
-    said = moved.decision.reason if moved.decision else None
-    reason = moved.exhausted or said or "the workflow ends here"
-    if label is Status.ABANDONED:
-        return e.Abandon(reason=reason)
-    if label is not Status.BLOCKED:
+def _ending_event(step: _Step, status: Status, moved: Move) -> Event | None:
+    """Return what happens to a task that the document ends: its rounds are used up, or an edge says so."""
+    event = step.event
+    if not isinstance(event, e.Report) or status not in {Status.BLOCKED, Status.ABANDONED}:
         return None
+    said = event.reason or (moved.decision.reason if moved.decision else None)
+    reason = moved.exhausted or said or "the workflow ends here"
+    if status is Status.ABANDONED:
+        return e.Abandon(reason=reason)
     if moved.exhausted:
         return e.Block(reason=reason, questions=UNCLEAR_SPEC, rule=ROUNDS)
-    return e.Block(reason=reason, questions=(SETTLE.format(reason),))
+    questions = event.questions[:MOST_QUESTIONS] or (SETTLE.format(reason),)
+    return e.Block(reason=reason, questions=questions, only_people=event.only_people)
 
 
 class _Step(NamedTuple):
-    """An event that the lifecycle let happen, before the position follows."""
+    """An event that may happen to a task, before the position follows."""
 
     workflow: Workflow
-    position: Position  # before it
-    task: Task  # after it, but for its position
+    position: Position
+    task: Task
     event: Event
     by: Actor
     at: datetime
@@ -145,17 +217,14 @@ class _Step(NamedTuple):
 
     @property
     def facts(self) -> frozenset[Predicate]:
-        known = self.event.known if isinstance(self.event, e.Report) else ()
+        known = (
+            self.event.known if isinstance(self.event, e.Report) and self.event.known else self.position.known
+        )
         return frozenset(Predicate(name) for name in known if name in _KNOWN)
 
     @property
     def reason(self) -> str | None:
-        match self.event:
-            case e.Revise(reason=said) | e.Reject(reason=said) | e.Confirm(reason=said):
-                return said
-            case e.FailIntegration(failure=failure):
-                return failure.reason
-        return None
+        return self.event.reason if isinstance(self.event, e.Report) else None
 
     def report(self, position: Position, work: Worked | None = None) -> Move:
         said = self.event.verdicts if isinstance(self.event, e.Report) else ()
@@ -166,16 +235,16 @@ class _Step(NamedTuple):
         here = moved.position
         if isinstance(job := self.next(here), WaitJob) and job.on == TAINT:
             # It waits for somebody who accepts what it is tainted with, and is decided by another word.
-            decision = Decision(phase=here.phase, outcome=outcome, at=self.at)
+            decision = Decision(phase=here.phase, outcome=outcome, at=self.at, reason=self.reason)
             return follow_edge(self.workflow, here.replace(waiting=None), decision)
         return engine.after(self.workflow, here, self._answer(here, outcome), self.facts)
 
     def _answer(self, position: Position, outcome: Outcome) -> JobResult:
         match self.next(position):
             case GateJob(gate) | WaitJob(_, Gate() as gate):
-                return Verdict(
-                    gate=gate.id, outcome=outcome, at=self.at, tree=position.tree, reason=self.reason
-                )
+                label = self.event.label if isinstance(self.event, e.Report) else None
+                said = Verdict(gate=gate.id, outcome=outcome, at=self.at, tree=position.tree, label=label)
+                return said.replace(reason=self.reason)
             case WorkJob():
                 return Worked(self.at, outcome, self.reason, position.tree, self.by.run)
         return Proceeded(self.at)
@@ -185,48 +254,86 @@ def _with_position(task: Task, position: Position, at: datetime) -> Task:
     """Return *task* at *position*; what either is tainted with, the other is, too."""
     known = {taint.mark for taint in task.taints}
     taints = (*task.taints, *(Taint(mark=mark, at=at) for mark in position.taints if mark not in known))
+    open_marks = {taint.mark for taint in taints if not taint.accepted_by}
     return task.replace(
         taints=taints,
         position=position.replace(
             taints=tuple(taint.mark for taint in taints),
-            accepted=tuple(taint.mark for taint in taints if taint.accepted_by),
+            accepted=tuple(taint.mark for taint in taints if taint.mark not in open_marks),
         ),
     )
 
 
-def _hand_in(step: _Step) -> Move:
-    return step.report(step.position, _work(step))
-
-
-def _work(step: _Step) -> Worked:
+def _report(step: _Step) -> Move:
+    """Return where a report leads; where a person is next, it waits for one."""
     event = step.event
-    tree = event.tree if isinstance(event, e.Report) else None
-    return Worked(step.at, tree=tree, run=step.by.run, nothing_to_do=isinstance(event, e.FindNothing))
+    if not isinstance(event, e.Report):
+        return Move(step.position)
+    if event.mark:
+        moved = _force(step)
+    elif step.position.stage is Stage.WORK and not step.position.worked:
+        moved = _report_work(step, event)
+    else:
+        moved = _report_verdict(step, event)
+    moved = moved._replace(position=moved.position.replace(known=tuple(sorted(step.facts))))
+    return _wait_for_person(step, moved)
 
 
-def _revise(step: _Step) -> Move:
-    return _decide(step, step.report(step.position, _work(step)), Outcome.REVISE)
+def _report_work(step: _Step, event: e.Report) -> Move:
+    # What gates found decides by itself; without them it is the worker's own word.
+    outcome = Outcome.PASS if event.verdicts else event.outcome
+    is_nothing = event.nothing_to_do is not None
+    work = Worked(step.at, outcome, event.reason, event.tree, step.by.run, nothing_to_do=is_nothing)
+    moved = step.report(step.position, work)
+    return _decide(step, moved, event.outcome) if event.outcome is Outcome.REVISE else moved
+
+
+def _report_verdict(step: _Step, event: e.Report) -> Move:
+    here, is_effect = step.position, step.position.stage is Stage.EFFECT
+    if event.outcome is Outcome.ASK:
+        return _ask(step)
+    if event.outcome is Outcome.PASS and here.waiting == TAINT:
+        return engine.report(step.workflow, here.replace(waiting=None), step.at, facts=step.facts)
+    # The gates of an effect look at the tree that it would make.
+    moved = step.report(here.replace(tree=None) if is_effect else here)
+    if event.crashed:
+        broken = Crashed(step.at, event.reason or "it could not be asked", event.crashed)
+        return engine.after(step.workflow, moved.position, broken, step.facts)
+    if event.outcome is Outcome.PASS:
+        moved = _pass(step, moved, event)
+    elif event.outcome is not Outcome.NONE:
+        moved = _decide(step, moved, event.outcome)
+    after = moved.position
+    if is_effect and not after.worked:
+        return moved._replace(position=after.replace(tree=here.tree))
+    # Where it was judged in the phase of the work itself, it comes back from who judged it all the same.
+    return (
+        moved
+        if is_forward(moved) or after.end
+        else moved._replace(position=after.replace(back_from=Stage.JUDGE))
+    )
+
+
+def _pass(step: _Step, moved: Move, event: e.Report) -> Move:
+    """Return where a pass leads that no verdict says in full: it is the word of whoever decides next."""
+    if not event.verdicts:
+        match step.next(moved.position):
+            case GateJob(gate) | WaitJob(_, Gate() as gate) if (
+                gate.decides or moved.position.waiting == gate.id
+            ):
+                moved = step.say(moved, Outcome.PASS)
+    passed = engine.report(step.workflow, moved.position, step.at, facts=step.facts)
+    return passed._replace(
+        decision=passed.decision or moved.decision,
+        decided=passed.decided or moved.decided,
+        effects=(*moved.effects, *passed.effects),
+    )
 
 
 def _decide(step: _Step, moved: Move, outcome: Outcome) -> Move:
     """Return *moved*, unless the phase is not decided yet: then the event decides it."""
-    is_decided = moved.decision is not None and moved.decision.outcome is outcome
+    is_decided = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
     return moved if is_decided else step.say(moved, outcome)
-
-
-def _approve(step: _Step) -> Move:
-    if step.position.waiting == TAINT:
-        return Move(step.position.replace(waiting=None))
-    moved = step.report(step.position)
-    match step.next(moved.position):
-        case GateJob(gate) | WaitJob(_, Gate() as gate) if gate.decides or moved.position.waiting == gate.id:
-            moved = step.say(moved, Outcome.PASS)
-    return engine.report(step.workflow, moved.position, step.at, facts=step.facts)
-
-
-def _reject(step: _Step) -> Move:
-    moved = _decide(step, step.report(step.position), Outcome.REVISE)
-    return moved._replace(position=moved.position.replace(back_from=Stage.JUDGE))
 
 
 def _ask(step: _Step) -> Move:
@@ -237,17 +344,30 @@ def _ask(step: _Step) -> Move:
     return Move(moved.position.replace(waiting=TAINT))
 
 
+def _wait_for_person(step: _Step, moved: Move) -> Move:
+    """Return *moved*, waiting where a person is next; what is tainted waits to be accepted as it is."""
+    here = moved.position
+    if here.end is End.DONE and here.is_tainted and moved.decided is not None:
+        # Nothing is called done that was forced through, before a person accepts that.
+        waits = moved.decided.replace(taints=here.taints, waiting=TAINT, forced=True)
+        return moved._replace(position=waits)
+    if here.waiting is not None or here.end is not None:
+        return moved
+    match step.next(here):
+        case WaitJob(on, Gate() as gate) if on != TAINT:
+            # A person says yes in the knowledge of what the yes is marked with.
+            yes = Verdict(gate=gate.id, outcome=Outcome.PASS, at=step.at, tree=here.tree)
+            marked = engine.after(step.workflow, here, yes, step.facts).position.taints
+            return moved._replace(position=here.with_taints(*marked).replace(waiting=gate.id))
+    return moved
+
+
 def _finish_merge(step: _Step) -> Move:
     """What is on the branch needs no verdict: its merge was started after the gates had let it pass."""
     moved = Move(step.position.replace(tree=None))
     while isinstance(step.next(moved.position), GateJob | ProceedJob):
-        moved = step.say(moved, Outcome.PASS)
-    return moved._replace(position=moved.position.replace(tree=step.position.tree))
-
-
-def _fail_merge(step: _Step) -> Move:
-    # The gates looked at the tree that the merge would make, and not at the one that was submitted.
-    moved = _decide(step, step.report(step.position.replace(tree=None)), Outcome.REVISE)
+        before, moved = moved, step.say(moved, Outcome.PASS)
+        moved = moved._replace(effects=(*before.effects, *moved.effects))
     return moved._replace(position=moved.position.replace(tree=step.position.tree))
 
 
@@ -257,73 +377,214 @@ def _force(step: _Step) -> Move:
         here = moved.position
         no = Decision(phase=here.phase, outcome=Outcome.REVISE, at=step.at)
         moved = force_pass(step.workflow, here, no, mark=False)
-    return moved
-
-
-def _retry_merge(step: _Step) -> Move:
-    phases = step.workflow.phases
-    phase = next((name for name, phase in phases.items() if phase.stage is Stage.EFFECT), step.position.phase)
-    return Move(enter_phase(step.workflow, step.position.replace(end=None), Edge(to=phase), Outcome.PASS))
-
-
-def _proceed(step: _Step) -> Move:
-    phase = step.event.phase if isinstance(step.event, e.Proceed) else ""
-    if phase not in step.workflow.phases:
-        raise Refused(f"{step.task.id}: the workflow {step.workflow.name} has no phase {phase!r}")
-    return Move(enter_phase(step.workflow, step.position, Edge(to=phase), Outcome.PASS))
+    return Move(moved.position)
 
 
 def _let_go(step: _Step) -> Move:
+    if isinstance(step.event, e.Reclaim) and step.event.lost:
+        return Move(engine.redo(step.workflow, step.position, fresh=False))
     if step.position.stage is not Stage.WORK or step.position.worked:
         return Move(step.position)  # whoever judges it next goes on where it is
     return Move(step.position.replace(attempt=step.position.attempt + 1, back_from=None))
 
 
-def _unblock(step: _Step) -> Move:
-    return Move(engine.redo(step.workflow, step.position, fresh=step.task.iteration == 0))
+def _answer(step: _Step) -> Move:
+    if not (isinstance(step.event, e.Answer) and step.event.merge):
+        fresh = step.by.role is not Role.PLANNER or step.task.blocked_rule is not None
+        return Move(engine.redo(step.workflow, step.position, fresh=fresh))
+    phases = step.workflow.phases
+    phase = next((name for name, phase in phases.items() if phase.stage is Stage.EFFECT), step.position.phase)
+    return Move(enter_phase(step.workflow, step.position.replace(end=None), Edge(to=phase), Outcome.PASS))
 
 
 def _over(end: End) -> Callable[[_Step], Move]:
     return lambda step: Move(end_work(step.workflow, step.position, end, None).position)
 
 
-def _complete(step: _Step) -> Move:
-    # Nothing is merged, so that it did not end where things are.
-    return Move(step.position.replace(end=End.DONE, stage=Stage.JUDGE, waiting=None))
+def _take(step: _Step) -> Move:
+    if not (isinstance(step.event, e.Take) and step.event.base_commit):
+        return Move(step.position)
+    rounds = int(step.event.changes(step.task, step.by, step.at)["iteration"])
+    return Move(step.position.replace(iterations={**step.position.iterations, step.position.phase: rounds}))
 
 
-def _claim(step: _Step) -> Move:
-    rounds = {**step.position.iterations, step.position.phase: step.task.iteration}
-    return Move(step.position.replace(iterations=rounds))
-
-
-_SENDING_BACK: Final = (e.Revise, e.Reject, e.FailIntegration)
-_STAYING: Final = (e.Renew, e.Amend, e.WriteCheckpoint, e.Defer, e.TakeReview)
 _MOVES: Final[dict[type[Event], Callable[[_Step], Move]]] = {
     e.Ready: lambda step: Move(step.position.replace(waiting=None)),
-    e.Claim: _claim,
-    e.Submit: _hand_in,
-    e.FindNothing: _hand_in,
-    e.Revise: _revise,
-    e.Approve: _approve,
-    e.Confirm: _approve,
-    e.Reject: _reject,
-    e.AskHuman: _ask,
-    e.ForcePass: _force,
-    e.Merge: _finish_merge,
-    e.FailIntegration: _fail_merge,
-    e.RetryMerge: _retry_merge,
-    e.Complete: _complete,
-    e.Proceed: _proceed,
-    e.Release: _let_go,  # and Reclaim
-    e.Fail: _let_go,
-    e.Lose: lambda step: Move(engine.redo(step.workflow, step.position, fresh=False)),
+    e.Take: _take,
+    e.Report: _report,
+    e.Land: _finish_merge,
+    e.Release: _let_go,
+    e.Reclaim: _let_go,
     e.Block: _over(End.BLOCKED),
-    e.Unblock: _unblock,
-    e.Retry: lambda step: Move(engine.redo(step.workflow, step.position, fresh=True)),
+    e.Answer: _answer,
     e.Supersede: _over(End.SUPERSEDED),
     e.Abandon: _over(End.STOPPED),
 }
+
+
+def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
+    """Return what the task keeps of a report, by where it led."""
+    event, task, after = step.event, step.task, moved.position
+    if not isinstance(event, e.Report):
+        return {}
+    is_work = step.position.stage is Stage.WORK and not step.position.worked
+    changes: e.FieldChanges = {
+        "verdicts": event.verdicts if is_work else _merge_verdicts(task, event.verdicts),
+        "decisions": _decisions(step, moved),
+        "approval_question": _question(step, after) if after.waiting else None,
+        "lease": None,
+    }
+    changes |= _work_changes(step, event) if is_work else _verdict_changes(step, event, moved)
+    if is_forward(moved):
+        changes |= _onward_changes(step, moved, changes.get("artifacts", task.artifacts))
+    elif moved.decision is not None and moved.decision.outcome is Outcome.REVISE:
+        changes |= _revise_changes(step, event, moved)
+    return changes | (e.NO_HOLDER if after.end is not None else {})
+
+
+def _verdict_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges:
+    """Return what a task keeps of who judged it, and who goes on with it."""
+    task, after = step.task, moved.position
+    if event.mark:
+        return {"approved_by": step.by.id, "taints": (*task.taints, Taint(mark=event.mark, at=step.at))}
+    if after.waiting or not is_forward(moved):
+        return {}
+    is_kept = label_of(after, task.lease) in {Status.APPROVED, Status.READY_FOR_REVIEW}
+    lease = {"lease": task.lease} if is_kept else {}
+    is_approval = bool(after.approvals) and after.approvals != step.position.approvals
+    return {**lease, "approved_by": step.by.id} if is_approval else lease
+
+
+def _onward_changes(step: _Step, moved: Move, artifacts: Mapping[str, Artifact]) -> e.FieldChanges:
+    """Return what changes where work goes on: with what it left behind, and fresh rounds for new work."""
+    before, after = step.position, moved.position
+    is_forced = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
+    changes: e.FieldChanges = {"approved_by": SUPERVISOR.id} if is_forced else {}
+    if after.phase == before.phase:
+        return changes
+    changes["artifacts"] = _kept_artifacts(step, artifacts, before.phase)
+    if after.end is None and after.stage is Stage.WORK and not after.worked:
+        changes |= {
+            **e.NO_HOLDER,
+            **e.FRESH_ROUNDS,
+            **e.NO_REJECTION,
+            "checkpoint": None,
+            "approved_by": None,
+        }
+    return changes
+
+
+def is_forward(moved: Move) -> bool:
+    """Return whether the work went on: it was let pass, or its rounds were over and it is forced through."""
+    is_no = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
+    is_stopped = moved.position.back_from is not None or moved.position.end in {
+        End.BLOCKED,
+        End.PAUSED,
+        End.STOPPED,
+    }
+    return not (is_no and is_stopped)
+
+
+def _work_changes(step: _Step, event: e.Report) -> e.FieldChanges:
+    made = step.task.base_commit if event.nothing_to_do else event.commit
+    return {
+        "review_commit": made or step.task.review_commit,
+        "submitted_run": step.by.run,
+        "nothing_to_do": event.nothing_to_do,
+        "session": event.session,
+        "artifacts": {**step.task.artifacts, **_artifacts(step, event)},
+        **({"guidance": None} if event.outcome is Outcome.PASS else {}),
+    }
+
+
+def _artifacts(step: _Step, event: e.Report) -> dict[str, Artifact]:
+    made = {"phase": step.position.phase, "at": step.at, "by": step.by.id}
+    return {name: Artifact.model_validate({"text": text, **made}) for name, text in event.artifacts.items()}
+
+
+def _kept_artifacts(step: _Step, artifacts: Mapping[str, Artifact], left: str) -> dict[str, Artifact]:
+    """Return *artifacts* without those that were for the phase *left* alone."""
+    kinds = step.workflow.artifacts
+    return {
+        name: one
+        for name, one in artifacts.items()
+        if one.phase != left or kinds.get(name, ArtifactKind()).retention is not Retention.PHASE
+    }
+
+
+def _revise_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges:
+    task, reason = step.task, event.reason or (moved.decision.reason if moved.decision else None)
+    reason = reason or "it was sent back"
+    if step.position.stage is Stage.EFFECT:
+        return {
+            "integration_failure": IntegrationFailure(reason=reason, paths=event.paths),
+            "integration_failures": task.integration_failures + 1,
+            "conflicted": event.paths,
+            "merging": None,
+            "attempt": 0,
+        }
+    is_work = step.position.stage is Stage.WORK and not step.position.worked
+    cycles = {
+        "review_cycles_current": task.review_cycles_current + 1,
+        "review_cycles_total": task.review_cycles_total + 1,
+    }
+    return {
+        "rejection_reason": reason,
+        "rejection_feedback": event.feedback or (Feedback(message=reason),),
+        "rejection_output": _rejecting_evidence(event.verdicts),
+        "attempt": 0,
+        **({"review_commit": task.review_commit, "submitted_run": task.submitted_run} if is_work else cycles),
+    }
+
+
+def _decisions(step: _Step, moved: Move) -> tuple[Decision, ...]:
+    """Return the decisions of the task with the one that the verdicts led to: rules count these."""
+    event, decision = step.event, moved.decision
+    if not isinstance(event, e.Report) or not event.verdicts or decision is None:
+        return step.task.decisions
+    is_no = decision.outcome is Outcome.REVISE
+    said = (event.reason or decision.reason) if is_no else None
+    is_machine = is_no and step.position.stage is Stage.WORK and not step.position.worked
+    return (
+        *step.task.decisions,
+        Decision(
+            phase=decision.phase,
+            outcome=decision.outcome,
+            at=step.at,
+            reason=said[:LONGEST_REASON].rstrip() if said else None,
+            output=_output_digest(event.verdicts) if is_machine else None,
+            is_merge=is_no and step.position.stage is Stage.EFFECT,
+        ),
+    )
+
+
+def _question(step: _Step, after: Position) -> str:
+    """Return what a person is asked who is next."""
+    event, gate = step.event, step.workflow.phases[after.phase].gate(after.waiting or "")
+    if isinstance(event, e.Report) and event.outcome is Outcome.ASK and event.reason:
+        return event.reason
+    options = gate.options if gate else {}
+    asked = options.get("question") or QUESTIONS[options.get("asks", "approve")]
+    return f"{step.task.id}: {asked}"
+
+
+def _output_digest(verdicts: tuple[Verdict, ...]) -> str | None:
+    """Return a digest of the output of the gate that rejected; one command can fail for many reasons."""
+    against = next((one for one in reversed(verdicts) if one.outcome is not Outcome.PASS), None)
+    shown = against.evidence.tail if against and against.evidence else ""
+    return normalized_digest(shown) if shown else None
+
+
+def _merge_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return the task's verdicts, with newer verdicts of the same gates in place of older ones."""
+    newer = {verdict.gate for verdict in verdicts}
+    return (*(verdict for verdict in task.verdicts if verdict.gate not in newer), *verdicts)
+
+
+def _rejecting_evidence(verdicts: tuple[Verdict, ...]) -> Evidence | None:
+    """Return the evidence of the last gate that did not pass."""
+    against = (one.evidence for one in reversed(verdicts) if one.outcome is not Outcome.PASS)
+    return next(against, None)
 
 
 def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
@@ -349,7 +610,7 @@ def _reopen_goal(state: State) -> State:
 
 def new_task_at_start(workflow: Workflow, task: Task, *, by: Actor, at: datetime) -> Task:
     """Return a new task at the start of *workflow*, with the first entry of its history."""
-    if by.role in lifecycle.LEASED_ROLES:
+    if by.role not in lifecycle.ADDING_ROLES:
         raise Forbidden(task.id, by.id, "add", task.status)
     beginnings = lifecycle.INITIAL_STATUSES
     if task.status not in beginnings:
@@ -372,7 +633,7 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
             raise Refused(message)
         noted = add_note(text, about=task, by=by, at=at)(state)
         note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
-        unblocked = apply(e.Retry(guidance=text), to=task, by=by, at=at)(noted)
+        unblocked = apply(e.Answer(guidance=text), to=task, by=by, at=at)(noted)
         over = [one.id for one in open_anomalies(unblocked, task) if is_for_planner(one)]
         unblocked = close_anomalies(unblocked, over, by=by.id, at=at)
         return unblocked.replace(human_notes=with_record(unblocked.human_notes, note))
@@ -400,18 +661,18 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
 
     def make(state: State) -> State:
         found = state.task(task)
+        if found.is_tainted and found.position and found.position.waiting == TAINT:
+            state = apply(e.Accept(reason=reason), to=task, by=by, at=at)(state)
+            found = state.task(task)
         if found.status is Status.AWAITING_APPROVAL:
-            yes = (
-                e.Confirm(reason=reason)
-                if found.nothing_to_do
-                else e.Approve(commit=str(found.review_commit))
-            )
+            judged = None if found.nothing_to_do else found.review_commit
+            yes = e.Report(commit=judged, reason=reason if found.nothing_to_do else None)
             state = apply(yes, to=task, by=by, at=at)(state)
         elif not found.is_tainted:
             message = f"{task}: it asks for no consent, because it is {found.status}; `liza explain {task}`"
             raise Refused(message)
         if state.task(task).is_tainted:
-            state = apply(e.AcceptTaint(reason=reason), to=task, by=by, at=at)(state)
+            state = apply(e.Accept(reason=reason), to=task, by=by, at=at)(state)
         return state
 
     return Change(by.id, f"accept {task}", make)
@@ -424,6 +685,5 @@ def reject_task(
 
     What they said about single lines are *comments*, and the reason is one more, so that no coder misses it.
     """
-    return apply(
-        e.Reject(reason=reason, feedback=(Feedback(message=reason), *comments)), to=task, by=by, at=at
-    )
+    said = (Feedback(message=reason), *comments)
+    return apply(e.Report(outcome=Outcome.REVISE, reason=reason, feedback=said), to=task, by=by, at=at)

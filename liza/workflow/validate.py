@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from liza.domain.dialect_answers import KNOWN_DIALECTS
+from liza.domain.model import Role
 from liza.domain.position import End
 from liza.domain.problems import did_you_mean
 from liza.domain.rules import ACTIONS, ALWAYS, GROUPS, RULES, Rule
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
-from liza.workflow.document import AFTER_WORK, GateKind, WatchedRule, Workflow, edges_of
+from liza.workflow.document import AFTER_WORK, OWN_HATS, GateKind, WatchedRule, Workflow, edges_of
+
+MAKERS: Final[tuple[Role, ...]] = (Role.PLANNER, Role.CODER)
+JUDGES: Final[tuple[Role, ...]] = (Role.REVIEWER,)
 
 
 def structure_violations(workflow: Workflow) -> list[Violation]:
@@ -25,6 +30,34 @@ def _start(workflow: Workflow) -> Iterator[Violation]:
         )
     for name in sorted(workflow.phases.keys() & End.__members__.keys()):
         yield Violation(f"phases.{name}", f"{name} is an end, not a phase", "give the phase another name")
+
+
+def _roles(workflow: Workflow) -> Iterator[Violation]:
+    """Yield who is asked to work or to judge and is no hat, or is a hat of the wrong kind of worker."""
+    known = [*OWN_HATS, *workflow.roles]
+    asked = {f"phases.{name}.worker": (phase.worker, MAKERS) for name, phase in workflow.phases.items()}
+    asked |= {
+        f"phases.{name}.gates[{number}].role": (gate.role, JUDGES)
+        for name, phase in workflow.phases.items()
+        for number, gate in enumerate(phase.gates)
+    }
+    for path, (role, processes) in asked.items():
+        if role is None:
+            continue
+        if role not in known:
+            problem, mend = f"there is no role {role!r}", "add it under `roles:` with its process"
+            yield Violation(path, problem, f"{mend}; {did_you_mean(role, known)}")
+        elif workflow.hat(role).process not in processes:
+            what = "does no work" if processes is MAKERS else "judges nothing"
+            said = f"a {workflow.hat(role).process} {what}"
+            yield Violation(path, said, f"give it a role whose process is {' or '.join(processes)}")
+    for name, hat in workflow.roles.items():
+        if hat.dialect not in KNOWN_DIALECTS:
+            hint = did_you_mean(hat.dialect, list(KNOWN_DIALECTS))
+            yield Violation(f"roles.{name}.dialect", f"there is no dialect {hat.dialect!r}", hint)
+    used = {role for role, _ in asked.values()}
+    for name in sorted(workflow.roles.keys() - used):
+        yield Violation(f"roles.{name}", "nobody wears it", "name it in a phase, or remove it")
 
 
 def _edges(workflow: Workflow) -> Iterator[Violation]:
@@ -116,4 +149,4 @@ def _unreachable(workflow: Workflow) -> Iterator[Violation]:
 
 Check = Callable[[Workflow], Iterator[Violation]]
 
-STRUCTURE: Final[tuple[Check, ...]] = (_start, _edges, _gates, _rules)
+STRUCTURE: Final[tuple[Check, ...]] = (_start, _roles, _edges, _gates, _rules)

@@ -9,7 +9,7 @@ from typing import Final
 
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config
-from liza.domain.events import Amend, Claim, Event, Reject, Release, Submit, TakeReview, WriteCheckpoint
+from liza.domain.events import Amend, Event, Release, Report, Take, Write
 from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, State, Status, Task, TaskScope, Validation
 from liza.domain.record import records_by_id
 from liza.domain.verdicts import Feedback, Outcome, Severity, Verdict
@@ -87,13 +87,20 @@ def _walk(number: int, events: int) -> Iterator[tuple[Event, Actor]]:
 
 
 def _round(number: int, turn: int) -> list[tuple[Event, Actor]]:
-    claim = Claim(lease=_lease(CODER), base_commit=_commit(f"base {number} {turn}"))
+    claim = Take(lease=_lease(CODER), base_commit=_commit(f"base {number} {turn}"))
     return [
         (claim, CODER),
-        (WriteCheckpoint(checkpoint=_checkpoint(number)), CODER),
-        (Submit(commit=_commit(f"head {number} {turn}"), verdicts=_passes()), CODER),
-        (TakeReview(lease=_lease(REVIEWER)), REVIEWER),
-        (Reject(reason="a total of a credit note is rounded twice", feedback=(_feedback(number),)), REVIEWER),
+        (Write(checkpoint=_checkpoint(number)), CODER),
+        (Report(commit=_commit(f"head {number} {turn}"), verdicts=_passes()), CODER),
+        (Take(lease=_lease(REVIEWER)), REVIEWER),
+        (
+            Report(
+                outcome=Outcome.REVISE,
+                reason="a total of a credit note is rounded twice",
+                feedback=(_feedback(number),),
+            ),
+            REVIEWER,
+        ),
         (claim, CODER),
         (Release(reason="the worker was asked to stop"), CODER),
     ]

@@ -17,6 +17,7 @@ from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.race import quantile
 from scripts.benchmark.stopping import Stops, run_stops, stops_table
 from scripts.benchmark.tables import Table
+from scripts.benchmark.task_cost import Cost, cost_table, measure_cost
 from scripts.benchmark.trees import Found, Sizes, median, merge_table, run_sizes, worktree_table
 
 AIMED_STEP: Final = 1.0  # seconds a step, from which on the daemon should hardly be noticed
@@ -37,12 +38,14 @@ def tables(plan: DaemonPlan, place: Path) -> Iterator[Table]:
     yield stops_table(stops)
     yield cage_table(place)
     yield gates_table(place, plan.judged, plan.rounds)
+    cost = measure_cost(place)
     # These come last, because they can be left out one by one.
     runs = run_all(plan, place, ends)
     yield overhead_table(runs, place)
     yield latency_table(runs)
-    aims = Table("11. Aims of the daemon", ("aim", "measured", "verdict"))
-    for aim in (*_orchestration(runs), *_switches(stops), *_sizes(sizes), *_idleness(idle)):
+    yield cost_table(cost)
+    aims = Table("12. Aims of the daemon", ("aim", "measured", "verdict"))
+    for aim in (*_orchestration(runs), *_switches(stops), *_sizes(sizes), *_idleness(idle), *_costs(cost)):
         aims.add(aim.says, aim.measured, aim.verdict())
     aims.notes.append(f"load of the machine: {before:.1f} before, {getloadavg()[0]:.1f} after (1 minute)")
     yield aims
@@ -83,6 +86,14 @@ def _sizes(sizes: Sizes) -> list[Aim]:
             recycled,
             most=0.5,
         ),
+    ]
+
+
+def _costs(cost: Cost | str) -> list[Aim]:
+    known = cost if isinstance(cost, Cost) else None
+    return [
+        Aim("a task: under 0.3 CPU seconds beside its agents", known and known.cpu / known.tasks, most=0.3),
+        Aim("a task: under 15 git processes", known and known.git / known.tasks, most=15),
     ]
 
 

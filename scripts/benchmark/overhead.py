@@ -11,18 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.domain.config import Workers
-from liza.domain.events import (
-    Block,
-    Event,
-    FailIntegration,
-    Merge,
-    Reclaim,
-    Reject,
-    Release,
-    Submit,
-    TakeReview,
-)
-from liza.domain.lifecycle import ADDED, event_name
+from liza.domain.lifecycle import ADDED
 from liza.domain.model import Status, Task
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, start_cost, task
@@ -37,11 +26,10 @@ PATIENCE: Final = 30.0  # seconds that a run may take beyond the longest that is
 LONGEST: Final = 6.0  # times the ideal that is still waited for
 POLLS: Final = (1.0, 30.0)  # seconds between two looks of a worker that polls
 STARTS: Final = 20  # starts of the agent of which the median is taken
-SUBMITTED: Final = event_name(Submit)
-TAKEN: Final = event_name(TakeReview)
+SUBMITTED: Final = "submit"
+TAKEN: Final = "take_review"
 # What ends the work of a reviewer on a task.
-_ENDS: Final[tuple[type[Event], ...]] = (Merge, Reject, FailIntegration, Release, Reclaim, Block)
-REVIEWED: Final = frozenset(map(event_name, _ENDS))
+REVIEWED: Final = frozenset({"merge", "reject", "fail_integration", "release", "reclaim", "block"})
 
 
 class Case(NamedTuple):

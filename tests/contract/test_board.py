@@ -78,7 +78,7 @@ def with_creator(state: State, creator: object) -> State:
 
 def claimed(board: Board, task: str, by: Actor) -> State:
     now = utc_now()
-    return board.update(apply(e.Claim(lease=lease_of(by, at=now), base_commit=BASE), to=task, by=by, at=now))
+    return board.update(apply(e.Take(lease=lease_of(by, at=now), base_commit=BASE), to=task, by=by, at=now))
 
 
 class TestUpdate:
@@ -244,9 +244,9 @@ class TestDecisions:
 
     def test_a_writer_whose_lease_ended_is_refused(self, board: Board) -> None:
         coder = worker("coder-1")
-        board.update(apply(e.Claim(lease=lease_of(coder), base_commit=BASE), to="t0", by=coder, at=NOW))
+        board.update(apply(e.Take(lease=lease_of(coder), base_commit=BASE), to="t0", by=coder, at=NOW))
         with pytest.raises(Refused, match="the lease ended at"):
-            board.update(apply(e.Submit(commit="c" * 40), to="t0", by=coder, at=NOW + timedelta(hours=2)))
+            board.update(apply(e.Report(commit="c" * 40), to="t0", by=coder, at=NOW + timedelta(hours=2)))
 
 
 class TestEntries:

@@ -1,4 +1,4 @@
-"""A package that adds one of each: a gate, an effect, an agent backend, a channel, a board engine."""
+"""A package that adds one of each: gate, effect, agent backend, channel, forge and board engine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from liza.agents.command import CommandAgent
 from liza.board import file_engine
 from liza.daemon.notify import Channel
 from liza.domain.record import NonEmptyStr, Record
+from liza.forges.local import LocalOptions, open_local
+from liza.forges.protocol import ForgeType
 from liza.gates.finding import blocker, passed, revise
 from liza.gates.registry import EffectType, GateType
 from liza.system.files import append_line
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from liza.daemon.notify import Message
     from liza.domain.config import AgentChoice
     from liza.domain.model import State
+    from liza.forges.protocol import Forge
     from liza.gates.context import GateContext
     from liza.gates.finding import Finding
     from liza.system.run_control import RunControl
@@ -103,7 +106,16 @@ def _path(location: str) -> str:
     return location.removeprefix("sample://")
 
 
+class FolderOptions(Record):
+    folder: NonEmptyStr
+
+
+def open_folder(options: FolderOptions, root: Path) -> Forge:
+    return open_local(LocalOptions(path=options.folder), root)
+
+
 words = GateType(WordOptions, judge_words, "no forbidden word is in the change")
 publishing = EffectType(FileOptions, publish, "what is about to be merged is written down")
 to_file = Channel(FileOptions, send)
 engine = Engine()
+folder_forge = ForgeType(FolderOptions, open_folder)

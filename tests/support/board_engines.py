@@ -65,9 +65,9 @@ def claim_what_is_left(store: Store, name: str, pipe: Connection) -> None:
             return state
         now = utc_now()
         claimed.append(task)
-        claim = e.Claim(lease=lease_of(coder, at=now), base_commit=BASE)
+        claim = e.Take(lease=lease_of(coder, at=now), base_commit=BASE)
         taken = apply(claim, to=task, by=coder, at=now)(state)
-        submit = e.FindNothing(summary=f"{name} did it")
+        submit = e.Report(nothing_to_do=f"{name} did it")
         return apply(submit, to=task, by=coder, at=now)(taken)
 
     change = Change(name, "claim", make)
@@ -106,7 +106,7 @@ def submit_late(store: Store, task: str, token: str, pipe: Connection) -> None:
     """Submit *task* with a token that may have been taken over, and say what came of it."""
     late = worker("coder-1", token=token)
     try:
-        store.open().update(apply(e.Submit(commit="c" * 40), to=task, by=late, at=utc_now()))
+        store.open().update(apply(e.Report(commit="c" * 40), to=task, by=late, at=utc_now()))
     except Refused as refusal:
         pipe.send(str(refusal))
     else:

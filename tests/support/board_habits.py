@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.domain.events import Claim, Confirm, FindNothing, TakeReview
+from liza.domain.events import Report, Take
 from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
 from liza.domain.record import utc_now
 from liza.domain.verdicts import Outcome, Verdict
@@ -44,7 +44,7 @@ def hold(worker: Worker) -> int:
     """Claim t1 with an agent that outlives its worker, and wait."""
     desk = GateCase(worker)
     if desk.board.read().task("t1").status is Status.IDLE:
-        desk.do(Claim(lease=desk.lease(), base_commit=BASE), "t1")
+        desk.do(Take(lease=desk.lease(), base_commit=BASE), "t1")
         environment = {"PATH": os.environ["PATH"], RUN_MARK: str(worker.home / "runs" / f"{worker.name}-1")}
         agent = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
         worker.say(f"agent {agent.pid}")
@@ -55,7 +55,7 @@ def dawdle(worker: Worker) -> int:
     """Claim t1 and let the lease run out."""
     desk = GateCase(worker)
     if desk.board.read().task("t1").status is Status.IDLE and len(starts(worker.home, worker.name)) == 1:
-        desk.do(Claim(lease=desk.lease(timedelta(seconds=0.5)), base_commit=BASE), "t1")
+        desk.do(Take(lease=desk.lease(timedelta(seconds=0.5)), base_commit=BASE), "t1")
     return worker.wait()
 
 
@@ -71,11 +71,11 @@ def work(worker: Worker) -> int:
     while (state := desk.board.read()).goal.status is GoalStatus.IN_PROGRESS and not worker.over.is_set():
         for name, task in state.tasks.items():
             if desk.me.role is Role.CODER and task.status is Status.IDLE:
-                desk.do(Claim(lease=desk.lease(), base_commit=BASE), name)
+                desk.do(Take(lease=desk.lease(), base_commit=BASE), name)
                 said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=utc_now())
-                desk.do(FindNothing(summary="it is there", verdicts=(said,)), name)
+                desk.do(Report(nothing_to_do="it is there", verdicts=(said,)), name)
             if desk.me.role is Role.REVIEWER and task.status is Status.READY_FOR_REVIEW:
-                desk.do(TakeReview(lease=desk.lease()), name)
-                desk.do(Confirm(reason="so it is"), name)
+                desk.do(Take(lease=desk.lease()), name)
+                desk.do(Report(reason="so it is"), name)
         desk.board.wait(state.revision, 0.2)
     return 0

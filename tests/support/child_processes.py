@@ -22,7 +22,7 @@ from liza.daemon.stop_requests import StopRequests
 from liza.daemon.turn import Worker
 from liza.daemon.worker import with_worker_started
 from liza.domain.changes import HUMAN, Change
-from liza.domain.events import Amend, FindNothing
+from liza.domain.events import Amend, Report
 from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.domain.switches import Switch
@@ -56,7 +56,7 @@ def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Co
         claimed = claim_next(place, BASE)
         if claimed:
             said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=utc_now())
-            done = FindNothing(summary=f"{name} did it", verdicts=(said,))
+            done = Report(nothing_to_do=f"{name} did it", verdicts=(said,))
             board.update(apply(done, to=claimed.task.id, by=place.actor(claimed.token), at=utc_now()))
         pipe.send(claimed.task.id if claimed else None)
     board.close()

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def note_many(location: str, state_home: str, name: str, count: int, pipe: Connection) -> None:
-    """Note *count* messages, and say each that was acknowledged; None at the end."""
+    """Say that it has begun, note *count* messages and say each that was acknowledged; None at the end."""
     os.environ["XDG_STATE_HOME"] = state_home
     board = open_board(location)
+    board.read()
+    pipe.send("ready")
     for number in range(count):
         message = f"{name} {number}"
         try:
@@ -33,15 +35,6 @@ def note_many(location: str, state_home: str, name: str, count: int, pipe: Conne
             continue
         pipe.send(message)
     pipe.send(None)
-    board.close()
-
-
-def note_and_say_time(location: str, state_home: str, message: str, pipe: Connection) -> None:
-    """Note *message*, and say what the board's clock and this process's own say."""
-    os.environ["XDG_STATE_HOME"] = state_home
-    board = open_board(location)
-    board.update(noted(message))
-    pipe.send(board.now())
     board.close()
 
 
@@ -61,6 +54,20 @@ def stop_inside(location: str, state_home: str, pipe: Connection) -> None:
     board.update(Change("human", "note", make))
     pipe.send(calls)
     board.close()
+
+
+def hold_and_fork(location: str, state_home: str, pipe: Connection) -> None:
+    """Hold a name, and have a child that outlives this process; say who it is."""
+    os.environ["XDG_STATE_HOME"] = state_home
+    board = open_board(location)
+    board.wait(1, 0)
+    with board.presence.hold("coder-1", at=board.now()):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        pipe.send(child)
+        signal.pause()
 
 
 def each_once(board: Board, acknowledged: Iterable[str]) -> int:

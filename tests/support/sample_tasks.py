@@ -12,7 +12,6 @@ from liza.domain.model import (
     Adopted,
     Checkpoint,
     Goal,
-    IntegrationFailure,
     Lease,
     Role,
     State,
@@ -20,7 +19,7 @@ from liza.domain.model import (
     Task,
 )
 from liza.domain.record import records_by_id
-from liza.domain.verdicts import Feedback
+from liza.domain.verdicts import Feedback, Outcome
 from liza.workflow import transition
 from liza.workflow.load import parse_workflow
 from liza.workflow.transition import new_task_at_start
@@ -39,6 +38,17 @@ phases:
   INTEGRATE: {gates: [{id: merge, kind: effect, effect: merge}], edges: {revise: CODE}, next: DONE}
 """
 PLAIN: Final = parse_workflow(DOCUMENT, "plain.yaml")
+UNMERGED: Final = parse_workflow(
+    """
+name: unmerged
+says: a coder works, a reviewer decides
+start: CODE
+phases:
+  CODE: {worker: coder, next: REVIEW}
+  REVIEW: {gates: [{id: review, kind: agent, role: reviewer}], edges: {revise: CODE}, next: DONE}
+""",
+    "unmerged.yaml",
+)
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND: Final = timedelta(seconds=1)
@@ -83,23 +93,23 @@ Deed = tuple[e.Event, Actor]
 
 
 def claim(by: Actor = CODER, *, at: datetime = NOW) -> Deed:
-    return e.Claim(lease=lease_of(by, at=at), base_commit=BASE), by
+    return e.Take(lease=lease_of(by, at=at), base_commit=BASE), by
 
 
 def take_review(by: Actor = REVIEWER, *, at: datetime = NOW) -> Deed:
-    return e.TakeReview(lease=lease_of(by, at=at)), by
+    return e.Take(lease=lease_of(by, at=at)), by
 
 
 def submit(by: Actor = CODER) -> Deed:
-    return e.Submit(commit=WORK), by
+    return e.Report(commit=WORK), by
 
 
 def approve(by: Actor = REVIEWER) -> Deed:
-    return e.Approve(commit=WORK), by
+    return e.Report(commit=WORK), by
 
 
 def reject(by: Actor = REVIEWER, reason: str = "no test") -> Deed:
-    return e.Reject(reason=reason, feedback=(Feedback(message="add a test"),)), by
+    return e.Report(outcome=Outcome.REVISE, reason=reason, feedback=(Feedback(message="add a test"),)), by
 
 
 def block(by: Actor = SUPERVISOR) -> Deed:
@@ -107,7 +117,7 @@ def block(by: Actor = SUPERVISOR) -> Deed:
 
 
 def start_merge(by: Actor = REVIEWER) -> Deed:
-    return e.StartMerge(onto=BASE, commit=MERGE), by
+    return e.Intend(onto=BASE, commit=MERGE), by
 
 
 def new_task(name: str = "t1", **fields: Any) -> Task:  # noqa: ANN401 - whatever a task may be told
@@ -138,15 +148,15 @@ def walked(task: Task, *deeds: Deed, at: datetime = NOW) -> Task:
 
 
 FAIL_INTEGRATION: Final[Deed] = (
-    e.FailIntegration(failure=IntegrationFailure(reason="conflict", paths=("a.py",))),
+    e.Report(outcome=Outcome.REVISE, reason="conflict", paths=("a.py",)),
     REVIEWER,
 )
-FIND_NOTHING: Final[Deed] = (e.FindNothing(summary="it is there already"), CODER)
-FORCE_PASS: Final[Deed] = (e.ForcePass(mark="iterations exhausted"), SUPERVISOR)
-ASK_HUMAN: Final[Deed] = (e.AskHuman(question="Ship it?"), SUPERVISOR)
-ACCEPT_TAINT: Final[Deed] = (e.AcceptTaint(reason="I looked at it"), HUMAN)
-CONFIRM: Final[Deed] = (e.Confirm(reason="so it is"), REVIEWER)
-MERGED: Final[Deed] = (e.Merge(commit=MERGE), REVIEWER)
+FIND_NOTHING: Final[Deed] = (e.Report(nothing_to_do="it is there already"), CODER)
+FORCE_PASS: Final[Deed] = (e.Report(mark="iterations exhausted"), SUPERVISOR)
+ASK_HUMAN: Final[Deed] = (e.Report(outcome=Outcome.ASK, reason="Ship it?"), SUPERVISOR)
+ACCEPT_TAINT: Final[Deed] = (e.Accept(reason="I looked at it"), HUMAN)
+CONFIRM: Final[Deed] = (e.Report(reason="so it is"), REVIEWER)
+MERGED: Final[Deed] = (e.Land(commit=MERGE), REVIEWER)
 
 _SUBMITTED: Final = (claim(), submit())
 _IN_REVIEW: Final = (*_SUBMITTED, take_review())
@@ -162,7 +172,6 @@ WAYS: Final[dict[Status, tuple[Deed, ...]]] = {
     Status.BLOCKED: (block(),),
     Status.INTEGRATION_FAILED: (*_APPROVED, FAIL_INTEGRATION),
     Status.MERGED: (*_APPROVED, start_merge(), MERGED),
-    Status.COMPLETE: (*_APPROVED, (e.Complete(summary="nothing to merge here"), REVIEWER)),
     Status.NOTHING_TO_DO: (claim(), FIND_NOTHING, take_review(), CONFIRM),
     Status.SUPERSEDED: ((e.Supersede(superseded_by=("t2",), rescope_reason="too big"), PLANNER),),
     Status.ABANDONED: ((e.Abandon(reason="no longer wanted"), PLANNER),),
@@ -170,14 +179,12 @@ WAYS: Final[dict[Status, tuple[Deed, ...]]] = {
 
 # Some events ask more of a task than its status.
 WAYS_FOR_EVENT: Final[dict[tuple[Status, type[e.Event]], tuple[Deed, ...]]] = {
-    (Status.READY_FOR_REVIEW, e.TakeReview): _SUBMITTED,
-    (Status.APPROVED, e.TakeReview): (*_SUBMITTED, ASK_HUMAN, approve(HUMAN)),
-    (Status.READY_FOR_REVIEW, e.Confirm): (claim(), FIND_NOTHING, take_review()),
-    (Status.AWAITING_APPROVAL, e.Confirm): (claim(), FIND_NOTHING, ASK_HUMAN),
-    (Status.APPROVED, e.AcceptTaint): (*_SUBMITTED, FORCE_PASS),
-    (Status.AWAITING_APPROVAL, e.AcceptTaint): (*_SUBMITTED, FORCE_PASS, ASK_HUMAN),
-    (Status.APPROVED, e.Merge): (*_APPROVED, start_merge()),
-    (Status.BLOCKED, e.RetryMerge): (*_APPROVED, FAIL_INTEGRATION, block()),
+    (Status.READY_FOR_REVIEW, e.Take): _SUBMITTED,
+    (Status.APPROVED, e.Take): (*_SUBMITTED, ASK_HUMAN, approve(HUMAN)),
+    (Status.APPROVED, e.Accept): (*_SUBMITTED, FORCE_PASS),
+    (Status.AWAITING_APPROVAL, e.Accept): (*_SUBMITTED, FORCE_PASS, ASK_HUMAN),
+    (Status.APPROVED, e.Land): (*_APPROVED, start_merge()),
+    (Status.BLOCKED, e.Answer): (*_APPROVED, FAIL_INTEGRATION, block()),
 }
 
 
@@ -185,39 +192,46 @@ def task_in(status: Status, *, ready_for: type[e.Event] | None = None, name: str
     """Return a task that has come to be in *status*, such that the event *ready_for* can happen to it."""
     if status is Status.DRAFT:
         return new_task(name, status=status)
+    if status is Status.COMPLETE:
+        return _completed(name)
     way = WAYS_FOR_EVENT.get((status, ready_for)) if ready_for else None
     return walked(new_task(name), *(WAYS[status] if way is None else way))
 
 
+def _completed(name: str) -> Task:
+    """Return a task that ended where nothing is merged."""
+    task = new_task_at_start(UNMERGED, new_task(name).replace(history=()), by=PLANNER, at=NOW)
+    for number, (event, actor) in enumerate(_APPROVED, start=1):
+        task = transition.advance(UNMERGED, task, event, by=actor, at=NOW + number * SECOND)
+    return task
+
+
+def example_of(event: type[e.Event], by: Actor, status: Status) -> e.Event:
+    """Return an example of *event* that fits a task in *status*."""
+    if event is e.Reclaim and status is Status.INTEGRATION_FAILED:
+        return e.Reclaim(reason="its commit is gone", lost=True)
+    return EXAMPLES[event](by)
+
+
+def _take(by: Actor) -> e.Event:
+    is_work = by.role in {Role.CODER, Role.PLANNER}
+    return e.Take(lease=lease_of(by), base_commit=BASE if is_work else None)
+
+
 EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.Ready: lambda _: e.Ready(),
-    e.Claim: lambda by: e.Claim(lease=lease_of(by), base_commit=BASE),
-    e.WriteCheckpoint: lambda _: e.WriteCheckpoint(checkpoint=Checkpoint(intent="add a greeting")),
+    e.Take: _take,
+    e.Write: lambda _: e.Write(checkpoint=Checkpoint(intent="add a greeting")),
     e.Renew: lambda _: e.Renew(expires=NOW + 2 * HOUR),
-    e.Submit: lambda _: e.Submit(commit=WORK),
-    e.Revise: lambda _: e.Revise(reason="no tests", feedback=(Feedback(message="add a test"),)),
-    e.FindNothing: lambda _: FIND_NOTHING[0],
+    e.Report: lambda _: reject()[0],
     e.Release: lambda _: e.Release(reason="out of context"),
     e.Reclaim: lambda _: e.Reclaim(reason="coder-1 died"),
-    e.Lose: lambda _: e.Lose(reason="its commit is gone"),
-    e.Fail: lambda _: e.Fail(reason="I cannot do this"),
-    e.TakeReview: lambda by: e.TakeReview(lease=lease_of(by)),
-    e.Approve: lambda _: e.Approve(commit=WORK),
-    e.Reject: lambda _: reject()[0],
-    e.Confirm: lambda _: CONFIRM[0],
-    e.AskHuman: lambda _: ASK_HUMAN[0],
-    e.ForcePass: lambda _: FORCE_PASS[0],
-    e.AcceptTaint: lambda _: ACCEPT_TAINT[0],
-    e.StartMerge: lambda _: start_merge()[0],
-    e.Merge: lambda _: MERGED[0],
-    e.FailIntegration: lambda _: FAIL_INTEGRATION[0],
-    e.RetryMerge: lambda _: e.RetryMerge(reason="resolved on the branch"),
-    e.Complete: lambda _: e.Complete(summary="nothing to merge here"),
-    e.Proceed: lambda _: e.Proceed(phase="CODE"),
+    e.Accept: lambda _: ACCEPT_TAINT[0],
+    e.Intend: lambda _: start_merge()[0],
+    e.Land: lambda _: MERGED[0],
     e.Block: lambda _: block()[0],
     e.Defer: lambda _: e.Defer(questions=("Which blue?",)),
-    e.Unblock: lambda _: e.Unblock(guidance="blue"),
-    e.Retry: lambda _: e.Retry(guidance="blue"),
+    e.Answer: lambda by: e.Answer(guidance="blue", merge=by.role in {Role.REVIEWER, Role.SUPERVISOR}),
     e.Supersede: lambda _: e.Supersede(superseded_by=("t2",), rescope_reason="too big"),
     e.Abandon: lambda _: e.Abandon(reason="no longer wanted"),
     e.Amend: lambda _: e.Amend(fields={"priority": 3}),

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from liza.cli.web.app import build_app
 from liza.cli.web.live import LiveFeed
-from liza.cli.web.security import CSRF_FIELD, Access
+from liza.cli.web.security import CSRF_FIELD, PageAccess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ PORT = 7171
 class Browser:
     """A browser that came by the printed address."""
 
-    def __init__(self, client: TestClient, access: Access) -> None:
+    def __init__(self, client: TestClient, access: PageAccess) -> None:
         self.client = client
         self.access = access
 
@@ -39,7 +39,7 @@ class Browser:
 
 @contextmanager
 def browser_on(board: Board, *, read_only: bool = False) -> Iterator[Browser]:
-    access = Access("127.0.0.1", PORT, read_only=read_only)
+    access = PageAccess("127.0.0.1", PORT, read_only=read_only)
     with TestClient(build_app(board, access, LiveFeed(board)), base_url=f"http://127.0.0.1:{PORT}") as client:
         assert client.get(f"/?token={access.token}").status_code == 200
         yield Browser(client, access)

@@ -13,8 +13,8 @@ from liza.domain.rules import CountedEvent, EventKind, FiredRule, RuleAction, ev
 from liza.domain.verdicts import Evidence, Outcome, Verdict
 from liza.workflow import engine
 from liza.workflow.document import GateKind, GateMode, Predicate, Workflow
+from liza.workflow.engine import Facts
 from liza.workflow.load import load_workflow
-from liza.workflow.phase_decision import Facts
 from liza.workflow.position import (
     Accepted,
     Answered,

@@ -90,7 +90,7 @@ class PostgresBoard:
                 state = self._retry(lambda: self._try_write(act))
             finally:
                 self._is_updating = False
-            self._view.save_snapshot_if_due()
+            self._view.save_snapshot_if_due(f"snapshot-{os.getpid()}.new")
         if self.switches.listener:
             self.switches.listener.note(state.revision)
         return state
@@ -99,8 +99,7 @@ class PostgresBoard:
         self._journal.secret = process_secret()
         for left in reversed(range(TRIES)):
             try:
-                with self._journal.locked():
-                    self._view.catch_up()
+                with self._journal.locked(self._view.catch_up):
                     act()
             except ConcurrentChange:
                 if not left:

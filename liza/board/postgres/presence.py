@@ -114,12 +114,12 @@ class _NameKeeper:
         self._end, self._told_to_end = os.pipe()
         self._thread: threading.Thread | None = None
 
-    def take(self) -> bool:
-        """Return whether the name is ours now."""
+    def take(self) -> bool | None:
+        """Return whether the name is ours now; None where an earlier session of ours is not over yet."""
         self._drop()
         self._connection = self._server.connect()
         row = self._connection.execute("SELECT liza.hold_name(%s, %s, %s, %s)", self._values).fetchone()
-        return bool(row and row[0])
+        return row[0] if row else None
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._keep, name=f"name {self._name}", daemon=True)
@@ -135,21 +135,23 @@ class _NameKeeper:
     def _drop(self) -> None:
         if self._connection is not None:
             with suppress(psycopg.Error):
-                self._connection.close()
+                # The server ends a session a moment after it was left.
+                self._connection.execute("SELECT pg_advisory_unlock_all()")
+            self._connection.close()
         self._connection = None
 
     def _keep(self) -> None:
         # Nothing is asked on this session, so what can be read from it is its end.
-        while not self._wait(None):
+        while not self._wait(None if self._connection else RETRY):
             try:
                 is_ours = self.take()
             except (psycopg.Error, LizaError) as error:
                 log.debug("%s is not held on the server: %s", self._name, error)
                 self._drop()
-                if self._wait(RETRY):
-                    return
                 continue
-            if not is_ours:
+            if is_ours is None:
+                self._drop()
+            elif not is_ours:
                 log.error("%s was taken over while the server was away; this process ends", self._name)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

@@ -236,7 +236,10 @@ CREATE FUNCTION liza.hold_name(p_board text, p_name text, p_holder json, p_secre
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF p_name = 'supervisor' THEN PERFORM liza.require_owner('supervise it'); END IF;
-  IF NOT pg_try_advisory_lock(liza.key(p_board, p_name)) THEN RETURN false; END IF;
+  IF NOT pg_try_advisory_lock(liza.key(p_board, p_name)) THEN
+    -- NULL where it is a session of the same process that this server has not missed yet.
+    RETURN CASE WHEN NOT liza.is_process(p_board, p_name, p_secret) THEN false END;
+  END IF;
   INSERT INTO liza.presence (board, name, pid, host, boot, since, secret)
     VALUES (p_board, p_name, (p_holder->>'pid')::int, p_holder->>'host', p_holder->>'boot',
             p_holder->>'since', sha256(convert_to(p_secret, 'UTF8')))

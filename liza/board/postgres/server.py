@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import re
 import select
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from liza.board.postgres.address import Address
 
 OLDEST_SERVER: Final = 130000  # PostgreSQL 13: gen_random_uuid
-CONNECT_TIMEOUT: Final = 5  # seconds for one try
+CONNECT_TIMEOUT: Final = 10  # seconds for one try; a busy server takes some
 PATIENCE: Final = 30.0  # seconds in which a server may come back; a restart takes two, a failover more
 LONGEST_PAUSE: Final = 1.0  # seconds between two tries
 # What bounds the harm of a peer that is stopped or cut off, and what a commit must be whatever the default.
@@ -49,6 +51,8 @@ PASSING: Final = (
     errors.CannotConnectNow,
     errors.ReadOnlySqlTransaction,
 )
+# Of these, what says that there is a server, though nobody has been there yet.
+BUSY: Final = (errors.ConnectionTimeout, errors.CannotConnectNow)
 # Each is a mistake that time does not mend: what it means, and what to do.
 MISTAKES: Final[dict[str, str]] = {
     "28P01": "the password is wrong or missing; put it into ~/.pgpass, PGPASSWORD or LIZA_BOARD",
@@ -61,7 +65,8 @@ OWNER_ONLY: Final = "LZ003"  # by this code a function of the server says that o
 NO_BOARD: Final = frozenset({"42P01", "3F000", "42883", "LZ007"})  # no table, schema, function or row of ours
 
 # Connections of the process that this one was forked from: ended here, even as garbage, they end for both.
-OF_PARENT: Final[list[psycopg.Connection | None]] = []
+_of_parent: Final[list[psycopg.Connection]] = []
+_open: Final[WeakSet[psycopg.Connection]] = WeakSet()
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -102,6 +107,7 @@ class Server:
             connection.close()
             raise
         self._was_there = True
+        _open.add(connection)
         return connection
 
     def _check(self, connection: psycopg.Connection) -> None:
@@ -127,7 +133,7 @@ class Server:
             except PASSING as error:
                 if mistake := self.as_mistake(error):
                     raise mistake from error
-                if time.monotonic() > deadline or not self._was_there:
+                if time.monotonic() > deadline or not (self._was_there or isinstance(error, BUSY)):
                     raise self.unreachable(error) from error
                 log.debug("%s: %s; once more", self.address, error)
             except psycopg.Error as error:
@@ -173,3 +179,19 @@ def readable(descriptors: Iterable[int], seconds: float | None) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {found for found, _ in poll.poll(None if seconds is None else 1000 * seconds)}
+
+
+def _leave_to_parent() -> None:
+    """Let go of what the process has open that this one was forked from, without a word to the server.
+
+    A copy of its socket would keep its session, and with it its names and locks, alive after its death.
+    """
+    for connection in [one for one in _open if not one.closed]:
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nothing, connection.fileno(), inheritable=False)
+        os.close(nothing)
+        _of_parent.append(connection)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

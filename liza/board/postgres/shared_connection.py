@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 
-from liza.board.postgres.server import OF_PARENT, PASSING, Server
+from liza.board.postgres.server import PASSING, Server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,5 +50,4 @@ class SharedConnection:
 
     def abandon(self) -> None:
         """Forget the connection without ending it: it is the one of the process that this was forked from."""
-        OF_PARENT.append(self._connection)
         self._mutex, self._connection = threading.Lock(), None

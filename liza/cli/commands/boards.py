@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import shutil
 import signal
 import threading
@@ -157,19 +155,12 @@ def _answer(args: Namespace) -> None:
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")
 def _edit(args: Namespace) -> None:
-    from liza.cli.views.editing import edit_board
+    from liza.cli.views.editing import edit_board, editor_words
 
     board = board_of(args)
     before = board.absorb()
-    after = edit_board(board, _editor())
+    after = edit_board(board, editor_words())
     print("Nothing was changed." if after is before else f"Saved as revision {after.revision}.")
-
-
-def _editor() -> list[str]:
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
-    if not words:
-        raise UsageError("no editor is set; put one into VISUAL or EDITOR, or edit .liza/state.yaml itself")
-    return words
 
 
 @command("log", "show every change of the board", AS_JSON,

@@ -7,7 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, command
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command
+from liza.errors import UsageError
 
 if TYPE_CHECKING:
     from liza.domain.config import Agents
@@ -59,6 +60,28 @@ def _doctor(args: Namespace) -> int | None:
     else:
         print("\n".join(map(str, found)))
     return 1 if any(finding.mark is HealthMark.FAIL for finding in found) else None
+
+
+@command("completion", "print what completes `liza` in a shell",
+         argument("shell", choices=("bash", "zsh", "fish"), help="which shell"))  # fmt: skip
+def _completion(args: Namespace) -> None:
+    from liza.cli.completion import SHELLS
+
+    print(SHELLS[args.shell](), end="")
+
+
+@command("mcp", "serve the board to an assistant over stdio (MCP): its commands as tools",
+         argument("--read-only", action="store_true", help="only the tools that change nothing"))  # fmt: skip
+def _mcp(args: Namespace) -> None:
+    try:
+        from liza.cli.mcp_server import serve_stdio
+    except ModuleNotFoundError as error:
+        sentence = f"this needs {error.name}; install it with `pip install 'liza[mcp]'`"
+        raise UsageError(sentence) from error
+
+    board = board_of(args)
+    board.read()  # where there is none, that is said before an assistant waits for an answer
+    serve_stdio(board, read_only=args.read_only)
 
 
 @command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,

@@ -6,6 +6,7 @@ import json
 from argparse import Namespace
 
 from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform
+from liza.errors import UsageError
 
 
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
@@ -46,7 +47,6 @@ def _prompt(args: Namespace) -> None:
     from liza.daemon.prompt_preview import preview_prompt
     from liza.domain.answers import Step
     from liza.domain.record import utc_now
-    from liza.errors import UsageError
     from liza.repo.repository import Repository
 
     if args.step not in set(Step):
@@ -82,14 +82,40 @@ def _breaker_resolve(args: Namespace) -> None:
     perform(args, actions.resolve, trip=args.trip, reason=args.reason)
 
 
+@command("report", "say what came of it: merged, not merged and why, time, money, trouble",
+         argument("--html", action="store_true", help="one page that opens anywhere without a network"),
+         argument("--markdown", action="store_true", help="for a pull request (this, if nothing is said)"),
+         argument("--since", metavar="MOMENT", help="only since then: an age (8h), a time"))  # fmt: skip
+def _report(args: Namespace) -> None:
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.cli.views.time_argument import parse_time
+    from liza.domain.record import utc_now
+
+    if args.html and args.markdown:
+        raise UsageError("--html and --markdown are two reports; ask for one at a time")
+    board, now = board_of(args), utc_now()
+    report = gather_report(board, now, parse_time(args.since, now) if args.since else None)
+    print(report_html(report) if args.html else report_markdown(report), end="")
+
+
 @command("metrics", "show what the run comes to in numbers", AS_JSON,
          argument("--all", action="store_true", dest="whole",
-                  help="of all sprints, not only the current one"))  # fmt: skip
+                  help="of all sprints, not only the current one"),
+         argument("--prometheus", action="store_true",
+                  help="the board and its sprint in the text format of Prometheus"))  # fmt: skip
 def _metrics(args: Namespace) -> None:
     from liza.daemon.reports import metrics
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
+    if args.prometheus:
+        from liza.daemon.reports.prometheus import prometheus_text
+
+        if args.whole or args.json:
+            raise UsageError("--prometheus has a form of its own; leave --all and --json out")
+        print(prometheus_text(board, now), end="")
+        return
     state = board.absorb()
     found = metrics.of_goal(board, now) if args.whole else metrics.of_sprint(state, now)
     print(json.dumps(metrics.figures_json(found)) if args.json else metrics.figures_table(found).rstrip())

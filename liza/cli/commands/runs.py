@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
+
+if TYPE_CHECKING:
+    from liza.board.protocol import Board
 
 
 @command("run", "work on the goal until it is complete, or you stop it",
@@ -38,7 +43,9 @@ def _run(args: Namespace) -> int | None:
     _announce(home)
     be_worker = _forked_worker(home)
     if not args.detach:
-        return supervise(home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline)
+        return supervise(
+            home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline, report=_write_reports
+        )
     pid = detach(
         lambda ready: supervise(
             home,
@@ -47,11 +54,24 @@ def _run(args: Namespace) -> int | None:
             be_worker=be_worker,
             ready=ready,
             baseline=args.baseline,
+            report=_write_reports,
         ),
         home,
     )
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
+
+
+def _write_reports(board: Board) -> None:
+    """Leave the report of what came of it beside the board, for people and for a pull request."""
+    from liza.cli.views.report import gather_report, report_markdown
+    from liza.cli.views.report_html import report_html
+    from liza.daemon.files import write_report
+    from liza.domain.record import utc_now
+
+    report = gather_report(board, utc_now())
+    write_report(board.home / "report.html", report_html(report))
+    write_report(board.home / "report.md", report_markdown(report))
 
 
 def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
@@ -108,18 +128,22 @@ def _print_worst_case(args: Namespace) -> None:
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
          argument("where", metavar="DIR", nargs="?",
-                  help="an empty directory (a temporary one, if not given)"))  # fmt: skip
+                  help="an empty directory (a temporary one, if not given)"),
+         argument("--workflow", metavar="W",
+                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
+    from liza.domain.config import Config
 
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
-    board = prepare_repository(where)
+    workflow = args.workflow or Config().workflow
+    board = prepare_repository(where, workflow)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
     # On a terminal the live view shows the pause by itself.
-    code = run_demo(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
-    print(demo_summary(board))
+    code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(demo_summary(board, workflow))
     return code
 
 
@@ -130,15 +154,25 @@ def _stop(args: Namespace) -> None:
     print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
-@command("watch", "look on as a run goes; Ctrl-C leaves it, and the run goes on")
+@command("watch", "look on as a run goes, and act on it; `q` leaves it, and the run goes on", AS_JSON)
 def _watch(args: Namespace) -> None:
-    from liza.cli.views.screen import view_on, watch
+    from liza.cli.views.screen import is_interactive, json_lines, view_on, watch
 
     board = board_of(args)
+    if not args.json and is_interactive(os.environ):
+        from liza.cli.terminal.app import watch_terminal
+
+        board.read()  # a board that cannot be read is told before the screen is taken
+        watch_terminal(board)
+        return
     # A script's `&` leaves Ctrl-C ignored, but here it is the way out, and leaving harms nobody.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        watch(board, view_on(sys.stdout), board.switches.thrown)
+        if args.json:
+            for line in json_lines(board):
+                print(line, flush=True)
+        else:
+            watch(board, view_on(sys.stdout), board.switches.thrown)
 
 
 @command("web", "show the board in a browser, and steer it from there; Ctrl-C ends only the page",
@@ -197,7 +231,7 @@ def _pause(args: Namespace) -> None:
     _throw(args, "PAUSE")
 
 
-@command("checkpoint", "halt at the next safe point and write a summary",
+@command("checkpoint", "halt everybody at the next safe point, and write a summary",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _checkpoint(args: Namespace) -> None:
     _throw(args, "CHECKPOINT")
@@ -206,11 +240,10 @@ def _checkpoint(args: Namespace) -> None:
 @command("abort", "end every agent, save its work, and stop",
          argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
 def _abort(args: Namespace) -> None:
-    from liza.daemon.background import ensure_ended
+    from liza.cli import actions
+    from liza.domain.changes import HUMAN
 
-    _throw(args, "ABORT")
-    if told := ensure_ended(home_of(args)):
-        print(f"{told}.")
+    print(actions.abort(board_of(args), by=HUMAN, reason=args.reason))
 
 
 @command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")

@@ -26,13 +26,17 @@ def _task_add(args: Namespace) -> None:
     perform(args, actions.add, typed=vars(args))
 
 
-@command("task show", "show a task with all of its history", AS_JSON, TASK)
+@command("task show", "show a task: what, who, rounds, what went wrong, diff and history", AS_JSON, TASK,
+         argument("--yaml", action="store_true", help="all of it, as it stands on the board"))  # fmt: skip
 def _task_show(args: Namespace) -> None:
-    from liza.cli.views.tasks import task_text
+    from liza.cli.views.tasks import task_lines, task_text
 
     board = board_of(args)
     board.absorb()
-    print(task_text(board, args.task, as_json=args.json), end="")
+    if args.json or args.yaml:
+        print(task_text(board, args.task, as_json=args.json), end="")
+    else:
+        print("\n".join(task_lines(board, args.task)))
 
 
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
@@ -67,11 +71,14 @@ def _task_accept(args: Namespace) -> None:
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
-         argument("--reason", required=True, metavar="R", help="what is wrong with it"))  # fmt: skip
+         argument("--reason", required=True, metavar="R", help="what is wrong with it"),
+         argument("--comment", dest="comments", metavar="FILE:LINE:TEXT",
+                  help="what is wrong with a line", **MANY))  # fmt: skip
 def _task_reject(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.reject, task=args.task, reason=args.reason)
+    comments = tuple(map(actions.parse_comment, args.comments))
+    perform(args, actions.reject, task=args.task, reason=args.reason, comments=comments)
 
 
 @command("task abandon", "give a task up for good; what was committed for it is kept", AS_JSON, TASK,
@@ -80,3 +87,12 @@ def _task_abandon(args: Namespace) -> None:
     from liza.cli import actions
 
     perform(args, actions.abandon, task=args.task, reason=args.reason)
+
+
+@command("open", "work in the worktree of a task: your shell there, or your editor", TASK,
+         argument("--editor", action="store_true", help="open it in VISUAL or EDITOR"))  # fmt: skip
+def _open(args: Namespace) -> int:
+    from liza.cli.views.editing import editor_words, open_worktree, shell_words
+
+    words = [*editor_words(), "."] if args.editor else shell_words()
+    return open_worktree(board_of(args), args.task, words, lambda line: print(line, flush=True))

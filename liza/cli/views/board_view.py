@@ -10,15 +10,17 @@ Texts in it are as people and agents wrote them: whoever draws them escapes them
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.select import backend_of, configured_choice
 from liza.cli.views import costs
+from liza.cli.views.forecast import Forecast, forecast_of
 from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
+from liza.cli.views.runs import GATE, RunRecord
 from liza.daemon.policy import planner
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import worker_roles
@@ -37,19 +39,13 @@ if TYPE_CHECKING:
     from liza.board.protocol import Alert
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
-    from liza.cli.views.runs import RunRecord
+    from liza.domain.config import Config
     from liza.domain.model import State, Task
+    from liza.domain.spending import TaskAccount
     from liza.system.proc_table import ResourceUse
 
 SHOWN_NEWS: Final = 50
 FIRST_STEP: Final = {Role.PLANNER: Step.PLAN, Role.CODER: Step.IMPLEMENT, Role.REVIEWER: Step.REVIEW}
-
-# Where somebody works on a task, or could at once: what a forecast counts as work.
-_IN_WORK: Final = frozenset(
-    {Status.WORKING, Status.READY_FOR_REVIEW, Status.REJECTED, Status.APPROVED, Status.INTEGRATION_FAILED}
-)
-_LAST_PART: Final = 0.1  # share of the usual time that a task which takes longer still needs
-_FOR_PEOPLE: Final = frozenset({Status.BLOCKED, Status.AWAITING_APPROVAL, Status.DRAFT})
 
 
 class LiveRun(NamedTuple):
@@ -138,7 +134,7 @@ class WorkerView(NamedTuple):
     agent: str  # the program, or the backend, with its model
     task: str | None
     task_status: str | None
-    step: str | None  # what its agent is asked for
+    step: str | None  # what its agent is asked for, or which gate judges its work
     run: str | None
     since: datetime | None
     seconds: float
@@ -170,19 +166,6 @@ class MoneyView(NamedTuple):
     is_asking: bool
     providers: tuple[str, ...]  # those that are closed, each in a sentence
     tasks: tuple[TaskCost, ...]  # the dearest first
-
-
-class Forecast(NamedTuple):
-    """When it will be done if it goes on as it did; *seconds* is None where too little is known."""
-
-    seconds: float | None
-    remaining: int  # tasks that agents can go on with
-    for_people: int  # tasks that wait for people, which no time tells
-    finished: int  # tasks that it is measured from
-    seconds_per_task: float | None
-
-    def done_at(self, now: datetime) -> datetime | None:
-        return None if self.seconds is None else now + timedelta(seconds=self.seconds)
 
 
 class AnomalyView(NamedTuple):
@@ -267,6 +250,7 @@ class HistoryView(NamedTuple):
     began: datetime | None
     at: datetime
     descriptions: Mapping[str, str]  # of every task that ever was
+    merges: Mapping[str, str]  # the commit by which each task was merged
     moves: tuple[TaskMove, ...]
     spans: tuple[TimelineSpan, ...]
     burn_up: tuple[BurnUpPoint, ...]
@@ -294,8 +278,8 @@ def view_json(value: Any) -> Any:  # noqa: ANN401 - any value of a view
     return str(value) if isinstance(value, str) else value
 
 
-def board_view(facts: BoardFacts) -> BoardView:
-    """Return what is shown of *facts*."""
+def board_view(facts: BoardFacts, known: KnownRows | None = None) -> BoardView:
+    """Return what is shown of *facts*; *known* are the rows of a look before, which may be used again."""
     state, now = facts.state, facts.now
     headline = headline_of(state, now, facts.switches, is_running=facts.is_running, shortage=facts.shortage)
     questions = open_questions(state)
@@ -310,7 +294,7 @@ def board_view(facts: BoardFacts) -> BoardView:
         tally=tally_of(state),
         questions=questions,
         alerts=facts.alerts,
-        tasks=task_views(state, questions),
+        tasks=task_views(state, questions, {} if known is None else known),
         archived=dict(state.archived),
         workers=_workers(facts),
         money=money_view(state),
@@ -345,14 +329,42 @@ def _goal(state: State) -> GoalView:
     )
 
 
-def task_views(state: State, questions: Iterable[OpenQuestion]) -> tuple[TaskView, ...]:
-    """Return the tasks that are on the board, in its order."""
+def task_views(state: State, questions: Iterable[OpenQuestion], known: KnownRows) -> tuple[TaskView, ...]:
+    """Return the tasks that are on the board, in its order; a row of which all is *known* is taken again."""
     asking = {question.subject for question in questions}
-    return tuple(_task(state, task, needs_person=task.id in asking) for task in state.tasks.values())
+    found = {}
+    for name, task in state.tasks.items():
+        lacking = waits_for(state, task) if task.depends_on and task.status not in TERMINAL else ()
+        given = _RowFacts(task, state.accounts.get(name), state.config, lacking, name in asking)
+        before = known.get(name)
+        is_same = before is not None and _is_same(before[0], given)
+        found[name] = before if before is not None and is_same else (given, _task(state, given))
+    known.clear()
+    known.update(found)
+    return tuple(row for _, row in found.values())
 
 
-def _task(state: State, task: Task, *, needs_person: bool) -> TaskView:
-    lacking = waits_for(state, task) if task.depends_on and task.status not in TERMINAL else ()
+class _RowFacts(NamedTuple):
+    """All that a row of a task is made of."""
+
+    task: Task
+    account: TaskAccount | None
+    config: Config
+    lacking: tuple[str, ...]
+    needs_person: bool
+
+
+KnownRows = dict[str, tuple[_RowFacts, TaskView]]
+
+
+def _is_same(one: _RowFacts, other: _RowFacts) -> bool:
+    """Return whether both give the same row; records are frozen, and one that changed is another object."""
+    same_records = one.task is other.task and one.account is other.account and one.config is other.config
+    return same_records and one[3:] == other[3:]
+
+
+def _task(state: State, given: _RowFacts) -> TaskView:
+    task, lacking = given.task, given.lacking
     return TaskView(
         id=task.id,
         description=task.description,
@@ -378,7 +390,7 @@ def _task(state: State, task: Task, *, needs_person: bool) -> TaskView:
         cap_usd=budget.task_cap(state, task.id),
         is_tainted=task.is_tainted,
         is_over=task.status in TERMINAL,
-        needs_person=needs_person,
+        needs_person=given.needs_person,
         base_commit=task.base_commit,
         review_commit=task.review_commit,
         merge_commit=task.merge_commit,
@@ -431,17 +443,19 @@ def _workers(facts: BoardFacts) -> tuple[WorkerView, ...]:
 
 def _worker(facts: BoardFacts, name: str, role: Role, task: Task | None, *, thinks: bool) -> WorkerView:
     known, live = facts.state.agents.get(name), facts.runs.get(name)
+    if live and live.record.role == GATE and task is None:
+        live = None  # its task went on, so that the gate has said what it had to say
     since = live.record.began if live else _taken_at(task, name) if task else known.since if known else None
-    step = Step(live.record.step) if live else None
+    step = live.record.step if live else None
     return WorkerView(
         id=name,
         role=str(role),
         status=_worker_status(known, task, thinks=thinks),
         is_alive=None if facts.live_workers is None else name in facts.live_workers,
-        agent=agent_label(facts.state, role, step or FIRST_STEP[role]),
+        agent=agent_label(facts.state, role, Step(step) if step in set(Step) else FIRST_STEP[role]),
         task=live.record.task if live and live.record.task else task.id if task else None,
         task_status=str(task.status) if task else None,
-        step=str(step) if step else None,
+        step=step,
         run=live.record.run if live else None,
         since=since,
         seconds=max(0.0, (facts.now - since).total_seconds()) if since else 0.0,
@@ -466,9 +480,9 @@ def _taken_at(task: Task, holder: str) -> datetime:
 
 
 def agent_label(state: State, role: Role, step: Step) -> str:
-    """Return who does *step* by the settings: a backend, and a model where one is named."""
+    """Return who does *step* by the settings: a backend and a model; `auto` is whoever is installed."""
     choice = configured_choice(state.config.agents, role, step)
-    return " ".join(filter(None, (backend_of(choice), choice.model))) or "found at the start"
+    return " ".join(filter(None, (backend_of(choice), choice.model))) or "auto"
 
 
 def money_view(state: State) -> MoneyView:
@@ -493,30 +507,6 @@ def money_view(state: State) -> MoneyView:
             for one in accounts
         ),
     )
-
-
-def forecast_of(state: State, now: datetime) -> Forecast:
-    """Return when *state* will be done, from how long finished tasks of this sprint were in work."""
-    tasks = [task for task in state.tasks.values() if task.status not in TERMINAL]
-    for_people = sum(task.status in _FOR_PEOPLE for task in tasks)
-    open_ones = [task for task in tasks if task.status not in _FOR_PEOPLE]
-    counted = state.sprint.metrics
-    finished = sum(counted.outcomes.values())
-    if not finished:
-        return Forecast(None, len(open_ones), for_people, 0, None)
-    worked = sum(spent for name, spent in counted.seconds.items() if name.rpartition(".")[2] in _IN_WORK)
-    each = worked / finished
-    left = sum(_seconds_left(task, each, now) for task in open_ones)
-    lanes = max(1, min(state.config.workers.coder, len(open_ones)))
-    return Forecast(round(left / lanes, 1), len(open_ones), for_people, finished, round(each, 1))
-
-
-def _seconds_left(task: Task, each: float, now: datetime) -> float:
-    """Return what is left of *task* if it takes as long as others; one that takes longer is nearly done."""
-    if task.status not in _IN_WORK:
-        return each
-    begun = next((entry.at for entry in task.history if entry.event == "claim"), task.created)
-    return max(_LAST_PART * each, each - (now - begun).total_seconds())
 
 
 def _anomalies(state: State) -> tuple[AnomalyView, ...]:
@@ -575,6 +565,7 @@ def history_view(facts: BoardFacts, past: BoardPast, runs: Iterable[RunRecord]) 
         began=past.began,
         at=now,
         descriptions=past.descriptions,
+        merges=past.merges,
         moves=past.moves,
         spans=spans,
         burn_up=burn_up(past.moves),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.select import RunRequester, planned_run
 from liza.board.protocol import SUPERVISOR_NAME
+from liza.cli.views.questions import open_questions
 from liza.cli.views.status import SAID_LINES, opinions
 from liza.daemon.policy import coder, planner, progress, reviewer
 from liza.daemon.policy.admission import denial_of
@@ -46,6 +47,7 @@ class Explanation(NamedTuple):
     since: datetime | None = None
     said: tuple[str, ...] = ()  # the end of what the command printed that sent it back
     run: str | None = None  # the folder that has all of it
+    asks: tuple[str, ...] = ()  # what people have to answer, whatever else stands in the way
 
     def to_json(self) -> dict[str, Any]:
         moment = self.since and f"{self.since:%Y-%m-%dT%H:%M:%SZ}"
@@ -55,6 +57,7 @@ class Explanation(NamedTuple):
         lines = [f"{self.subject} is {self.status}: {self.what}."]
         if self.since is not None:
             lines.append(f"  since  {self.since:%Y-%m-%d %H:%M:%SZ} ({duration_text(now - self.since)})")
+        lines += [f"  asks   {line}" for line in self.asks]
         lines += [f"  said   {line}" for line in self.said]
         lines += [f"  whole  .liza/runs/{self.run}"] if self.run else []
         return "\n".join([*lines, f"  who    {self.who}", f"  then   {self.command}"])
@@ -81,9 +84,13 @@ def explanation_of(subject: str, setting: RunContext, now: datetime) -> Explanat
     ):
         return _explain_worker(subject, workers[subject], setting, now)
     if subject == RUN:
-        return _explain_run(setting, now)
+        return _explain_run(setting, now)._replace(asks=_question_lines(state))
     known = f"tasks are listed by `liza status`; workers are {', '.join(workers)}; or say `run`"
     raise NotThere("task or worker", subject, known)
+
+
+def _question_lines(state: State) -> tuple[str, ...]:
+    return tuple(f"{one.subject}: {' '.join(one.asks)} (`{one.command}`)" for one in open_questions(state))
 
 
 def _explanation(subject: str, status: str, found: Blocker, began: datetime | None = None) -> Explanation:
@@ -277,7 +284,7 @@ def _work_for(name: str, role: Role, state: State, now: datetime) -> _NextWork |
         wake = planner.plan_request(state)
         # What a task may cost does not keep anybody from thinking about it.
         return _NextWork((wake.step,), None, f"it plans next: {wake.why}", "liza status") if wake else None
-    task = coder.pick(state, name) if role is Role.CODER else reviewer.pick(state, name, now)
+    task = coder.pick(state, name) if role is not Role.REVIEWER else reviewer.pick(state, name, now)
     if task is None:
         return None
     return _NextWork(_STEPS[role], task.id, f"it takes {task.id} next", f"liza task show {task.id}")

@@ -5,6 +5,7 @@ It keeps what it read and only reads on, so that looking again after a change co
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State
     from liza.system.proc_table import ResourceUse
 
+USE_INTERVAL: Final = 2.0  # seconds between two looks at all processes of the machine, which take a while
 SHOWN_ALERTS: Final = 50
 TAIL_LINES: Final = 8  # of what an agent printed, that a view of all workers has
 
@@ -41,6 +43,8 @@ class Gatherer:
         self._tail = tail
         self._past = BoardPast()
         self._alerts: list[Alert] = []
+        self._uses: dict[str, ResourceUse] = {}
+        self._uses_due = 0.0
         self.runs = RunFolder(board.home)
 
     def facts(self, now: datetime, state: State | None = None) -> BoardFacts:
@@ -118,12 +122,14 @@ class Gatherer:
 
     def _live_runs(self, alive: Collection[str]) -> Mapping[str, LiveRun]:
         going = [run for run in self.runs.latest(alive) if run.ending is None]
-        uses = process_uses(self.runs.path, [run.run for run in going]) if going else {}
-        return {run.worker: self._live_run(run, uses) for run in going}
+        if going and time.monotonic() >= self._uses_due:
+            self._uses = process_uses(self.runs.path, [run.run for run in going])
+            self._uses_due = time.monotonic() + USE_INTERVAL
+        return {run.worker: self._live_run(run) for run in going}
 
-    def _live_run(self, run: RunRecord, uses: Mapping[str, ResourceUse]) -> LiveRun:
+    def _live_run(self, run: RunRecord) -> LiveRun:
         lines = last_lines(self.runs.path / run.run / STDOUT, self._tail)
-        return LiveRun(run, tuple(map(str, lines)), uses.get(run.run))
+        return LiveRun(run, tuple(map(str, lines)), self._uses.get(run.run))
 
 
 def _alerts_until(alerts: tuple[Alert, ...], now: datetime) -> tuple[Alert, ...]:

@@ -67,6 +67,7 @@ class ProjectFacts:
     """What was found in the project."""
 
     trouble: str | None  # with the board
+    is_writable: bool
     sandbox: str | None  # why agents run free
     refused: str | None  # why a run would not start
     holder: str | None  # of the supervisor's lock, as its file says
@@ -185,6 +186,11 @@ def _clock(machine: MachineFacts) -> HealthFinding:
 
 
 def _board(project: ProjectFacts) -> HealthFinding:
+    if project.trouble is None and not project.is_writable:
+        do = "look at its rights, and at how it is mounted"
+        return HealthFinding(
+            "board", HealthMark.FAIL, ".liza cannot be written to, so that nothing can run", do
+        )
     if project.trouble is None:
         return HealthFinding("board", HealthMark.OK, "it is valid")
     return HealthFinding(

@@ -43,21 +43,24 @@ class BoardPast(NamedTuple):
     moves: tuple[TaskMove, ...] = ()
     descriptions: Mapping[str, str] = {}  # of every task that ever was, by id
     sprints: Mapping[int, Metrics] = {}  # what each sprint came to, by number
+    merges: Mapping[str, str] = {}  # the commit by which each task was merged
 
     def extend(self, entries: Iterable[JournalEntry]) -> BoardPast:
         """Return the past with *entries*, which come right after it."""
         moves, sprints, descriptions = list(self.moves), dict(self.sprints), dict(self.descriptions)
+        merges = dict(self.merges)
         revision, began, latest = self.revision, self.began, self.latest
         for entry in entries:
             revision, latest = entry.revision, entry.at
             began = began or entry.at
             for name, fields in _tasks_in(entry):
                 descriptions.update({name: fields["description"]} if fields.get("description") else {})
+                merges.update({name: fields["merge_commit"]} if fields.get("merge_commit") else {})
                 moves += (_move(name, event) for event in fields.get("history", ()))
             if "sprint" in entry.put:
                 sprint = Sprint.model_validate(entry.put["sprint"])
                 sprints[sprint.number] = sprint.metrics
-        return BoardPast(revision, began, latest, tuple(moves), descriptions, sprints)
+        return BoardPast(revision, began, latest, tuple(moves), descriptions, sprints, merges)
 
     @property
     def metrics(self) -> Metrics:

@@ -9,6 +9,8 @@ from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.cli.views.forecast import forecast_of, forecast_text
+from liza.cli.views.headline import tally_of
 from liza.cli.views.status import money_lines
 from liza.daemon.policy import planner
 from liza.daemon.reports.words import duration_text
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 SHOWN_EVENTS: Final = 8
 SHOWN_TASKS: Final = 12  # questions and holders come first; a board may have thousands of tasks
+# The names of events as people read them, where another thing has the same name.
+EVENT_WORDS: Final = {"pre_execution_checkpoint": "announced its work"}
 _BAR: Final = 30  # characters
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -50,6 +54,7 @@ def progress_lines(state: State, now: datetime, switches: Mapping[str, str]) -> 
         ),
         *money_lines(state),
         _tally(state),
+        *([forecast] if (forecast := forecast_text(forecast_of(state, now), now)) else []),
         "",
         *_workers(state, now),
         *_all_question_lines(state),
@@ -67,6 +72,12 @@ def _tally(state: State) -> str:
     full = _BAR * done // len(statuses)
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {len(statuses)} done: {tally}"
+
+
+def progress_sentence(state: State, now: datetime) -> str:
+    """Return in one line how far it is, and when it will be done."""
+    forecast = forecast_text(forecast_of(state, now), now)
+    return f"{tally_of(state)}{', ' if forecast else ''}{forecast}"
 
 
 def _workers(state: State, now: datetime) -> Iterator[str]:
@@ -122,8 +133,11 @@ def _question_lines(who: str, questions: tuple[str, ...], command: str) -> Itera
 
 def latest_news(state: State, most: int = SHOWN_EVENTS) -> list[NewsItem]:
     """Return what happened last, oldest first."""
-    told = (_history_news(task, entry) for task in state.tasks.values() for entry in task.history)
-    return nlargest(most, told)[::-1]
+    happened = (
+        (entry.at, entry.by, task.id, entry) for task in state.tasks.values() for entry in task.history
+    )
+    latest = nlargest(most, happened, key=lambda item: item[:3])  # made into words only where it is shown
+    return [_history_news(state.tasks[name], entry) for _, _, name, entry in reversed(latest)]
 
 
 def news_between(old: State, new: State) -> list[NewsItem]:
@@ -171,11 +185,9 @@ def _new_entries(task: Task, before: Task | None) -> tuple[HistoryEntry, ...]:
 def _history_news(task: Task, entry: HistoryEntry) -> NewsItem:
     moved = f" -> {entry.target}" if entry.source is not entry.target else ""
     reason = entry.facts.get("reason")
-    return NewsItem(
-        entry.at,
-        entry.by,
-        f"{task.id}: {entry.event}{moved}{f' ({_first_line(str(reason), 80)})' if reason else ''}",
-    )
+    because = f" ({_first_line(str(reason), 80)})" if reason else ""
+    what = EVENT_WORDS.get(entry.event, entry.event)
+    return NewsItem(entry.at, entry.by, f"{task.id}: {what}{moved}{because}")
 
 
 def _first_line(text: str, most: int = 100) -> str:

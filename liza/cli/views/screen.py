@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
-from liza.cli.views.progress import news_between, progress_lines
+from liza.cli.views.headline import tally_of
+from liza.cli.views.progress import news_between, progress_lines, progress_sentence
 from liza.daemon.reports.words import run_outcome
 from liza.domain.record import utc_now
 from liza.domain.switches import resume_command
@@ -42,6 +45,9 @@ class LineView:
         if self._shown is not None and state is not self._shown:
             for item in news_between(self._shown, state):
                 self._write(str(item))
+            # Of a goal that is over the end of the run tells it.
+            if tally_of(state).ended > tally_of(self._shown).ended and not state.goal.is_over:
+                self.say(progress_sentence(state, self._clock()))
         self._shown = state
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
@@ -109,8 +115,31 @@ class DetachedView:
 
 
 def view_on(stream: TextIO) -> View:
-    """Return how to show a run on *stream*."""
-    return LiveView(stream) if stream.isatty() else LineView(stream)
+    """Return how to show a run on *stream*: drawn where that can be, else a line an event."""
+    return LiveView(stream) if stream.isatty() and os.environ.get("TERM") != "dumb" else LineView(stream)
+
+
+def is_interactive(environment: Mapping[str, str]) -> bool:
+    """Return whether a person sits before a terminal that can be drawn on and typed into."""
+    # The last is where the screen is drawn, so that what goes to the first stays clean.
+    streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    has_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    return has_terminal and environment.get("TERM", "dumb") not in {"", "dumb"}
+
+
+def json_lines(board: Board) -> Iterator[str]:
+    """Yield the whole view of *board* as a line of JSON, again after each change, until its goal is over."""
+    from liza.cli.views.board_view import board_view  # noqa: PLC0415 - for who wants it only
+    from liza.cli.views.gather import Gatherer  # noqa: PLC0415 - as above
+
+    reader = Gatherer(board)
+    while True:
+        facts = reader.facts(utc_now())
+        yield json.dumps(board_view(facts).to_json())
+        if facts.state.goal.is_over:
+            return
+        while board.wait(facts.state.revision, REFRESH_INTERVAL).revision == facts.state.revision:
+            pass
 
 
 def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -> None:

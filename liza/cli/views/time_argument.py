@@ -12,6 +12,14 @@ _AGO: Final = re.compile(r"(\d+)([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
+def parse_time(text: str, now: datetime) -> datetime:
+    """Return the time that *text* means, which is an age or a time."""
+    found = parse_moment(text, now)
+    if isinstance(found, int):
+        raise UsageError(f"{text!r} is a revision; give an age (8h) or a time (2026-11-16T09:30:00Z)")
+    return found
+
+
 def parse_moment(text: str, now: datetime) -> int | datetime:
     """Return the revision or time that *text* means; a time to the second means the whole of it."""
     if text.isdecimal():

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from liza.cli.web.forms import perform_form
 from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES, Site, error_page
-from liza.cli.web.security import HEADERS, READING, Access, Ask, Refusal, refusal_of
+from liza.cli.web.security import HEADERS, READING, Ask, PageAccess, PageRefusal, refusal_of
 from liza.domain.visible_text import escape_unsafe
 from liza.errors import InvalidBoard, LizaError, NotThere, UsageError
 
@@ -42,9 +42,9 @@ STATUSES: Final[tuple[tuple[type[LizaError], HTTPStatus], ...]] = (
 )
 
 
-def build_app(board: Board, access: Access, feed: LiveFeed) -> Starlette:
+def build_app(board: Board, access: PageAccess, feed: LiveFeed) -> Starlette:
     """Return the application that shows *board*, and what *feed* tells of it, to whoever *access* lets in."""
-    site = Site(board, access)
+    site = Site(board, access, feed)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -69,9 +69,10 @@ def build_app(board: Board, access: Access, feed: LiveFeed) -> Starlette:
 def _page(site: Site, path: str) -> Endpoint:
     async def show(request: Request) -> Response:
         asked = {**request.query_params, **request.path_params}
+        address = f"{request.url.path}?{request.url.query}".rstrip("?")
         is_part = request.headers.get("hx-request") == "true"
         try:
-            shown = await run_in_threadpool(site.render, path, request.url.path, asked, is_part=is_part)
+            shown = await run_in_threadpool(site.render, path, address, asked, is_part=is_part)
         except LizaError as error:
             return HTMLResponse(str(error_page(site, str(error), is_part=is_part)), _status_of(error))
         return HTMLResponse(shown)
@@ -142,7 +143,7 @@ def _nowhere(site: Site) -> Endpoint:
 class Gatekeeper:
     """Lets a request through once every check passed, and sends the same headers with every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app = app
         self._access = access
 
@@ -157,7 +158,7 @@ class Gatekeeper:
             await send(message)
 
         asked = await _ask(scope, receive)
-        found = asked if isinstance(asked, Refusal) else refusal_of(asked, self._access)
+        found = asked if isinstance(asked, PageRefusal) else refusal_of(asked, self._access)
         if found is not None:
             await PlainTextResponse(f"{found.sentence}\n", found.status)(scope, receive, send_with_headers)
         elif isinstance(asked, Ask) and asked.token is not None:
@@ -175,7 +176,7 @@ def _with_headers(given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
     return [*((name, value) for name, value in given if name.decode().lower() not in HEADERS), *own]
 
 
-async def _ask(scope: Scope, receive: Receive) -> Ask | Refusal:
+async def _ask(scope: Scope, receive: Receive) -> Ask | PageRefusal:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     query = parse_qs(scope["query_string"].decode("latin-1"))
     token = query.get("token", [None])[0]
@@ -183,11 +184,11 @@ async def _ask(scope: Scope, receive: Receive) -> Ask | Refusal:
         return Ask(scope["method"], scope["path"], headers, token)
     body = await _body(receive)
     if body is None:
-        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the form is too long; say it in fewer words")
+        return PageRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the form is too long; say it in fewer words")
     try:
         fields = parse_qs(body.decode(), keep_blank_values=True)
     except UnicodeDecodeError:
-        return Refusal(HTTPStatus.BAD_REQUEST, "the form is not UTF-8 text; write it in another way")
+        return PageRefusal(HTTPStatus.BAD_REQUEST, "the form is not UTF-8 text; write it in another way")
     return Ask(scope["method"], scope["path"], headers, token, {name: one[0] for name, one in fields.items()})
 
 

@@ -42,7 +42,7 @@ HEADERS: Final = {
 
 
 @dataclass(frozen=True)
-class Access:
+class PageAccess:
     """Where the page is, and the secrets of this one start of it."""
 
     host: str
@@ -92,65 +92,65 @@ class Ask(NamedTuple):
     form: Mapping[str, str] = {}
 
 
-class Refusal(NamedTuple):
+class PageRefusal(NamedTuple):
     status: HTTPStatus
     sentence: str
 
 
-def _check_host(ask: Ask, access: Access) -> Refusal | None:
+def _check_host(ask: Ask, access: PageAccess) -> PageRefusal | None:
     host = ask.headers.get("host", "")
     if host.lower() in access.names:
         return None
     own = access.address.partition("/?")[0]
-    return Refusal(
+    return PageRefusal(
         HTTPStatus.MISDIRECTED_REQUEST,
         f"this page does not answer to the name {host!r}; open {own} with the token that `liza web` printed",
     )
 
 
-def _check_origin(ask: Ask, access: Access) -> Refusal | None:
+def _check_origin(ask: Ask, access: PageAccess) -> PageRefusal | None:
     """Refuse another site's script; a browser that changes something always says where it comes from."""
     origin = ask.headers.get("origin")
     if origin is None and ask.method in READING:
         return None
     if origin is not None and origin.lower() in {f"{access.scheme}://{name}" for name in access.names}:
         return None
-    return Refusal(
+    return PageRefusal(
         HTTPStatus.FORBIDDEN,
         f"a request from {origin or 'nowhere'} may not reach this page; use its own buttons",
     )
 
 
-def _check_session(ask: Ask, access: Access) -> Refusal | None:
+def _check_session(ask: Ask, access: PageAccess) -> PageRefusal | None:
     if ask.token is not None:
         if ask.method in READING and _is_same(ask.token, access.token):
             return None
         sentence = (
             "the token in this address is of an earlier start; open the address that `liza web` printed"
         )
-        return Refusal(HTTPStatus.FORBIDDEN, sentence)
+        return PageRefusal(HTTPStatus.FORBIDDEN, sentence)
     if _is_same(cookie_of(ask, access.cookie), access.session):
         return None
     sentence = "this browser has not shown the token; open the address that `liza web` printed"
-    return Refusal(HTTPStatus.FORBIDDEN, sentence)
+    return PageRefusal(HTTPStatus.FORBIDDEN, sentence)
 
 
-def _check_writing(ask: Ask, access: Access) -> Refusal | None:
+def _check_writing(ask: Ask, access: PageAccess) -> PageRefusal | None:
     if ask.method in READING or not access.read_only:
         return None
     sentence = "this page only shows, because it was started with --read-only; use a terminal to change it"
-    return Refusal(HTTPStatus.FORBIDDEN, sentence)
+    return PageRefusal(HTTPStatus.FORBIDDEN, sentence)
 
 
-def _check_csrf(ask: Ask, access: Access) -> Refusal | None:
+def _check_csrf(ask: Ask, access: PageAccess) -> PageRefusal | None:
     if ask.method in READING or _is_same(ask.form.get(CSRF_FIELD, ""), access.csrf):
         return None
     sentence = "the form has no valid token, so nothing was changed; load the page again and repeat it"
-    return Refusal(HTTPStatus.FORBIDDEN, sentence)
+    return PageRefusal(HTTPStatus.FORBIDDEN, sentence)
 
 
 # In this order: who we are called, who asks, whether they may at all.
-CHECKS: Final[tuple[Callable[[Ask, Access], Refusal | None], ...]] = (
+CHECKS: Final[tuple[Callable[[Ask, PageAccess], PageRefusal | None], ...]] = (
     _check_host,
     _check_origin,
     _check_session,
@@ -159,7 +159,7 @@ CHECKS: Final[tuple[Callable[[Ask, Access], Refusal | None], ...]] = (
 )
 
 
-def refusal_of(ask: Ask, access: Access) -> Refusal | None:
+def refusal_of(ask: Ask, access: PageAccess) -> PageRefusal | None:
     """Return why *ask* is not answered, or None where it is."""
     return next((found for check in CHECKS if (found := check(ask, access))), None)
 
@@ -183,8 +183,18 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def is_unspecified(host: str) -> bool:
+    """Return whether *host* stands for every address: then no `Host` could be told from a foreign one."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return not host.strip()
+
+
 def check_exposure(host: str, *, has_tls: bool, is_unprotected: bool) -> None:
     """Refuse to listen where others can reach it in the clear, unless that was said in so many words."""
+    if is_unspecified(host):
+        raise UsageError(f"no browser asks for {host!r}; give the name or address by which it is reached")
     if is_loopback(host) or has_tls or is_unprotected:
         return
     raise UsageError(

@@ -11,7 +11,7 @@ import uvicorn
 
 from liza.cli.web.app import build_app
 from liza.cli.web.live import LiveFeed
-from liza.cli.web.security import Access, check_exposure
+from liza.cli.web.security import PageAccess, check_exposure
 from liza.domain.config import LAST_PORT
 from liza.errors import LizaError, UsageError
 
@@ -41,7 +41,7 @@ def serve(board: Board, options: PageOptions, say: Callable[[str], None]) -> Non
     board.read()  # where there is none, that is said before a port is taken
     listening = _listen(options.host, options.port)
     scheme = "https" if options.tls else "http"
-    access = Access(options.host, listening.getsockname()[1], scheme, options.read_only)
+    access = PageAccess(options.host, listening.getsockname()[1], scheme, options.read_only)
     feed = LiveFeed(board)
     certificate, key = options.tls or (None, None)
     server = _Server(

@@ -13,6 +13,8 @@ from liza.domain.changes import dead_dependencies, waits_for
 from liza.domain.model import Role, Status, WorkerStatus
 from liza.domain.rules import RULE_BY_NAME, UNCLEAR_SPEC
 from liza.system.run_control import MEANING, RunEnding
+from liza.workflow.document import process_at
+from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from liza.agents.protocol import Reply
@@ -29,14 +31,15 @@ NOT_STARTED_QUESTION: Final = (
 _LONGEST_SUBJECT: Final = 72  # characters; where git log and forges cut it
 
 
-def available_coders(state: State) -> frozenset[str]:
-    """Return the coders that work or will: those of the settings and those that registered.
+def available_coders(state: State, role: Role = Role.CODER) -> frozenset[str]:
+    """Return the workers of *role* that work or will: those of the settings and those that registered.
 
     One that was stopped because it kept crashing is not among them. One that ended in good order comes back
     with the next start, and its tasks wait for it.
     """
-    configured = {f"{Role.CODER}-{number}" for number in range(1, state.config.workers.coder + 1)}
-    coders = [agent for agent in state.agents.values() if agent.role is Role.CODER]
+    count = getattr(state.config.workers, role)
+    configured = {f"{role}-{number}" for number in range(1, count + 1)}
+    coders = [agent for agent in state.agents.values() if agent.role is role]
     gone = {agent.id for agent in coders if agent.status is WorkerStatus.STOPPED and agent.crashes}
     there = {agent.id for agent in coders if agent.status is not WorkerStatus.STOPPED}
     return frozenset((configured | there) - gone)
@@ -62,7 +65,12 @@ def pick(state: State, me: str) -> Task | None:
 
 
 def _other_coders(look: Candidate) -> frozenset[str]:
-    return available_coders(look.state) - {look.me}
+    return available_coders(look.state, _process(look)) - {look.me}
+
+
+def _process(look: Candidate) -> Role:
+    """Return the kind of worker whose job is next."""
+    return process_at(workflow_on(look.state), look.task.position) if look.task.position else Role.CODER
 
 
 def _is_open(look: Candidate) -> bool:
@@ -147,8 +155,18 @@ def _queue_blocker(look: Candidate) -> Blocker:
     )
 
 
+def _process_blocker(look: Candidate) -> Blocker:
+    process = _process(look)
+    return Blocker(f"its next job is one for a {process}", f"a {process}", f"liza task show {look.task.id}")
+
+
+def _is_mine(look: Candidate) -> bool:
+    return look.me.partition("-")[0] == _process(look)
+
+
 _TASK_CONDITIONS: Final = (
     Condition(_is_open, _status_blocker),
+    Condition(_is_mine, _process_blocker),
     Condition(lambda look: not waits_for(look.state, look.task), _dependency_blocker),
     Condition(_may_merge, _merge_blocker),
     Condition(lambda look: not is_given_up(look.state, look.task), _given_up_blocker),
@@ -166,9 +184,16 @@ def _rank(task: Task, me: str) -> tuple[object, ...]:
     return _ORDER[task.status], task.assigned_to != me, -task.priority, task.created
 
 
+def is_carried_on(task: Task) -> bool:
+    """Return whether what was made in another phase is worked on, whoever does so."""
+    here = task.position
+    return here is not None and task.review_commit is not None and here.made_in not in {None, here.phase}
+
+
 def base_for(task: Task, me: str, head: str) -> str:
     """Return what the work of *me* on *task* is based on: what it was for the same coder, else *head*."""
-    goes_on = task.authors[-1:] == (me,) and task.status is not Status.INTEGRATION_FAILED
+    is_mine = task.authors[-1:] == (me,) or is_carried_on(task)
+    goes_on = is_mine and task.status is not Status.INTEGRATION_FAILED
     return task.base_commit if goes_on and task.base_commit else head
 
 
@@ -185,22 +210,13 @@ def iterations_block(most: int) -> e.Block:
     )
 
 
-# What becomes of a coder's task when its agent ended without an answer.
-_WITHOUT_ANSWER: Final[dict[RunEnding, type[e.Release | e.Fail]]] = {
-    RunEnding.DONE: e.Fail,  # it said something, but no answer
-    RunEnding.TIMEOUT: e.Fail,
-    RunEnding.SILENT: e.Fail,
-    RunEnding.SLOW_START: e.Fail,
-    RunEnding.CRASHED: e.Fail,
-    RunEnding.KILLED: e.Release,
-    RunEnding.EMPTY: e.Fail,
-    RunEnding.RATE_LIMITED: e.Release,
-    RunEnding.QUOTA: e.Release,
-    RunEnding.AUTH: e.Release,
-    RunEnding.CONTEXT_FULL: e.Release,
-    RunEnding.STOPPED: e.Release,
-    RunEnding.CAPPED: e.Release,
-}
+# The endings without an answer after which a coder has failed; after all others it may try again.
+_FAILED_ENDINGS: Final = frozenset(
+    {
+        RunEnding.DONE,  # it said something, but no answer
+        *(RunEnding.TIMEOUT, RunEnding.SILENT, RunEnding.SLOW_START, RunEnding.CRASHED, RunEnding.EMPTY),
+    }
+)
 
 
 def event_without_answer(reply: Reply, why: str) -> e.Event:
@@ -208,11 +224,12 @@ def event_without_answer(reply: Reply, why: str) -> e.Event:
     reason = why or reply.why or MEANING[reply.ending]
     if reply.ending is RunEnding.NOT_STARTED:
         return e.Block(reason=reason, questions=(NOT_STARTED_QUESTION,), only_people=True)
-    if reply.ending is RunEnding.KILLED:
-        return e.Release(reason=reason, killed=True)
-    if reply.ending is RunEnding.CONTEXT_FULL:
-        return e.Release(reason=reason, used_up=True)
-    return _WITHOUT_ANSWER[reply.ending](reason=reason)
+    return e.Release(
+        reason=reason,
+        killed=reply.ending is RunEnding.KILLED,
+        used_up=reply.ending is RunEnding.CONTEXT_FULL,
+        failed=reply.ending in _FAILED_ENDINGS,
+    )
 
 
 # An intent that is made of these alone could stand before any task.
@@ -240,10 +257,10 @@ def event_for_answer(answer: Implement, head: str | None, reasons: tuple[str, ..
     if answer.status is WorkStatus.BLOCKED:
         return e.Block(reason=str(answer.blocked_reason), questions=answer.blocked_questions)
     if answer.status is WorkStatus.NOTHING_TO_DO:
-        return e.FindNothing(summary=answer.summary)
+        return e.Report(nothing_to_do=answer.summary)
     if head is None or reasons:
-        return e.Fail(reason="; ".join(reasons) or "there is no commit to hand in")
-    return e.Submit(commit=head)
+        return e.Release(reason="; ".join(reasons) or "there is no commit to hand in", failed=True)
+    return e.Report(commit=head)
 
 
 class GateFindings(Protocol):
@@ -269,22 +286,13 @@ class GateFindings(Protocol):
 
 def event_for_gates(outcome: verdicts.Outcome, head: str, found: GateFindings) -> e.Event:
     """Return what follows from what the machines said about *head*."""
+    said: dict[str, Any] = {"verdicts": found.verdicts, "known": found.known, "tree": found.tree}
     if outcome is verdicts.Outcome.PASS:
-        return e.Submit(commit=head, **_report_fields(found))
-    if outcome is verdicts.Outcome.REVISE:
-        return e.Revise(reason=found.reason, feedback=found.feedback, **_report_fields(found))
-    asked = (f"How should this be settled: {found.reason}",)
-    # A gate that asks means a person.
-    return e.Block(reason=found.reason, questions=asked, only_people=outcome is verdicts.Outcome.ASK)
-
-
-def _report_fields(found: GateFindings) -> dict[str, Any]:
-    return {
-        "verdicts": found.verdicts,
-        "phase": found.phase,
-        "known": found.known,
-        "tree": found.tree,
-    }
+        return e.Report(commit=head, **said)
+    if outcome is verdicts.Outcome.ASK:  # a gate that asks means a person
+        asked = (f"How should this be settled: {found.reason}",)
+        return e.Block(reason=found.reason, questions=asked, only_people=True)
+    return e.Report(outcome=outcome, reason=found.reason, feedback=found.feedback, **said)
 
 
 def commit_message(task: Task, answer: Implement) -> str:

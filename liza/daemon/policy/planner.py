@@ -19,6 +19,8 @@ from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
 from liza.domain.record import with_records
 from liza.domain.similarity import significant_words
+from liza.workflow.document import PLANNER_SPLITS
+from liza.workflow.load import workflow_on
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def plan_request(state: State) -> PlanRequest | None:
 
 
 def _bare_request(state: State) -> PlanRequest | None:
-    if state.goal.status is not GoalStatus.IN_PROGRESS:
+    if state.goal.status is not GoalStatus.IN_PROGRESS or workflow_on(state).tasks.source != PLANNER_SPLITS:
         return None
     general = [note for note in _unread_notes(state) if _is_general(state, note)]
     if is_unplanned(state):
@@ -92,6 +94,12 @@ def is_unplanned(state: State) -> bool:
     if goal.begun is None:
         return not state.tasks and not state.archived
     return goal.planned is None and not _goal_statuses(state)
+
+
+def is_to_be_filled(state: State) -> bool:
+    """Return whether the tasks of the goal come from elsewhere than a planner, and are not there yet."""
+    is_elsewhere = workflow_on(state).tasks.source != PLANNER_SPLITS
+    return is_elsewhere and is_unplanned(state) and not state.goal.planned
 
 
 def _goal_statuses(state: State) -> list[Status]:
@@ -253,7 +261,7 @@ def with_replan(state: State, wake: PlanRequest, answer: Replan, *, by: Actor, a
     if state.task(name).status is not Status.BLOCKED:
         return state  # somebody answered meanwhile
     if answer.questions and (note := _human_answer(state, wake)):
-        state = apply(e.Retry(guidance=note.message), to=name, by=HUMAN, at=at)(state)
+        state = apply(e.Answer(guidance=note.message), to=name, by=HUMAN, at=at)(state)
         return with_request_processed(state, wake, by=by, at=at)
     state = _with_tasks(state, answer.tasks, by, at)
     state = apply(_replan_event(answer), to=name, by=by, at=at)(state)
@@ -282,7 +290,7 @@ def _replan_event(answer: Replan) -> e.Event:
         names = tuple(task.id for task in answer.tasks)
         return e.Supersede(superseded_by=names, rescope_reason=str(answer.rescope_reason))
     if answer.unblock:
-        return e.Unblock(guidance=answer.unblock.guidance)
+        return e.Answer(guidance=answer.unblock.guidance)
     if answer.abandon:
         return e.Abandon(reason=answer.abandon.reason)
     return e.Defer(questions=answer.questions[:MOST_QUESTIONS])
@@ -298,7 +306,7 @@ def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, a
     if task.status is not Status.BLOCKED:
         return state
     if note := _human_answer(state, wake):
-        state = apply(e.Retry(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
+        state = apply(e.Answer(guidance=note.message), to=task.id, by=HUMAN, at=at)(state)
         return with_request_processed(state, wake, by=by, at=at)
     deferred = apply(e.Defer(questions=(question,)), to=task.id, by=by, at=at)(state)
     return with_request_processed(deferred, wake, by=by, at=at)

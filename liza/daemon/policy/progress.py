@@ -82,7 +82,8 @@ def _finds_work(state: State, now: datetime) -> bool:
 
 def _planner_finds(state: State, waiting: frozenset[str]) -> bool:
     thinks = planner.plan_request(state) and not waiting.issuperset(active_workers(state, Role.PLANNER))
-    return bool(thinks or planner.stuck_tasks(state))
+    works = any(coder.pick(state, name) for name in {*active_workers(state, Role.PLANNER)} - waiting)
+    return bool(thinks or works or planner.stuck_tasks(state) or planner.is_to_be_filled(state))
 
 
 def _paused_workers(state: State) -> frozenset[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
 from liza.domain.changes import SUPERVISOR, Change
-from liza.domain.events import Lose, Merge, Reclaim
+from liza.domain.events import Land, Reclaim
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import with_records
@@ -200,7 +200,7 @@ def repeat_task(name: str, commit: str, *, at: datetime) -> Change:
         if task is None or task.status not in SUBMITTED or task.review_commit != commit:
             return state
         reason = f"{lost_sentence(commit)}; do the work again"
-        return apply(Lose(reason=reason), to=name, by=SUPERVISOR, at=at)(state)
+        return apply(Reclaim(reason=reason, lost=True), to=name, by=SUPERVISOR, at=at)(state)
 
     return Change(SUPERVISOR.id, f"repeat {name}", make)
 
@@ -281,12 +281,12 @@ def reclaim_tasks(living: Collection[str], *, at: datetime, killed: bool = False
 
 def finish_merge(task: str, commit: str, *, at: datetime) -> Change:
     """Return the change that writes down a merge which happened, unless somebody did so meanwhile."""
-    change = apply(Merge(commit=commit), to=task, by=SUPERVISOR, at=at)
+    change = apply(Land(commit=commit), to=task, by=SUPERVISOR, at=at)
 
     def make(state: State) -> State:
         return change(state) if state.status_of(task) is Status.APPROVED else state
 
-    return Change(SUPERVISOR.id, change.what, make)
+    return Change(SUPERVISOR.id, f"merge {task}", make)
 
 
 def mark_stopped(agents: Collection[str], *, at: datetime) -> Change:

@@ -9,8 +9,7 @@ from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, GateFindings
 from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
 from liza.domain.answers import FeedbackStatus, Ruling
-from liza.domain.lifecycle import event_name
-from liza.domain.model import IntegrationFailure, Status
+from liza.domain.model import Status
 from liza.domain.verdicts import Evidence, Feedback, Outcome, Severity, Verdict
 
 if TYPE_CHECKING:
@@ -18,9 +17,10 @@ if TYPE_CHECKING:
 
     from liza.domain.answers import Review
     from liza.domain.model import Note, State, Task
+    from liza.workflow.document import Gate
 
-_SUBMITTED: Final = frozenset({event_name(e.Submit), event_name(e.FindNothing)})
-_APPROVED: Final = frozenset({event_name(e.Approve), event_name(e.RetryMerge)})
+_SUBMITTED: Final = frozenset({"submit", "find_nothing"})
+_APPROVED: Final = frozenset({"approve", "retry_merge"})
 _RESOLVED: Final = re.compile(r"\s*conflict resolved for\s+([\w.-]*\w)", re.IGNORECASE)
 
 
@@ -151,6 +151,7 @@ def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: dat
         tree=tree,
         reason=reason,
         feedback=feedback,
+        label=review.label,
         confidence=review.confidence,
         evidence=seen,
     )
@@ -159,17 +160,21 @@ def verdict_of_review(gate: str, review: Review, *, tree: str, run: str, at: dat
 def event_for_verdicts(task: Task, found: GateFindings) -> e.Event:
     """Return what follows from what machines and reviewers said about *task*."""
     new = new_verdicts(task, found.verdicts)
-    facts: dict[str, Any] = {"verdicts": new, "phase": found.phase, "known": found.known}
-    if found.outcome is Outcome.REVISE:
-        return e.Reject(reason=found.reason, feedback=found.feedback, **facts)
+    facts: dict[str, Any] = {"verdicts": new, "known": found.known}
+    if found.outcome is Outcome.ASK:  # a gate that asks means a person
+        question = f"How should this be settled: {found.reason}"
+        return e.Block(reason=found.reason, questions=(question,), only_people=True)
     if found.outcome is not Outcome.PASS:
         asked = tuple(item.message for item in found.feedback if item.message.endswith("?"))[:3]
-        question = f"How should this be settled: {found.reason}"
-        is_theirs = found.outcome is Outcome.ASK  # a gate that asks means a person
-        return e.Block(reason=found.reason, questions=asked or (question,), only_people=is_theirs)
+        said = facts | {
+            "reason": found.reason,
+            "feedback": found.feedback,
+            "questions": () if found.outcome is Outcome.REVISE else asked,
+        }
+        return e.Report(outcome=found.outcome, **said)
     if task.nothing_to_do:
-        return e.Confirm(reason=found.reason)
-    return e.Approve(commit=str(task.review_commit), taints=found.taints, **facts)
+        return e.Report(reason=found.reason, **facts)
+    return e.Report(commit=task.review_commit, **facts)
 
 
 def new_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
@@ -201,15 +206,19 @@ def missing_feedback(task: Task, review: Review) -> str | None:
     )
 
 
-def no_verdict_block(why: str, meaning: Outcome) -> e.Event:
+def event_for_silence(
+    why: str, gate: Gate, said: tuple[Verdict, ...], tree: str | None, at: datetime
+) -> e.Event:
     """Return what the silence of a reviewer means: as the gate says, and never a pass."""
     reason = f"the review gave no verdict twice: {why}"
-    if meaning is Outcome.REVISE:
-        return e.Reject(reason=reason, feedback=(Feedback(message=reason),))
-    return e.Block(
+    question = "Should it be reviewed again, or is something wrong with the reviewer's agent?"
+    silence = Verdict(gate=gate.id, outcome=Outcome.NONE, at=at, tree=tree, reason=reason)
+    return e.Report(
+        outcome=Outcome.NONE,
         reason=reason,
-        questions=("Should it be reviewed again, or is something wrong with the reviewer's agent?",),
+        questions=(question,),
         only_people=True,
+        verdicts=(*said, silence),
     )
 
 
@@ -218,7 +227,7 @@ def events_for_conflict(task: Task, reason: str, paths: tuple[str, ...]) -> tupl
 
     Its coder gets it back, unless it came to nothing before on the same paths: then people are asked.
     """
-    failed = e.FailIntegration(failure=IntegrationFailure(reason=reason, paths=paths))
+    failed = e.Report(outcome=Outcome.REVISE, reason=reason, paths=paths)
     again = set(paths) & set(task.conflicted)
     if not again or task.integration_failures < MOST_FAILED_INTEGRATIONS - 1:
         return (failed,)

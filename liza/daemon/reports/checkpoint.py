@@ -27,7 +27,7 @@ def checkpoint_summary(state: State, now: datetime, reason: str) -> str:
         "Goal alignment": _alignment(state),
         "Next steps": _next_steps(state),
     }
-    head = [f"# Checkpoint at {now:%Y-%m-%dT%H:%M:%SZ}", "", f"Goal: {state.goal.description}"]
+    head = [f"# Halt at CHECKPOINT, {now:%Y-%m-%dT%H:%M:%SZ}", "", f"Goal: {state.goal.description}"]
     said = [f"Reason: {reason}"] if reason else []
     body = [line for title, items in sections.items() for line in _section(title, items)]
     return "\n".join([*head, *said, f"Revision: {state.revision}", *body]) + "\n"

@@ -28,9 +28,8 @@ AGENTIUM_STATUSES: Final[dict[str, Outcome]] = {
     **dict.fromkeys(("BLOCKED", "FAILED"), Outcome.BLOCK),
 }
 _SIGNAL_LINE: Final = re.compile(r"^[ \t`*]*AGENTIUM_(EVAL|STATUS|MEMORY):[ \t]*(.*?)[`* \t]*$", re.MULTILINE)
-_PLAN: Final = re.compile(
-    r"^[ \t]*AGENTIUM_PLAN_START[ \t]*\n(.*?)^[ \t]*AGENTIUM_PLAN_END", re.MULTILINE | re.DOTALL
-)
+_PLAN_START: Final = re.compile(r"^[ \t]*AGENTIUM_PLAN_START[ \t]*$", re.MULTILINE)
+_PLAN_END: Final = re.compile(r"^[ \t]*AGENTIUM_PLAN_END\b", re.MULTILINE)
 _HANDOFF: Final = re.compile(r"^[ \t`*]*AGENTIUM_HANDOFF:\s*(?=\{)", re.MULTILINE)
 
 
@@ -39,10 +38,10 @@ def read_agentium(text: str, role: str, _prompt: str) -> DialectReading:
     verdicts = [value for kind, value in lines if kind == "EVAL"]
     memory, oddities = _memory_in([value for kind, value in lines if kind == "MEMORY"])
     handoff, broken = _handoff_in(text)
-    plan = _PLAN.search(text)
+    plan = _plan_in(text)
     rest = DialectReading(
         Outcome.NONE,
-        fields=MappingProxyType({"plan": plan[1].strip()} if plan else {}),
+        fields=MappingProxyType({"plan": plan} if plan else {}),
         memory=memory,
         handoff=handoff,
         oddities=(*oddities, *broken),
@@ -109,6 +108,13 @@ def _memory_in(values: list[str]) -> tuple[tuple[tuple[MemoryType, str], ...], t
         elif text.strip():
             kept.append((MemoryType(word), text.strip()))
     return tuple(kept), tuple(oddities)
+
+
+def _plan_in(text: str) -> str:
+    """Return what stands between the first two marks; empty where one is missing."""
+    start = _PLAN_START.search(text)
+    end = _PLAN_END.search(text, start.end()) if start else None
+    return text[start.end() : end.start()].strip() if start and end else ""
 
 
 def _handoff_in(text: str) -> tuple[Mapping[str, object] | None, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from liza.domain.memory import MemoryType
-from liza.domain.verdicts import Outcome
+from liza.domain.verdicts import Outcome, Risk
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _EMPTY_WORDS: Final = frozenset(
@@ -34,10 +34,10 @@ class DialectReading(NamedTuple):
     oddities: tuple[str, ...] = ()  # what was wrong, and kept nothing from counting
 
     @property
-    def risk(self) -> str | None:
-        """The risk that was named: low, medium or high."""
-        words = (self.fields.get(key, "").casefold() for key in ("risk", "risk level"))
-        return next((level for word in words for level in ("high", "medium", "low") if level in word), None)
+    def risk(self) -> Risk | None:
+        """The risk that was named; of several the highest."""
+        said = " ".join(self.fields.get(key, "") for key in ("risk", "risk level")).casefold()
+        return next((level for level in reversed(Risk) if re.search(rf"\b{level}\b", said)), None)
 
 
 def refuse(problem: str, word: str | None = None) -> DialectReading:

@@ -21,6 +21,7 @@ from liza.domain.fenced_blocks import is_quoted
 from liza.domain.verdicts import Outcome
 
 HIGHEST_CONFIDENCE: Final = 10
+MOST_BLOCKS: Final = 20  # of one answer that are looked at, from its end; each is held against the prompt
 SIGNAL_RESULTS: Final[dict[str, dict[str, Outcome]]] = {
     "human": {
         "INIT": Outcome.PASS,
@@ -66,14 +67,15 @@ _AFTER_PASS: Final = {
 def read_signal_block(text: str, role: str, prompt: str) -> DialectReading:
     if role not in SIGNAL_RESULTS:
         return refuse(f"the {role} has no results in a SIGNAL BLOCK; let it answer in another dialect")
-    blocks = [block for block in _signal_blocks(text) if not is_quoted(block, prompt)]
-    if not blocks:
+    latest = reversed(_signal_blocks(text)[-MOST_BLOCKS:])
+    block = next((one for one in latest if not is_quoted(one, prompt)), None)
+    if block is None:
         return refuse("there is no SIGNAL BLOCK of your own; end your answer with one")
-    said, twice = _block_fields(blocks[-1])
+    said, twice = _block_fields(block)
     if twice:
         return refuse(f"the SIGNAL BLOCK says {twice} twice, and not the same; say it once")
     speaker = keyword(said.get("agent", role)).casefold()
-    old = _OLD_SIGNATURE.search(blocks[-1])
+    old = _OLD_SIGNATURE.search(block)
     signed = old[1].casefold() if old else role
     if other := next((name for name in (speaker, signed) if name != role), None):
         return refuse(

@@ -25,7 +25,9 @@ _SECTION: Final = re.compile(
     r"^[ \t*#]*(COORDINATOR_NOTES|PLAN|RISKS|TESTS|ISSUES|NOTES)[*]*:[*]*[ \t]*", re.MULTILINE
 )
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*]|\d+[.)])[ \t]+", re.MULTILINE)
-_FENCED_DIFF: Final = re.compile(r"^```(?:diff|patch)?[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCED_DIFF: Final = re.compile(
+    r"^```(?:diff|patch)?[ \t]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
 _DIFF_START: Final = re.compile(r"^(?:diff --git |--- \S)", re.MULTILINE)
 
 

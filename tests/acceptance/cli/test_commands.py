@@ -65,7 +65,7 @@ class TestInit:
                 "limits: {max_review_cycle: 3}\n",
                 ["limits.max_review_cycle", "did you mean 'max_review_cycles'?"],
             ),
-            ("workers: {coder: 0}\n", ["workers.coder", "greater than or equal to 1"]),
+            ("workers: {coder: 0}\n", ["workers.coder", "at least 1"]),
             ("workers: [\n", ["liza.yaml: line"]),
             ("workflow: waterfall\n", ["there is no workflow 'waterfall'"]),
             ("spec: nowhere.md\n", ["nowhere.md"]),

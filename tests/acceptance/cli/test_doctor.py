@@ -14,6 +14,7 @@ from liza.domain.record import utc_now
 from liza.system import locks
 from tests.support.repos import NOW, Home
 from tests.support.sandboxed_project import require_cage
+from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import ROOT, Shell
 
 if TYPE_CHECKING:
@@ -115,6 +116,18 @@ class TestDoctor:
         home.worktrees.prepare("gone", home.base, at=NOW)
 
         assert "gone" in findings(shell)["worktrees"]["sentence"]
+
+    def test_a_worktree_that_is_kept_to_be_looked_at_is_not_stale(self, tmp_path: Path) -> None:
+        """`limits.kept_worktrees` of those that finished last; `liza recover` would keep them as well."""
+        team = ScriptedTeam(tmp_path, limits={"kept_worktrees": 1})
+        for task in ("t1", "t2"):
+            team.task(task)
+            team.turns("coder-1", "reviewer-1")
+
+        said = findings(Shell(team.user.directory))["worktrees"]["sentence"]
+
+        assert "t1" in said
+        assert "t2" not in said
 
     def test_it_leaves_nothing_behind(self, shell: Shell) -> None:
         """Looking changes nothing."""

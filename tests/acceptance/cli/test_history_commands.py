@@ -201,7 +201,7 @@ class TestReplay:
         [
             (["--with", "limits.max_coder_iteration=3"], "did you mean 'max_coder_iterations'?"),
             (["--with", "worker.coder=3"], "did you mean 'workers'?"),
-            (["--with", "workers.coder=0"], "workers.coder: input should be greater than or equal to 1"),
+            (["--with", "workers.coder=0"], "workers.coder: it has to be at least 1"),
             (["--with", "workers.coder"], "write KEY=VALUE"),
             (["--with", "agents.default.backend=claude"], "the recorded agents play"),
             (["--pace", "-1"], "is no pace"),

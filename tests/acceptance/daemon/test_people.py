@@ -225,7 +225,7 @@ class TestCheckpoint:
             assert not summaries.exists()
             go.write_text("")
             daemon.until(lambda state: state.tasks["t1"].status is Status.READY_FOR_REVIEW)
-            daemon.eventually(lambda: "the summary of this checkpoint" in daemon.told())
+            daemon.eventually(lambda: "the summary of this halt" in daemon.told())
             # `touch` sets the time of a file after it made it: that is no second throw.
             later = switch.stat().st_mtime + 0.5
             os.utime(switch, (later, later))
@@ -235,7 +235,7 @@ class TestCheckpoint:
             assert len(list(summaries.iterdir())) == 1
             daemon.shell.ok("resume")
             assert run.wait(PATIENCE) == 0
-        assert next(summaries.iterdir()).read_text().startswith("# Checkpoint at")
+        assert next(summaries.iterdir()).read_text().startswith("# Halt at CHECKPOINT,")
         area = daemon.user.directory / ".worktrees"
         assert sorted(path.name for path in area.iterdir() if not path.name.startswith(".")) == ["t2"]
         assert daemon.user.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/task") == "t1\nt2"

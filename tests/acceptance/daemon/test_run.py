@@ -18,7 +18,7 @@ import liza.daemon.background
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon, Block, Claim, Defer
+from liza.domain.events import Abandon, Block, Defer, Take
 from liza.domain.model import Actor, Lease, Role
 from liza.domain.record import utc_now
 from liza.system import locks
@@ -104,6 +104,7 @@ class TestRun:
         assert done.code == 3, done
         assert 't1 is BLOCKED: Which colour? (`liza answer t1 "…"`)' in done.out
         assert "Which colour?" in (asking.home / "alerts.log").read_text()
+        assert "outlived" not in done.out  # the git of this very run is nobody's leftover
 
     def test_with_abort_thrown_it_ends_with_4(self, asking: Shell) -> None:
         asking.ok("abort")
@@ -234,7 +235,7 @@ class TestRecover:
         coder = Actor(role=Role.CODER, id="coder-1", token=str(lease_id))
         lease = Lease(holder="coder-1", token=str(lease_id), expires=utc_now() + timedelta(hours=1))
         board = FileBoard(empty.home)
-        board.update(apply(Claim(lease=lease, base_commit=BASE), to="t1", by=coder, at=utc_now()))
+        board.update(apply(Take(lease=lease, base_commit=BASE), to="t1", by=coder, at=utc_now()))
         board.close()
         return empty
 

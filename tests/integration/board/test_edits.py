@@ -306,9 +306,7 @@ BAD: Final[dict[str, Bad]] = {
     "a sprint of no task": Bad(
         replacing("  tasks: []", "  tasks:\n  - t99"), "there is no task 't99'", line("^  tasks:")
     ),
-    "settings out of range": Bad(
-        replacing("coder: 2", "coder: 0"), "greater than or equal to 1", line("coder: 0")
-    ),
+    "settings out of range": Bad(replacing("coder: 2", "coder: 0"), "at least 1", line("coder: 0")),
     "settings that are a list": Bad(
         lambda text: re.sub(r"config:\n(  .*\n)+", "config: []\n", text), "config: ", line("^config")
     ),
@@ -591,7 +589,7 @@ class TestStaleCopy:
         copy = shown(board)
         coder = worker("coder-7")
         board.update(
-            apply(e.Claim(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t1", by=coder, at=NOW)
+            apply(e.Take(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t1", by=coder, at=NOW)
         )
         save(board, within("t1", "- src", "- lib")(copy).encode())
         task = board.absorb().task("t1")
@@ -642,7 +640,7 @@ class TestStaleCopy:
         board.absorb()
         coder = worker("coder-7")
         board.update(
-            apply(e.Claim(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t2", by=coder, at=NOW)
+            apply(e.Take(lease=lease_of(coder), base_commit="0" * 39 + "1"), to="t2", by=coder, at=NOW)
         )
         save(board, within("t1", "do t1", "do more")(copy).encode())
         state = board.absorb()

@@ -19,7 +19,10 @@ from tests.support.crash_scenes import BY_HAND, edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from pathlib import Path
+
+    from liza.domain.model import State
 
 PATIENCE: Final = 60.0  # seconds that a writer may take on a busy machine
 
@@ -76,7 +79,7 @@ def write_together(
     second_disk = SecondDisk(syncs)
     second = FileBoard(home, disk=second_disk)
     with ThreadPoolExecutor(1) as pool:
-        futures = []
+        futures: list[Future[State]] = []
 
         def invite() -> None:
             if futures:

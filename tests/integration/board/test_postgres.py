@@ -76,7 +76,7 @@ def as_worker(postgres: PostgresServer, location: str, board: Board) -> Iterator
 def taken(board: Board, task: str, name: str) -> State:
     coder, now = worker(name), board.now()
     lease = lease_of(coder, at=now)
-    return board.update(apply(e.Claim(lease=lease, base_commit=BASE), to=task, by=coder, at=now))
+    return board.update(apply(e.Take(lease=lease, base_commit=BASE), to=task, by=coder, at=now))
 
 
 def with_other_limit(state: State) -> State:
@@ -91,7 +91,7 @@ class TestWorker:
             coder, now = worker("coder-1"), as_worker.now()
             renew = e.Renew(expires=now + timedelta(hours=2))
             as_worker.update(apply(renew, to="t1", by=coder, at=now))
-            as_worker.update(apply(e.FindNothing(summary="there"), to="t1", by=coder, at=now))
+            as_worker.update(apply(e.Report(nothing_to_do="there"), to="t1", by=coder, at=now))
             as_worker.switches.throw(Switch.PAUSE, "no money")
             as_worker.alerts.append("no money", at=now)
         assert state.task("t1").assigned_to == "coder-1"
@@ -105,7 +105,7 @@ class TestWorker:
     def test_it_cannot_touch_the_lease_of_another(self, board: Board, as_worker: Board) -> None:
         before = taken(board, "t1", "coder-2")
         stolen = Change("coder-1", "steal", lambda s: s.with_task(s.task("t1").replace(lease=None)))
-        forged = apply(e.FindNothing(summary="mine"), to="t1", by=worker("coder-2"), at=as_worker.now())
+        forged = apply(e.Report(nothing_to_do="mine"), to="t1", by=worker("coder-2"), at=as_worker.now())
         with as_worker.presence.hold("coder-1", at=as_worker.now()):
             for change in (forged, stolen):
                 with pytest.raises(LizaError):
@@ -119,7 +119,7 @@ class TestWorker:
     ) -> None:
         coder, now = worker("coder-2"), board.now()
         over = lease_of(coder, at=now).replace(expires=now - timedelta(seconds=1))
-        board.update(apply(e.Claim(lease=over, base_commit=BASE), to="t1", by=coder, at=now - timedelta(2)))
+        board.update(apply(e.Take(lease=over, base_commit=BASE), to="t1", by=coder, at=now - timedelta(2)))
         with as_worker.presence.hold("coder-1", at=as_worker.now()):
             board.update(apply(e.Release(reason="over"), to="t1", by=coder, at=now - timedelta(1)))
             assert taken(as_worker, "t1", "coder-1").task("t1").assigned_to == "coder-1"

@@ -23,10 +23,10 @@ from liza.domain import events as e
 from liza.domain.changes import SUPERVISOR
 from liza.errors import BoardRewound, BoardUnreachable
 from liza.workflow.transition import apply
-from tests.support.boards import PATIENCE, PROCESSES, ended_well, messages, noted
+from tests.support.boards import PATIENCE, PROCESSES, ended, ended_well, messages, noted
 from tests.support.postgres_proxy import PostgresProxy
 from tests.support.postgres_server import WHAT_IS_MISSING, PostgresServer, find_programs
-from tests.support.postgres_writers import each_once, note_many, stop_inside
+from tests.support.postgres_writers import each_once, hold_and_fork, note_many, stop_inside
 from tests.support.sample_tasks import BASE, board, lease_of, new_task, worker
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def test_a_killed_server_loses_and_repeats_nothing(
             process.start()
         acknowledged: list[str] = []
         waiting = [pipe for pipe, _ in pipes]
+        assert [pipe.recv() for pipe in waiting] == ["ready"] * writers
         killed = 0
         while waiting:
             assert wait_for_pipes(waiting, PATIENCE)
@@ -118,6 +119,33 @@ def test_who_stops_with_the_lock_holds_nobody_up_for_long(crashing: PostgresServ
         assert pipe.recv() == [1, 2]
         ended_well([stopped])
         assert each_once(ours, ["meanwhile", "from the stopped"]) == 2
+
+
+def test_a_child_keeps_nothing_of_a_dead_process_alive(crashing: PostgresServer, state_home: str) -> None:
+    location = crashing.address
+    with closing(create_board_at(location, board())) as ours:
+        pipe, theirs = PROCESSES.Pipe()
+        holder = PROCESSES.Process(target=hold_and_fork, args=(location, state_home, theirs))
+        holder.start()
+        child = pipe.recv()
+        try:
+            assert ours.presence.live_workers() == {"coder-1"}
+            holder.kill()
+            assert ended(holder) == -signal.SIGKILL
+            until(lambda: crashing.sql("SELECT count(*) FROM liza.live_names('liza')") == "0")
+            with ours.presence.hold("coder-1", at=ours.now()):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_name_is_taken_again_where_the_server_came_back(crashing: PostgresServer) -> None:
+    with closing(create_board_at(crashing.address, board())) as ours:
+        with ours.presence.hold("coder-1", at=ours.now()):
+            crashing.kill()
+            crashing.start()
+            until(lambda: ours.presence.live_workers() == {"coder-1"})
+        assert ours.presence.live_workers() == frozenset()
 
 
 def test_a_replica_that_missed_commits_stops_everybody(
@@ -188,6 +216,7 @@ def test_a_slow_server_is_only_slow(crashing: PostgresServer, state_home: str) -
             process = PROCESSES.Process(target=note_many, args=(slow, state_home, "slow", 10, theirs))
             process.start()
             said = []
+            assert pipe.recv() == "ready"
             for number in range(30):
                 ours.update(noted(f"quick {number}"))
                 said.append(f"quick {number}")
@@ -217,7 +246,7 @@ def test_a_machine_whose_clock_is_wrong_takes_no_lease_and_loses_none(
     coder = worker("coder-1")
     with closing(create_board_at(crashing.address, board(new_task("t1")))) as ours:
         now = ours.now()
-        claim = e.Claim(lease=lease_of(coder, at=now), base_commit=BASE)
+        claim = e.Take(lease=lease_of(coder, at=now), base_commit=BASE)
         ours.update(apply(claim, to="t1", by=coder, at=now))
         program = (
             "import sys; from datetime import datetime, UTC; from liza.board.protocol import open_board\n"

@@ -71,7 +71,7 @@ def life() -> Iterator[Change]:
     yield join("coder-2")
     yield noted("hello\nworld: [")
     for number in range(8):
-        yield apply(e.Claim(lease=lease_of(coder), base_commit=BASE), to="t1", by=coder, at=NOW)
+        yield apply(e.Take(lease=lease_of(coder), base_commit=BASE), to="t1", by=coder, at=NOW)
         yield apply(e.Renew(expires=NOW + timedelta(hours=number + 2)), to="t1", by=coder, at=NOW)
         yield apply(e.Release(reason=f"{number}"), to="t1", by=coder, at=NOW)
     yield leave("coder-1")
@@ -81,7 +81,7 @@ def life() -> Iterator[Change]:
     yield apply(e.Supersede(superseded_by=("t9",), rescope_reason="too big"), to="t3", by=HUMAN, at=NOW)
     yield Change("human", "settings", lambda s: s.replace(config=Config(limits=Limits(agent_minutes=1.5))))
     yield apply(e.Block(reason="hm", questions=("Why?",)), to="t2", by=SUPERVISOR, at=NOW)
-    yield apply(e.Retry(guidance="because"), to="t2", by=HUMAN, at=NOW)
+    yield apply(e.Answer(guidance="because"), to="t2", by=HUMAN, at=NOW)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ class TestArchive:
     def test_who_depends_on_one_may_start(self, board: FileBoard) -> None:
         self.archived(board)
         coder = worker("coder-9")
-        claim = e.Claim(lease=lease_of(coder), base_commit=BASE)
+        claim = e.Take(lease=lease_of(coder), base_commit=BASE)
         assert board.update(apply(claim, to="waits", by=coder, at=NOW)).task("waits").status is Status.WORKING
 
     def test_their_ids_are_not_used_again(self, board: FileBoard) -> None:
@@ -264,7 +264,7 @@ def merged(name: str, number: int) -> Task:
     work = commit(number + 1)
     ways = (
         *WAYS[Status.APPROVED],
-        (e.StartMerge(onto=BASE, commit=work), REVIEWER),
-        (e.Merge(commit=work), REVIEWER),
+        (e.Intend(onto=BASE, commit=work), REVIEWER),
+        (e.Land(commit=work), REVIEWER),
     )
     return walked(new_task(name), *ways, at=NOW + timedelta(minutes=number))

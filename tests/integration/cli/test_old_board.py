@@ -19,9 +19,9 @@ from tests.support.sample_tasks import board
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What makes a board of its own, takes from git what it saved, or is told a recording.
-WITHOUT: Final = {"init", "demo", "gauntlet", "salvage list", "salvage restore", "replay"}
-VALUES: Final = {"prompt": "plan"}
+# What makes a board of its own, takes from git what it saved, is told a recording, or asks no board.
+WITHOUT: Final = {"init", "demo", "gauntlet", "salvage list", "salvage restore", "replay", "completion"}
+VALUES: Final = {"prompt": "plan", "board copy": ".liza"}
 
 
 def words_for(name: str) -> Iterator[str]:

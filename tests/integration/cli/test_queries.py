@@ -20,6 +20,7 @@ from tests.support.sandboxed_project import require_cage
 from tests.support.shell import ROOT, Shell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 LOOKS: Final = (
@@ -80,25 +81,45 @@ def test_a_board_with_a_snapshot_can_be_looked_at(project: Path, words: tuple[st
     assert done.out
 
 
+def look_read_only(root: Path, looks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
+    require_cage()
+    home = str(root / ".liza")
+    wall = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home]
+    return subprocess.run(
+        [*wall, sys.executable, "-c", ALL, json.dumps(looks)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_a_read_only_board_can_be_looked_at(project: Path) -> None:
     """A backup, another's home or a medium that is mounted read-only: nothing has to be written for a look.
 
     Copied, so that no print of a file fits, with an edit that cannot be taken in.
     """
-    require_cage()
     copy = project.parent / "copy"
     subprocess.run(["cp", "-r", str(project), str(copy)], check=True)
     state = copy / ".liza" / "state.yaml"
     state.write_text(state.read_text().replace("do t1", "do it well"))
-    wall = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(copy / ".liza"), str(copy / ".liza")]
-    done = subprocess.run(
-        [*wall, sys.executable, "-c", ALL, json.dumps(LOOKS)],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+
+    done = look_read_only(copy, LOOKS)
 
     ends = [line for line in done.stderr.splitlines() if line.startswith("ended:")]
     assert ends == [f"ended: 0 {list(words)}" for words in LOOKS], done.stderr
+
+
+def test_the_doctor_tells_of_a_read_only_board(tmp_path: Path) -> None:
+    """The gates are not tried: what they leave would have to be written there."""
+    me = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q", "."), (*me, "commit", "-q", "--allow-empty", "-m", "begin")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "liza.yaml").write_text("gates: {test: touch tried}\n")
+    Shell(tmp_path).ok("init", "Greet people", "--no-baseline")
+
+    done = look_read_only(tmp_path, [("doctor",)])
+
+    assert done.stderr.splitlines() == ["ended: 1 ['doctor']"]
+    assert "fail  board        .liza cannot be written to" in done.stdout

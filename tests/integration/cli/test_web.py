@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import time
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +14,15 @@ from starlette.testclient import TestClient
 from liza.cli.web.app import MAX_BODY, build_app
 from liza.cli.web.forms import FORMS
 from liza.cli.web.live import LiveFeed
-from liza.cli.web.security import HEADERS, Access
+from liza.cli.web.pages import PAGES
+from liza.cli.web.security import HEADERS, PageAccess
+from liza.cli.web.task_page import SHOWN_DIFF
+from liza.domain.events import Report
 from liza.domain.model import Status
-from tests.support.boards import new_board
+from tests.support.boards import PATIENCE, new_board
+from tests.support.sample_tasks import OTHER_CODER
 from tests.support.web_pages import PORT, Browser, browser_on
+from tests.support.web_story import WebStory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +42,123 @@ def browser(board: FileBoard) -> Iterator[Browser]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser_on(WebStory(tmp_path_factory.mktemp("story") / "project").board) as found:
+        yield found
+
+
+class TestPages:
+    @pytest.mark.parametrize(
+        ("path", "words"),
+        [
+            (
+                "/",
+                ["2 questions for you", "Which colour, blue or green?", "coder-2", "Pause"],
+            ),
+            ("/board", ["Needs you", "Coding", "waits for parse", "Add a task", "card-hostile"]),
+            ("/board?q=COLOUR", ["card-colours"]),
+            ("/questions", ["Ship it?", 'action="/do/reject"', 'action="/do/answer"']),
+            ("/graph", ["<path", "edge open", "/tasks/config"]),
+            ("/timeline", ["coder-1", "sent-back", "there is no test"]),
+            ("/timeline?by=task", ["bar s-IDLE wait", "colours"]),
+            ("/money", ["data-plot", "By outcome", "$0.43", "Time by status", "passed first review"]),
+            ("/trouble", ["external_blocker", "it does not answer"]),
+            (
+                "/tasks/greet",
+                ["add a test", "test_greet.py", "+import greet", "/runs/coder-1."],
+            ),
+            ("/tasks/parse", ["Ran 4 tests", "cli.py", "Accept", "Abandon it"]),
+            ("/past?at=2", ["Revision 2 of", "greet", "From revision 1 to 2"]),
+            ("/past?at=6&since=1", ["From revision 1 to 6", "tasks.greet.status: IDLE -&gt; "]),
+            ("/runs/coder-1.20260131T120000.1", ["I look at the code.", "done after 90 s"]),
+        ],
+    )
+    def test_a_page_shows_what_it_is_for(self, story: Browser, path: str, words: list[str]) -> None:
+        shown = story.get(path)
+        assert shown.status_code == 200
+        assert [word for word in words if word not in shown.text] == []
+
+    @pytest.mark.parametrize(
+        "path", ["/board", "/tasks/hostile", "/graph", "/past", "/runs/coder-1.20260131T120000.1"]
+    )
+    def test_what_agents_wrote_is_only_text(self, story: Browser, path: str) -> None:
+        """Under a policy that forbids scripts, styles and handlers in the page, none may be there at all."""
+        text = story.get(path).text
+        assert "&lt;img src=x" in text
+        assert "<img src=x" not in text
+        assert not {"\x1b", "\u202e"} & set(text)
+        assert re.findall(r"<[^>]* (?:style|on\w+)=|<style|<script(?! src=)", text) == []
+
+    @pytest.mark.parametrize(
+        ("path", "sentence"),
+        [
+            ("/tasks/nobody", "there is no task &#x27;nobody&#x27;"),
+            ("/tasks/..%2f..%2fetc%2fpasswd", "there is no task &#x27;../../etc/passwd&#x27;"),
+            ("/tasks/%2fetc%2fpasswd", "there is no task"),
+            ("/runs/..%2fjournal.jsonl", "there is no"),
+            ("/runs/coder-9.1", "there is no task, worker or run"),
+            ("/static/..%2fpages.py", "there is no"),
+            ("/nowhere", "there is no page &#x27;/nowhere&#x27;"),
+            ("/past?at=999", "999"),
+            ("/past?at=yesterday", "is no moment"),
+        ],
+    )
+    def test_an_address_that_leads_nowhere_is_told(self, story: Browser, path: str, sentence: str) -> None:
+        found = story.get(path)
+        assert found.status_code in {400, 404}
+        assert sentence in found.text
+
+    def test_a_board_that_became_invalid_is_shown_with_what_is_wrong(self, board: FileBoard) -> None:
+        with browser_on(board) as browser:
+            (board.home / "state.yaml").write_text("tasks: [\n")
+            deadline = time.monotonic() + PATIENCE
+            while "Nothing new starts: PAUSE is thrown" not in browser.get("/").text:
+                assert time.monotonic() < deadline
+            assert "state.yaml was not taken" in browser.get("/").text
+            assert "do t1" in browser.get("/board").text
+
+    def test_a_very_long_diff_is_cut_and_said(self, tmp_path: Path) -> None:
+        story = WebStory(tmp_path / "project")
+        work = story.user.commit({"long.txt": "line\n" * 50_000})
+        story.do("hostile", Report(commit=work), OTHER_CODER)
+        with browser_on(story.board) as browser:
+            shown = browser.get("/tasks/hostile").text
+        assert re.search(r"\d+ more lines; `liza diff` shows all of them", shown)
+        assert shown.count("<tr") < SHOWN_DIFF + 100
+
+    def test_a_run_whose_folder_is_gone_is_told(self, tmp_path: Path) -> None:
+        story = WebStory(tmp_path / "project")
+        with browser_on(story.board) as browser:
+            shutil.rmtree(story.board.home / "runs")
+            assert browser.get("/runs/coder-1.20260131T120000.1").status_code == 404
+            assert "No agent has run for it." in browser.get("/tasks/greet").text
+
+    @pytest.mark.parametrize("path", ["/timeline?by=task", "/board?q=a%26b%22", "/tasks/greet"])
+    def test_a_page_looks_again_at_what_it_shows(self, story: Browser, path: str) -> None:
+        (address,) = re.findall(r'<main [^>]*hx-get="([^"]*)"', story.get(path).text)
+        assert unescape(address) == path
+
+    def test_a_part_of_a_page_is_only_that(self, story: Browser) -> None:
+        part = story.client.get("/board", headers={"hx-request": "true"}).text
+        assert "<html" not in part
+        assert "card-hostile" in part
+
+    def test_nothing_can_be_changed_from_a_page_that_only_shows(self, board: FileBoard) -> None:
+        with browser_on(board, read_only=True) as browser:
+            for path in PAGES:
+                shown = browser.get(path.replace("{name:path}", "t1"))
+                assert 'method="post"' not in shown.text
+
+    def test_the_files_of_others_come_with_their_licences(self, browser: Browser) -> None:
+        assert "Zero-Clause BSD" in browser.get("/static/htmx.LICENSE.txt").text
+        assert "MIT License" in browser.get("/static/uplot.LICENSE.txt").text
+        assert browser.get("/static/htmx.min.js").headers["content-type"].startswith("text/javascript")
+
+
 class TestComingIn:
     def test_the_token_becomes_a_cookie_and_leaves_the_address(self, board: FileBoard) -> None:
-        access = Access("127.0.0.1", PORT)
+        access = PageAccess("127.0.0.1", PORT)
         client = TestClient(
             build_app(board, access, LiveFeed(board)),
             base_url=f"http://127.0.0.1:{PORT}",
@@ -49,7 +172,8 @@ class TestComingIn:
     @pytest.mark.parametrize("path", ["/", "/static/page.css", "/events", "/nowhere"])
     def test_without_it_nothing_is_shown(self, board: FileBoard, path: str) -> None:
         client = TestClient(
-            build_app(board, Access("127.0.0.1", PORT), LiveFeed(board)), base_url=f"http://127.0.0.1:{PORT}"
+            build_app(board, PageAccess("127.0.0.1", PORT), LiveFeed(board)),
+            base_url=f"http://127.0.0.1:{PORT}",
         )
         found = client.get(path)
         assert found.status_code == 403

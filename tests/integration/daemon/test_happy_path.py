@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.model import Status
+from tests.support.git_processes import count_git
 from tests.support.scripted_team import ROOT, ScriptedTeam
 from tests.unit.test_project import MODULES
 
@@ -29,6 +30,7 @@ SCRIPT: Final[dict[str, Any]] = {
         "answer": {"status": "done", "summary": "Add f() and its test"},
     },
 }
+MOST_GIT: Final = 40  # git processes from claim to merge, with tests and their proof, without a sandbox
 # The process of a worker is around its turns, and the sandbox is only where there is one.
 AROUND: Final = {"liza.daemon.worker", "liza.repo.private_gitdir"}
 
@@ -73,9 +75,12 @@ def test_a_task_goes_the_way_that_is_told(tmp_path: Path) -> None:
     team.place("coder-1")
     team.place("reviewer-1")
 
-    entered = modules_entered(lambda: team.turns("coder-1", "reviewer-1"))
+    with count_git() as started:
+        entered = modules_entered(lambda: team.turns("coder-1", "reviewer-1"))
 
     assert team.status() is Status.MERGED
     assert told() - AROUND - set(entered) == set()
     (most,) = re.findall(r"enters at most (\d+) modules", TEXT.replace("\n", " "))
     assert len(entered) <= int(most), entered
+    # Each is a process that somebody pays for; where one more is needed, mend decision 5 as well.
+    assert started.total() <= MOST_GIT, started

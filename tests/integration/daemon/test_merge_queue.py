@@ -7,6 +7,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from liza.daemon.policy import coder, reviewer
 from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
@@ -63,7 +65,7 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
     hold, mark = tmp_path / "yard" / "hold", tmp_path / "yard" / "mark"
     gate = f"test ! -e {hold} || {{ touch {mark}; sleep 60; }}"
     team = ScriptedTeam(tmp_path, gates={"test": gate}, workers={"coder": 1, "reviewer": 2})
-    submitted(team, 2)
+    submitted(team, 3)  # the first merge is the tree that was tested, so that it takes no time
     hold.touch()
     with team.process("reviewer-1") as process:
         team.until(lambda _: mark.exists())
@@ -71,7 +73,7 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
         assert merging
         assert merging.lease
         assert team.turn("reviewer-2") is AfterTurn.WORK  # it reviews the other one, and does not merge it
-        assert {task.status for task in team.state.tasks.values()} == {Status.APPROVED}
+        assert [team.status(name) for name in ("t2", "t3")] == [Status.APPROVED, Status.APPROVED]
         assert team.turn("reviewer-2") is AfterTurn.WAIT
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -81,6 +83,21 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
     team.turns("reviewer-2")
 
     assert {task.status for task in team.state.tasks.values()} == {Status.MERGED}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_merge_is_tested_unless_its_tree_was(tmp_path: Path, others: int) -> None:
+    """The work as it was judged is what is merged where nothing else was; then its tests say enough."""
+    runs = tmp_path / "yard" / "runs"
+    team = ScriptedTeam(tmp_path, gates={"test": f"ls >> {runs}; echo >> {runs}"}, workers={"coder": 1})
+    submitted(team, 1 + others)
+    runs.unlink()
+
+    team.turns("reviewer-1")
+
+    assert {task.status for task in team.state.tasks.values()} == {Status.MERGED}
+    # Of two merges only the second is of a tree that nobody has seen: with the files of both.
+    assert (runs.read_text() if runs.exists() else "").count("t1.txt\nt2.txt") == others
 
 
 def test_coders_do_not_run_ahead_of_reviewers_without_end(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ class TestSwitches:
         everyone_started(here)
         for number in (1, 2):
             (here.home / "CHECKPOINT").write_text(f"look {number}")
-            here.eventually(lambda: here.told().count("the summary of this checkpoint") == number)  # noqa: B023
+            here.eventually(lambda: here.told().count("the summary of this halt") == number)  # noqa: B023
             here.board.update(TOUCH)
             (here.home / "CHECKPOINT").unlink()
             here.eventually(lambda: here.told().count("CHECKPOINT was taken back") == number)  # noqa: B023
@@ -259,7 +259,7 @@ class TestSwitches:
         here.eventually(lambda: "trouble, tried again until it is over: cannot write" in here.told())
         here.board.update(TOUCH)
         (here.home / "checkpoints").unlink()
-        here.eventually(lambda: "the summary of this checkpoint" in here.told())
+        here.eventually(lambda: "the summary of this halt" in here.told())
         assert here.told().count("trouble") == 1
 
 

@@ -335,7 +335,9 @@ class TestGates:
     def team(self, tmp_path: Path, deed: str) -> ScriptedTeam:
         write = {"evil.txt": deed, "t1.txt": "1\n"}
         team = ScriptedTeam(
-            tmp_path, {"implement": {"write": write, "answer": DONE}}, gates={"test": "sh evil.txt"}
+            tmp_path,
+            {"implement t1": {"write": write, "answer": DONE}},
+            gates={"test": "test ! -e evil.txt || sh evil.txt"},
         )
         team.task("t1")
         return team
@@ -353,8 +355,11 @@ class TestGates:
         root, ref = tmp_path / "project", "refs/heads/liza/integration"
         planted = f"git -C {root} update-ref {ref} $(git -C {root} commit-tree -p {ref} -m p {ref}^{{tree}})"
         team = self.team(tmp_path, f"git log -1 --format=%s | grep -q '^Merge' || exit 0\n{planted}\n")
+        team.task("t0", priority=9)
+        team.turn("coder-1")
+        team.turn("coder-1")
 
-        team.turns("coder-1", "reviewer-1")
+        team.turns("reviewer-1")  # t0 is merged first, so that the merge of t1 is another tree than its work
 
         assert team.status("t1") is Status.BLOCKED
         assert "reviewer-1's tests moved what is yours" in str(team.state.task("t1").blocked_reason)

@@ -14,7 +14,7 @@ from liza.daemon.turn import AfterTurn
 from liza.domain.anomalies import CheckoutDrift, MergeConflict, Workaround
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.config import Gates
-from liza.domain.events import Reclaim, StartMerge
+from liza.domain.events import Intend, Reclaim
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.domain.spending import ProviderState
@@ -513,7 +513,7 @@ class TestIntegration:
                 return getattr(team.board, name)
 
             def update(self, change: Any) -> object:  # noqa: ANN401 - as a board's
-                if change.what.startswith("merge "):
+                if change(team.board.read()).task("t1").status is Status.MERGED:
                     raise RuntimeError("power cut")
                 return team.board.update(change)
 
@@ -537,7 +537,7 @@ class TestIntegration:
         team = self.moved_but_not_recorded(tmp_path)
         moved = team.head()
         other = team.user.git("commit-tree", "-p", team.user.base, "-m", "x", f"{moved}^{{tree}}")
-        began = StartMerge(onto=team.user.base, commit=other)
+        began = Intend(onto=team.user.base, commit=other)
         team.board.update(apply(began, to="t1", by=SUPERVISOR, at=utc_now()))
 
         team.turns("reviewer-2")

@@ -127,6 +127,14 @@ class TestIssues:
         assert [one.number for one in found.issues] == [7]
         assert [one.problem for one in found.unfit] == [IssueProblem.UNREADABLE]
 
+    def test_a_repository_that_is_not_there_stops_the_whole(self, scene: Scene) -> None:
+        scene.change(
+            faults=[{"code": 1, "said": "GraphQL: Could not resolve to a Repository with the name 'o/r'."}]
+        )
+
+        with pytest.raises(ForgeFailed, match="GitHub has no such thing, or the token may not see it"):
+            fetch_issues(scene.forge, IssueSelection((8, 7)))
+
     def test_a_label_gives_its_open_issues_and_one_that_nobody_has_is_told(self, scene: Scene) -> None:
         scene.change(issues={"7": issue(labels=["agent"]), "3": issue(labels=["agent"])})
 
@@ -310,7 +318,7 @@ class TestFailures:
 
 
 def test_the_real_gh_was_called_so_and_answered_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recorded with gh 2.23.0, from the issue to a pull request that is ready; each write is asked twice."""
+    """Recorded with gh 2.23.0 and a server that speaks GitHub's API; each write is asked for twice."""
     left = recorded_gh.install(tmp_path / "bin", CAPTURES / "issue_to_ready.jsonl")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     scene = Scene(tmp_path)

@@ -31,7 +31,7 @@ class TestCheckpoint:
 
     def test_a_checkpoint_of_this_attempt_passes(self, desk: GateCase) -> None:
         """Written after the claim, before the work was handed in."""
-        said = e.WriteCheckpoint(checkpoint=checkpoint("src/b.py"))
+        said = e.Write(checkpoint=checkpoint("src/b.py"))
         task = walked(new_task(), claim(), (said, CODER), submit())
         desk.commit({"src/b.py": "B = 2\n"})
 

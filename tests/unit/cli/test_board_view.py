@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from liza.board.protocol import Alert
-from liza.cli.views.board_view import BoardFacts, LiveRun, board_view, forecast_of, view_json
+from liza.cli.views.board_view import BoardFacts, KnownRows, LiveRun, board_view, view_json
+from liza.cli.views.forecast import forecast_of, forecast_text
 from liza.cli.views.headline import RunStanding, headline_of
 from liza.cli.views.questions import ACTIONS, QuestionKind, open_questions
 from liza.cli.views.runs import RunRecord
@@ -61,7 +62,7 @@ def every_question() -> State:
     return board(
         task_in(Status.BLOCKED, name="b1"),
         task_in(Status.AWAITING_APPROVAL, name="a1"),
-        task_in(Status.APPROVED, ready_for=e.AcceptTaint, name="f1"),
+        task_in(Status.APPROVED, ready_for=e.Accept, name="f1"),
         task_in(Status.DRAFT, name="d1"),
         agents=records_by_id([stopped]),
         providers=records_by_id([refusing]),
@@ -219,6 +220,19 @@ class TestBoardView:
         ]
         assert found.keys() == {*shown._fields}
 
+    def test_a_row_is_made_again_only_where_something_of_it_changed(self) -> None:
+        """A board of a thousand tasks is looked at ten times a second."""
+        before = board(new_task("t1"), new_task("t2", depends_on=("t1",)), new_task("t3"))
+        after = before.with_task(task_in(Status.MERGED))
+        known: KnownRows = {}
+        old = board_view(BoardFacts(before, LATER), known).tasks
+        new = board_view(BoardFacts(after, LATER), known).tasks
+
+        assert new == board_view(BoardFacts(after, LATER)).tasks
+        assert [one is other for one, other in zip(old, new, strict=True)] == [False, False, True]
+        assert board_view(BoardFacts(board(new_task("t3")), LATER), known).tasks[0].id == "t3"
+        assert known.keys() == {"t3"}
+
     def test_values_with_names_become_objects(self) -> None:
         assert view_json((RUN._replace(began=NOW),))[0]["began"] == "2026-01-01T12:00:00Z"
         assert view_json({Status.IDLE: (1, None)}) == {"IDLE": [1, None]}
@@ -230,6 +244,7 @@ class TestForecast:
 
         assert (found.seconds, found.remaining, found.for_people) == (None, 1, 1)
         assert found.done_at(LATER) is None
+        assert forecast_text(found, LATER) == ""
 
     @pytest.mark.parametrize(("coders", "seconds"), [(1, 3000.0), (2, 1500.0), (8, 500.0)])
     def test_it_is_measured_from_what_finished(self, coders: int, seconds: float) -> None:
@@ -246,6 +261,7 @@ class TestForecast:
 
         assert (found.seconds, found.seconds_per_task, found.finished) == (seconds, 500.0, 2)
         assert found.done_at(LATER) == LATER + timedelta(seconds=seconds)
+        assert forecast_text(found, LATER).endswith("(from 2 finished tasks)")
 
     def test_what_is_in_work_is_partly_done(self) -> None:
         worked = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 1000})
@@ -265,7 +281,7 @@ class TestForecast:
 
 
 def test_a_forced_pass_says_so() -> None:
-    state = board(task_in(Status.APPROVED, ready_for=e.AcceptTaint))
+    state = board(task_in(Status.APPROVED, ready_for=e.Accept))
     (task,) = board_view(BoardFacts(state, LATER)).tasks
 
     assert task.is_tainted

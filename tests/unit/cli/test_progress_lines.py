@@ -15,7 +15,7 @@ from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import duration_text, run_outcome
 from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import HUMAN, add_note
-from liza.domain.model import Goal, GoalStatus, Role, Status, WorkerRecord, WorkerStatus
+from liza.domain.model import Goal, GoalStatus, Metrics, Role, Sprint, Status, WorkerRecord, WorkerStatus
 from liza.domain.record import records_by_id
 from tests.support.sample_tasks import (
     CODER,
@@ -224,3 +224,31 @@ class TestSummary:
     def test_every_status_has_its_line(self, status: Status) -> None:
         text = checkpoint_summary(board(task_in(status)), LATER, "")
         assert f"- {status} (1): t1" in text
+
+
+class TestForecast:
+    """How far it is and when it will be done, from measured times, on a terminal and in a log."""
+
+    DONE: Final = board(
+        task_in(Status.MERGED),
+        new_task("t2"),
+        sprint=Sprint(metrics=Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 600})),
+    )
+
+    def test_a_terminal_shows_it_below_the_bar(self) -> None:
+        shown = progress_lines(self.DONE, LATER, {})
+
+        assert "[###############...............] 1 of 2 done: 1 IDLE, 1 MERGED" in shown
+        assert "about 10m00s left, until 12:11Z (from 1 finished task)" in shown
+
+    def test_a_log_says_it_when_something_is_finished(self) -> None:
+        stream = io.StringIO()
+        view = LineView(stream, clock=lambda: LATER)
+        view.show(board(task_in(Status.APPROVED), new_task("t2")), {})
+        view.show(self.DONE, {})
+        view.show(self.DONE, {})
+        over = self.DONE.goal.replace(status=GoalStatus.COMPLETE, completed=LATER)
+        view.show(board(task_in(Status.MERGED), task_in(Status.MERGED, name="t2")).replace(goal=over), {})
+
+        told = [line for line in stream.getvalue().splitlines() if "tasks done" in line]
+        assert told == ["12:01:15  1 of 2 tasks done, about 10m00s left, until 12:11Z (from 1 finished task)"]

@@ -6,21 +6,21 @@ from http import HTTPStatus
 
 import pytest
 
-from liza.cli.web.html import el
+from liza.cli.views.html import el
 from liza.cli.web.security import (
     CHECKS,
     CSRF_FIELD,
     POLICY,
     UNPROTECTED,
-    Access,
     Ask,
+    PageAccess,
     check_exposure,
     is_loopback,
     refusal_of,
 )
 from liza.errors import UsageError
 
-ACCESS = Access("127.0.0.1", 7171)
+ACCESS = PageAccess("127.0.0.1", 7171)
 HOST = {"host": "127.0.0.1:7171"}
 OWN = {"origin": "http://127.0.0.1:7171"}
 COOKIE = {"cookie": f"other=1; liza_7171={ACCESS.session}"}
@@ -60,7 +60,7 @@ class TestChecks:
                                 LOOK._replace(token=ACCESS.session), LOOK._replace(token=""),
                                 CHANGE._replace(token=ACCESS.token)]),
             ("_check_csrf", [CHANGE._replace(form={}), CHANGE._replace(form={CSRF_FIELD: ACCESS.session}),
-                             CHANGE._replace(form={CSRF_FIELD: Access("127.0.0.1", 7171).csrf})]),
+                             CHANGE._replace(form={CSRF_FIELD: PageAccess("127.0.0.1", 7171).csrf})]),
         ],
     )  # fmt: skip
     def test_only_this_check_stops_it(
@@ -76,7 +76,7 @@ class TestChecks:
         assert [refusal_of(ask, ACCESS) for ask in asks] == [None] * len(asks)
 
     def test_read_only_refuses_every_change(self) -> None:
-        shown = Access("127.0.0.1", 7171, read_only=True, session=ACCESS.session)
+        shown = PageAccess("127.0.0.1", 7171, read_only=True, session=ACCESS.session)
         found = refusal_of(CHANGE, shown)
         assert found is not None
         assert (found.status, "--read-only" in found.sentence) == (HTTPStatus.FORBIDDEN, True)
@@ -86,7 +86,7 @@ class TestChecks:
         assert refusal_of(Ask("GET", "/", HOST, token=ACCESS.token), ACCESS) is None
 
     def test_each_start_has_secrets_of_its_own(self) -> None:
-        one, other = Access("127.0.0.1", 1), Access("127.0.0.1", 1)
+        one, other = PageAccess("127.0.0.1", 1), PageAccess("127.0.0.1", 1)
         assert len({one.token, other.token, one.session, other.session, one.csrf, other.csrf}) == 6
 
 
@@ -94,7 +94,7 @@ class TestCookie:
     def test_no_script_reads_it_and_no_other_site_sends_it(self) -> None:
         assert "HttpOnly; SameSite=Strict" in ACCESS.set_cookie
         assert "Secure" not in ACCESS.set_cookie
-        assert Access("a.example", 7171, "https").set_cookie.endswith("; Secure")
+        assert PageAccess("a.example", 7171, "https").set_cookie.endswith("; Secure")
 
 
 class TestPolicy:
@@ -110,15 +110,20 @@ class TestExposure:
         assert is_loopback(host)
         check_exposure(host, has_tls=False, is_unprotected=False)
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "box.example"])  # noqa: S104
+    @pytest.mark.parametrize("host", ["192.168.1.5", "fd00::5", "box.example"])
     def test_others_need_tls_or_the_word(self, host: str) -> None:
         with pytest.raises(UsageError, match=UNPROTECTED):
             check_exposure(host, has_tls=False, is_unprotected=False)
         check_exposure(host, has_tls=True, is_unprotected=False)
         check_exposure(host, has_tls=False, is_unprotected=True)
 
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]", " "])  # noqa: S104
+    def test_every_address_is_no_name_that_a_browser_asks_for(self, host: str) -> None:
+        with pytest.raises(UsageError, match="give the name or address by which it is reached"):
+            check_exposure(host, has_tls=True, is_unprotected=True)
+
     def test_a_machine_with_a_name_answers_to_that_name_only(self) -> None:
-        access = Access("box.example", 7171, "https", session=ACCESS.session)
+        access = PageAccess("box.example", 7171, "https", session=ACCESS.session)
         assert access.names == {"box.example:7171"}
         assert refusal_of(LOOK, access) is not None
 

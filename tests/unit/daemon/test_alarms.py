@@ -61,7 +61,7 @@ class TestWaiting:
 
     def test_the_same_question_asked_again_is_another_alarm(self) -> None:
         once = walked(new_task(), block(), DEFER)
-        again = walked(once, (e.Retry(guidance="blue"), HUMAN), block(), DEFER, at=NOW + 60 * SECOND)
+        again = walked(once, (e.Answer(guidance="blue"), HUMAN), block(), DEFER, at=NOW + 60 * SECOND)
         assert keys(board(once)).isdisjoint(keys(board(again)))
 
     def test_an_amended_task_is_the_same_alarm(self) -> None:

@@ -29,7 +29,6 @@ from liza.domain.changes import HUMAN, add_note
 from liza.domain.model import (
     Discovery,
     GoalStatus,
-    IntegrationFailure,
     Role,
     Status,
     Urgency,
@@ -37,7 +36,7 @@ from liza.domain.model import (
     WorkerStatus,
 )
 from liza.domain.record import records_by_id
-from liza.domain.verdicts import Feedback, Severity
+from liza.domain.verdicts import Feedback, Outcome, Severity
 from liza.system.run_control import RunEnding
 from tests.support import sample_tasks as s
 
@@ -80,7 +79,7 @@ def agent(name: str, **fields: Any) -> WorkerRecord:  # noqa: ANN401 - whatever 
 def failed(task: Task, *names: str) -> Task:
     for name in names:
         by = s.worker(name)
-        task = s.walked(task, s.claim(by), (e.Fail(reason="too hard"), by))
+        task = s.walked(task, s.claim(by), (e.Release(failed=True, reason="too hard"), by))
     return task
 
 
@@ -155,19 +154,19 @@ class TestCoderConcludes:
         turned_down = {RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH}
         free = {*turned_down, RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED}
 
-        assert isinstance(event, e.Release) == (ending in free)
+        assert (isinstance(event, e.Release) and not event.failed) == (ending in free)
         assert isinstance(event, e.Block) == (ending is RunEnding.NOT_STARTED)
 
     @pytest.mark.parametrize(
         ("answer", "reasons", "event"),
         [
-            (Implement(status=WorkStatus.DONE, summary="it"), (), e.Submit(commit=s.WORK)),
+            (Implement(status=WorkStatus.DONE, summary="it"), (), e.Report(commit=s.WORK)),
             (
                 Implement(status=WorkStatus.DONE, summary="it"),
                 ("dirty", "empty"),
-                e.Fail(reason="dirty; empty"),
+                e.Release(failed=True, reason="dirty; empty"),
             ),
-            (Implement(status=WorkStatus.NOTHING_TO_DO, summary="it"), (), e.FindNothing(summary="it")),
+            (Implement(status=WorkStatus.NOTHING_TO_DO, summary="it"), (), e.Report(nothing_to_do="it")),
             (
                 Implement(status=WorkStatus.BLOCKED, blocked_reason="why", blocked_questions=("What?",)),
                 (),
@@ -186,14 +185,14 @@ class TestReviewerPicks:
     def test_the_oldest_submission_first_and_approved_ones_before(self) -> None:
         """Nothing starves, and what is approved does not wait for more reviews."""
         old, young = (
-            s.task_in(Status.READY_FOR_REVIEW, ready_for=e.TakeReview, name="old"),
+            s.task_in(Status.READY_FOR_REVIEW, ready_for=e.Take, name="old"),
             s.new_task("young"),
         )
         young = s.walked(young, s.claim(at=LATER), s.submit(), at=LATER)
         state = s.board(young, old)
 
         assert getattr(reviewer.pick(state, "reviewer-1", LATER), "id", None) == "old"
-        approved = s.task_in(Status.APPROVED, ready_for=e.TakeReview, name="approved")
+        approved = s.task_in(Status.APPROVED, ready_for=e.Take, name="approved")
         assert getattr(reviewer.pick(s.board(old, approved), "reviewer-1", LATER), "id", None) == "approved"
 
     def test_never_its_own_work_nor_what_another_holds(self) -> None:
@@ -228,14 +227,16 @@ class TestReviewerConcludes:
         """A verdict names the commit that it judged."""
         feedback = (Feedback(message="Is it blue?"),)
         found = weighed(Review(verdict=ruling, reason="so", feedback=feedback))
-        facts: Any = {"verdicts": found.verdicts, "phase": "REVIEW"}
+        facts: Any = {"verdicts": found.verdicts}
 
         assert (
             reviewer.event_for_verdicts(s.task_in(Status.READY_FOR_REVIEW), found)
             == {
-                Ruling.APPROVE: e.Approve(commit=s.WORK, **facts),
-                Ruling.REJECT: e.Reject(reason="so", feedback=feedback, **facts),
-                Ruling.BLOCK: e.Block(reason="so", questions=("Is it blue?",)),
+                Ruling.APPROVE: e.Report(commit=s.WORK, **facts),
+                Ruling.REJECT: e.Report(outcome=Outcome.REVISE, reason="so", feedback=feedback, **facts),
+                Ruling.BLOCK: e.Report(
+                    outcome=Outcome.BLOCK, reason="so", feedback=feedback, questions=("Is it blue?",), **facts
+                ),
             }[ruling]
         )
 
@@ -251,8 +252,9 @@ class TestReviewerConcludes:
 
         for review, said in zip(reviews, ("it is red", "no test"), strict=True):
             event = reviewer.event_for_verdicts(task, weighed(review))
-            assert isinstance(event, e.Reject)
-            assert said in event.reason
+            assert isinstance(event, e.Report)
+            assert event.outcome is Outcome.REVISE
+            assert said in str(event.reason)
 
     def test_from_the_second_round_an_approval_says_what_became_of_each_point(self) -> None:
         """It is asked for; a rejection never is, since the second answer might be another one."""
@@ -281,9 +283,7 @@ class TestReviewerConcludes:
         """Twice its coder tries; the third time it is a question."""
         task = known = s.task_in(Status.APPROVED)
 
-        for count, kinds in enumerate(
-            [["FailIntegration"], ["FailIntegration"], ["FailIntegration", "Block"]]
-        ):
+        for count, kinds in enumerate([["Report"], ["Report"], ["Report", "Block"]]):
             known = task.replace(integration_failures=count, conflicted=("a.txt",) if count else ())
             found = reviewer.events_for_conflict(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
@@ -307,7 +307,7 @@ def discovery(**fields: Any) -> Discovery:  # noqa: ANN401 - whatever a discover
 
 
 BLOCKED: Final = s.task_in(Status.BLOCKED)
-CONFLICT: Final = s.task_in(Status.BLOCKED, ready_for=e.RetryMerge)
+CONFLICT: Final = s.task_in(Status.BLOCKED, ready_for=e.Answer)
 EMPTY: Final = s.board()
 
 WAKES: Final[list[tuple[str, State, tuple[Step, str | None] | None]]] = [
@@ -466,8 +466,8 @@ class TestTheGoal:
 
 def test_a_failure_to_merge_is_counted() -> None:
     """The counter tells the planner when a task needs replanning, and a person's retry clears it."""
-    failure = e.FailIntegration(failure=IntegrationFailure(reason="red"))
+    failure = e.Report(outcome=Outcome.REVISE, reason="red")
     task = s.walked(s.task_in(Status.APPROVED), (failure, s.REVIEWER))
 
     assert task.integration_failures == 1
-    assert s.walked(task, (e.Retry(), HUMAN)).integration_failures == 0
+    assert s.walked(task, (e.Answer(), HUMAN)).integration_failures == 0

@@ -44,7 +44,7 @@ from tests.support.sample_tasks import (
 ASKED: Final = walked(task_in(Status.BLOCKED), (e.Defer(questions=("Which colour?",)), PLANNER))
 NOTE: Final = Note(id="note-1", timestamp=NOW + 60 * SECOND, message="blue")
 FORCED: Final = walked(new_task(), claim(), submit(), FORCE_PASS)
-RELEASED: Final = walked(FORCED, (e.AcceptTaint(reason="fine"), HUMAN))
+RELEASED: Final = walked(FORCED, (e.Accept(reason="fine"), HUMAN))
 
 
 def notes(*found: Note) -> dict[str, Any]:

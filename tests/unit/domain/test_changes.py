@@ -60,8 +60,9 @@ class TestApply:
 
     def test_the_journal_is_told_who_did_what(self) -> None:
         change = apply(claim()[0], to="t1", by=CODER, at=LATER)
+        change(board(new_task("t1")))
 
-        assert (change.by, change.what) == ("coder-1", "claim t1")
+        assert (change.by, change.told) == ("coder-1", "claim t1")
 
     def test_a_task_that_is_not_there_is_named(self) -> None:
         with pytest.raises(NotThere, match="there is no task 't9'"):
@@ -285,7 +286,7 @@ class TestNotes:
     def test_the_journal_is_told_whom_it_is_for(self) -> None:
         changes = [add_note("hello", about=about, by=HUMAN, at=NOW) for about in ("t1", None)]
 
-        assert [(change.by, change.what) for change in changes] == [("human", "note t1"), ("human", "note")]
+        assert [(change.by, change.told) for change in changes] == [("human", "note t1"), ("human", "note")]
 
     @pytest.mark.parametrize("text", ["", "  \n"])
     def test_a_note_has_words(self, text: str) -> None:

@@ -169,6 +169,10 @@ class TestAnswers:
             ("Request changes", Outcome.NONE, "", None),
             ("Nice work", Outcome.NONE, "Nice work", None),
             ("Not approved", Outcome.NONE, "Not approved", None),
+            ("Approved? Not by me", Outcome.NONE, "Approved? Not by me", None),
+            ("Approved, but rename it", Outcome.NONE, "Approved, but rename it", None),
+            ("- [ ] Approved", Outcome.NONE, "- [ ] Approved", None),
+            ("- [x] Approved", Outcome.PASS, "- [x] Approved", None),
             ("Approved\nRequest changes: x", Outcome.NONE, "Approved\nRequest changes: x", None),
             (
                 "Use sqlite.\n\n### SIGNAL BLOCK\n- Result: REVISION_REQUESTED\n- Next: Planner\n",
@@ -231,19 +235,19 @@ class TestSizes:
     @pytest.mark.parametrize(
         ("size", "is_kept"),
         [
-            (ChangeSize(164, 3, is_docs_only=True, risk="low"), True),
-            (ChangeSize(165, 3, is_docs_only=True, risk="low"), False),
+            (ChangeSize(164, 3, is_docs_only=True, risk=Risk.LOW), True),
+            (ChangeSize(165, 3, is_docs_only=True, risk=Risk.LOW), False),
             (ChangeSize(164, 3, is_docs_only=True), True),
-            (ChangeSize(164, 3, is_docs_only=True, risk="medium"), False),
-            (ChangeSize(164, 3, is_docs_only=False, risk="low"), False),
+            (ChangeSize(164, 3, is_docs_only=True, risk=Risk.MEDIUM), False),
+            (ChangeSize(164, 3, is_docs_only=False, risk=Risk.LOW), False),
         ],
     )
     def test_text_at_a_low_risk_may_be_a_little_longer(self, size: ChangeSize, is_kept: bool) -> None:
         assert (oversize(size, LIMIT) == ()) is is_kept
 
-    @given(st.integers(0, 400), st.integers(0, 6), st.booleans(), st.sampled_from([None, "low", "high"]))
+    @given(st.integers(0, 400), st.integers(0, 6), st.booleans(), st.sampled_from([None, *Risk]))
     def test_both_kept_is_stricter_and_a_waiver_ends_it(
-        self, loc: int, files: int, docs: bool, risk: str | None
+        self, loc: int, files: int, docs: bool, risk: Risk | None
     ) -> None:
         size = ChangeSize(loc, files, docs, risk)
         strict = SizeLimit(150, 2, "all", 0.1)

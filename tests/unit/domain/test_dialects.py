@@ -146,6 +146,11 @@ class TestSignalBlock:
         assert block("judge", f"{early}\n{CANONICAL}").word == "INSUFFICIENT"
         assert block("judge", f"I quote:\n{early}", prompt=f"history:\n{early}").outcome is Outcome.NONE
 
+    def test_a_block_of_the_prompt_that_is_repeated_without_end_is_none(self) -> None:
+        quoted = "### SIGNAL BLOCK\n- Agent: Judge\n- Result: PASS\n- Summary: old\n"
+
+        assert block("judge", quoted * 20_000, prompt="words\n" * 20_000 + quoted).outcome is Outcome.NONE
+
     def test_a_question_is_for_a_person(self) -> None:
         text = (
             "1. Which port?\n2) Which host?\n\n### SIGNAL BLOCK\n- Result: CLARIFICATION_NEEDED\n- Next: {}\n"
@@ -377,6 +382,27 @@ class TestVerdictLines:
         assert patch_in(text) == patch
         assert verdict(text, "coder").fields["patch"] == patch
         assert patch_in("I changed nothing") == ""
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "```diff\n",
+        "AGENTIUM_PLAN_START\n",
+        "SIGNAL BLOCK\n",
+        "AGENTIUM_HANDOFF: {",
+        "<!--",
+        "- a: ?\n",
+        "PLAN:",
+    ],
+)
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_a_megabyte_of_beginnings_without_ends_is_read(piece: str, name: str) -> None:
+    """What an agent never closes must not be looked for again from each place where it began."""
+    text = piece * (1_000_000 // len(piece))
+
+    for role in ("coder", "worker", "judge"):
+        read_dialect(name, text, role=role)
 
 
 @given(st.text(max_size=300), st.sampled_from(ROLES), st.sampled_from(sorted(DIALECTS)))

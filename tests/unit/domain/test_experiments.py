@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.idea_report import IdeaSummary, dropped_issues_name, rank_ideas, round_name, summary_text
+from liza.domain.idea_report import (
+    IdeaSummary,
+    dropped_issues_name,
+    rank_ideas,
+    round_name,
+    summary_text,
+    sweep_variables,
+)
 from liza.domain.ideas import Idea, first_ideas, new_ideas, run_id, split_ideas
 from liza.domain.metric_gate import (
     CLAMP,
@@ -144,6 +151,14 @@ class TestReport:
             (None, "rejected is tried", None, "review: REJECT", "rejected/patch.diff"),
             (None, "unswept is tried", None, "no score: r.csv was not written", "unswept/patch.diff"),
         ]
+
+    def test_a_sweep_is_told_where_its_private_output_goes(self) -> None:
+        assert sweep_variables("/out/run_1", "/out/run_1/r.csv", 3) == {
+            "AGENTIC_OUTPUT_DIR": "/out/run_1",
+            "AGENTIC_RESULTS_CSV": "/out/run_1/r.csv",
+            "AGENTIC_SWEEP_CONFIG_LIMIT": "3",
+        }
+        assert "AGENTIC_SWEEP_CONFIG_LIMIT" not in sweep_variables("o", "r", None)
 
     def test_files_of_later_rounds_have_their_number(self) -> None:
         assert [round_name("review.md", number) for number in (0, 1)] == ["review.md", "review_round_1.md"]

@@ -21,7 +21,7 @@ from liza.domain.invariants import (
     task_violations,
     violations,
 )
-from liza.domain.lifecycle import TERMINAL
+from liza.domain.lifecycle import REQUIRES, TERMINAL, Requirement, unmet_requirements
 from liza.domain.model import (
     KEYED_SECTIONS,
     BreakerStatus,
@@ -42,7 +42,6 @@ from liza.domain.model import (
 )
 from liza.domain.position import Position, Stage
 from liza.domain.record import records_by_id
-from liza.domain.requirements import REQUIRES, Requirement, unmet_requirements
 from liza.errors import Violation
 from tests.support.sample_tasks import (
     BASE,
@@ -59,6 +58,7 @@ from tests.support.sample_tasks import (
     commit,
     lease_of,
     new_task,
+    reject,
     submit,
     take_review,
     task_in,
@@ -86,7 +86,7 @@ def busy_board() -> State:
         walked(new_task("t3"), claim(OTHER_CODER), submit(OTHER_CODER), take_review()),
         new_task("t4", depends_on=("t2",)),
         new_task("t5", status=Status.DRAFT, depends_on=("t4", "t3")),
-        task_in(Status.BLOCKED, ready_for=e.RetryMerge, name="t6"),
+        task_in(Status.BLOCKED, ready_for=e.Answer, name="t6"),
         walked(new_task("t7"), (e.Supersede(superseded_by=("t4",), rescope_reason="too big"), HUMAN)),
         human_notes=records_by_id([Note(id="note-1", timestamp=NOW, message="use blue", about="t4")]),
         anomalies=records_by_id([anomaly()]),
@@ -218,9 +218,9 @@ TASK_CASES = [
     ),
     Case(
         "_history_tells_the_status",
-        with_entry("t3", 1, role=Role.PLANNER),
+        with_entry("t3", 1, role=Role.REVIEWER),
         "tasks.t3.history[1]",
-        "no row of the lifecycle allows claim from IDLE to WORKING by a planner",
+        "no row of the lifecycle allows claim from IDLE to WORKING by a reviewer",
     ),
     Case(
         "_history_tells_the_status",
@@ -578,7 +578,7 @@ class TestEveryRule:
 
 
 REJECTED_AND_BLOCKED = (
-    (e.Reject.model_validate({"reason": "no", "feedback": [{"message": "no"}]}), REVIEWER),
+    (reject(reason="no")[0], REVIEWER),
     (e.Block(reason="why", questions=("Why?",)), HUMAN),
 )
 
@@ -647,7 +647,7 @@ def breaking(task: Task) -> Mapping[str, list[dict[str, Any]]]:
         "has a base_commit": [{"base_commit": None}],
         "counts its iteration and attempt from 1": [{"iteration": 0}, {"attempt": 0}],
         "names its author": [{"authors": ()}],
-        "has a review_commit that is not its base, unless it says there is nothing to do": [
+        "has a review_commit that is not its base, unless there is nothing to do, or words are all of it": [
             {"review_commit": None},
             {"review_commit": WORK if task.nothing_to_do else BASE},
             {"nothing_to_do": None if task.nothing_to_do else "nothing"},

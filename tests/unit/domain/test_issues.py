@@ -76,6 +76,10 @@ class TestDependencies:
     def test_the_phrases_count_and_quotations_do_not(self, body: str, numbers: tuple[int, ...]) -> None:
         assert dependencies_in(body) == numbers
 
+    @pytest.mark.parametrize("piece", ["<!--", "```\n", "`", "after #1,", "~~~\n"])
+    def test_a_long_text_of_beginnings_without_ends_is_read(self, piece: str) -> None:
+        dependencies_in(piece * (200_000 // len(piece)))
+
     def test_parents_come_first_and_lower_numbers_before_higher(self) -> None:
         queue = queue_issues([issue(1, "after #9"), issue(9), issue(4), issue(2, "requires #1")])
 

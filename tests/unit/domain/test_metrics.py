@@ -59,7 +59,9 @@ IN_REVIEW: Final = (claim(), submit(), take_review())
 
 def sent_back(reason: str) -> Deed:
     verdict = Verdict(gate="test", outcome=Outcome.REVISE, at=NOW, reason=reason)
-    return e.Revise(reason=reason, feedback=(Feedback(message=reason),), verdicts=(verdict,)), CODER
+    return e.Report(
+        outcome=Outcome.REVISE, reason=reason, feedback=(Feedback(message=reason),), verdicts=(verdict,)
+    ), CODER
 
 
 class TestCounting:
@@ -100,7 +102,7 @@ class TestCounting:
 
     def test_the_gates_of_a_submission_are_counted(self) -> None:
         verdicts = (Verdict(gate="test", outcome=Outcome.PASS, at=NOW),)
-        found = of(claim(), (e.Submit(commit=WORK, verdicts=verdicts), CODER))
+        found = of(claim(), (e.Report(commit=WORK, verdicts=verdicts), CODER))
         assert found.gates == {"test": {"pass": 1}}
 
     def test_a_change_made_of_changes_counts_each_thing_once(self) -> None:
@@ -134,7 +136,7 @@ class TestCounting:
 class TestProgress:
     """Pains A 2: progress is a commit, a verdict or a transition."""
 
-    FAIL: Final[Deed] = (e.Fail(reason="no answer"), CODER)
+    FAIL: Final[Deed] = (e.Release(failed=True, reason="no answer"), CODER)
     RECLAIM: Final[Deed] = (e.Reclaim(reason="it died"), SUPERVISOR)
     RELEASE: Final[Deed] = (e.Release(reason="asked to wait a minute"), CODER)
 
@@ -166,12 +168,12 @@ class TestProgress:
         assert of(claim(), killed, claim(), submit()).killed == ()
 
     def test_blocking_and_unblocking_is_no_progress(self) -> None:
-        unblock = (e.Unblock(guidance="try again"), PLANNER)
+        unblock = (e.Answer(guidance="try again"), PLANNER)
         found = of(claim(), self.FAIL, block(), unblock, claim(), self.FAIL)
         assert len(found.fruitless) == 2
 
     def test_a_person_who_steps_in_starts_it_anew(self) -> None:
-        found = of(claim(), self.FAIL, block(), (e.Retry(guidance="like this"), HUMAN))
+        found = of(claim(), self.FAIL, block(), (e.Answer(guidance="like this"), HUMAN))
         assert found.fruitless == ()
 
 
@@ -225,7 +227,7 @@ class TestFigures:
     def test_blocked_time_goes_on_while_a_task_is_blocked(self) -> None:
         state = done(board(new_task()), block())
         assert figures(state, NOW + 2 * STEP).blocked_seconds == 10
-        state = done(state, (e.Retry(), HUMAN), start=3)
+        state = done(state, (e.Answer(), HUMAN), start=3)
         assert figures(state, NOW + 99 * STEP).blocked_seconds == 20
 
 

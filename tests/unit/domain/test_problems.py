@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from liza.domain.anomalies import Anomaly
 from liza.domain.problems import violations_from
@@ -26,6 +26,16 @@ def said(kind: type[Record], values: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as error:
         kind.model_validate(values)
     return "; ".join(map(str, violations_from(error.value, kind, "", {})))
+
+
+class Bounded(Record):
+    least: int = Field(default=1, ge=1)
+    most: int = Field(default=1, lt=9)
+
+
+def test_a_number_out_of_bounds_is_told_its_bound() -> None:
+    assert "least: it has to be at least 1 (it is 0)" in said(Bounded, {"least": 0})
+    assert "most: it has to be less than 9 (it is 9)" in said(Bounded, {"most": 9})
 
 
 @pytest.mark.parametrize("values", [{"inner": {"heigth": 1}}, {"many": [{"heigth": 1}]}])

@@ -16,21 +16,26 @@ from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, waits_for
 from liza.domain.invariants import diff_violations, violations
 from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
-from liza.domain.lifecycle import LEASED_ROLES as FENCED
 from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
 from liza.workflow.transition import add_task, answer, apply
 from tests.support.sample_tasks import (
+    ASK_HUMAN,
     EXAMPLES,
+    FAIL_INTEGRATION,
+    FIND_NOTHING,
+    FORCE_PASS,
     NOW,
     PLANNER,
     WAYS_FOR_EVENT,
     board,
     commit,
     new_task,
+    reject,
     task_in,
 )
 
+FENCED = frozenset({Role.CODER, Role.REVIEWER})
 WORKERS = ("coder-1", "coder-2", "reviewer-1", "reviewer-2")
 NOBODY = "t99"  # an id that no task ever has
 LARGEST_BOARD = 12
@@ -176,20 +181,27 @@ class Walk(RuleBasedStateMachine):
     def event(self, data: Draw, kind: type[e.Event], task: Task, by: Actor) -> e.Event:
         """Return an event of *kind* with facts that fit *task* more often than not."""
         facts: dict[type[e.Event], Callable[[], e.Event]] = {
-            e.Claim: lambda: e.Claim(lease=self.lease(data, by), base_commit=data.draw(few_commits)),
-            e.TakeReview: lambda: e.TakeReview(lease=self.lease(data, by)),
-            e.Renew: lambda: e.Renew(expires=self.now + data.draw(minutes)),
-            e.Submit: lambda: e.Submit(commit=data.draw(few_commits)),
-            e.Approve: lambda: e.Approve(commit=task.review_commit or data.draw(few_commits)),
-            # No two merges are one commit: git makes their hashes.
-            e.StartMerge: lambda: e.StartMerge(
-                onto=data.draw(few_commits), commit=commit(100 + self.fresh())
+            e.Take: lambda: e.Take(
+                lease=self.lease(data, by),
+                base_commit=None if by.role is Role.REVIEWER else data.draw(few_commits),
             ),
-            e.Merge: lambda: e.Merge(commit=task.merging.commit if task.merging else data.draw(few_commits)),
+            e.Renew: lambda: e.Renew(expires=self.now + data.draw(minutes)),
+            e.Report: lambda: self.report(data, task),
+            # No two merges are one commit: git makes their hashes.
+            e.Intend: lambda: e.Intend(onto=data.draw(few_commits), commit=commit(100 + self.fresh())),
+            e.Land: lambda: e.Land(commit=task.merging.commit if task.merging else data.draw(few_commits)),
             e.Supersede: lambda: e.Supersede(superseded_by=self.some_names(data), rescope_reason="too big"),
             e.Amend: lambda: e.Amend(fields=self.amendment(data)),
         }
         return facts[kind]() if kind in facts else EXAMPLES[kind](by)
+
+    def report(self, data: Draw, task: Task) -> e.Event:
+        if task.status is Status.WORKING:
+            reports: list[e.Event] = [e.Report(commit=data.draw(few_commits)), FIND_NOTHING[0], reject()[0]]
+        else:
+            judged = None if task.nothing_to_do else task.review_commit
+            reports = [e.Report(commit=judged), reject()[0], ASK_HUMAN[0], FORCE_PASS[0], FAIL_INTEGRATION[0]]
+        return data.draw(st.sampled_from(reports))
 
     def some_names(self, data: Draw) -> tuple[str, ...]:
         names = st.sampled_from([*self.state.tasks, *self.state.archived, NOBODY])

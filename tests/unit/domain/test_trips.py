@@ -257,7 +257,7 @@ class TestBoardPatterns:
         assert fired(after(6)) == ["agents_killed"]
 
     def test_two_coders_that_failed_are_told_of_once_a_time(self) -> None:
-        fail = e.Fail(reason="no idea")
+        fail = e.Release(failed=True, reason="no idea")
         task = walked(new_task(), claim(), (fail, CODER), claim(OTHER_CODER), (fail, OTHER_CODER))
         state = with_due_trips(board(task), NOW)
         (trip,) = state.circuit_breaker.trips

@@ -500,7 +500,7 @@ class TestOptions:
         [
             ("artefact", {}, "there is no kind of gate called 'artefact'; did you mean 'artifact'?"),
             ("scope", {"max_lock": 3}, "did you mean 'max_loc'?"),
-            ("artifact", {}, "say what is required: checkpoint, diff or tests"),
+            ("artifact", {}, "say what is required: checkpoint, diff, tests or schema"),
             ("command", {"command": "tset"}, "did you mean 'test'?"),
             ("command", {"command": "test", "run": "x"}, "give exactly one of command, from or run"),
             ("score", {"run": "x", "at_least": float("nan")}, "finite number"),

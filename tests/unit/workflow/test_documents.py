@@ -285,7 +285,7 @@ class TestFloor:
             ("{revise: WORK}", "{revise: MERGE}", "merge would happen to work that nobody let pass"),
             ("{revise: WORK}", "{revise: WORK, stop: DONE}", "work that nobody let pass would be DONE"),
             # Its own maker.
-            ("role: reviewer", "role: coder", "coder would judge its own work at review"),
+            ("role: reviewer", "role: coder", "a coder judges nothing"),
             # Only a choice of the path.
             (
                 REVIEW,
@@ -325,7 +325,7 @@ class TestFloor:
         assert ours.phases["CHECK"].gates[0].on_none.outcome == policy
 
     def test_only_a_gate_with_a_judge_after_it_may_fall_back_to_a_path(self) -> None:
-        plain = "{id: size, kind: agent, role: assessor, sets_path: true, on_none: pass/EASY}"
+        plain = "{id: size, kind: agent, role: reviewer, sets_path: true, on_none: pass/EASY}"
         leaves = plain.replace("sets_path", "skip_rest_on: EASY, sets_path")
 
         good = parse_workflow(edited(f"- {REVIEW}", f"- {plain}\n      - {REVIEW}"), "ours.yaml")
@@ -334,7 +334,7 @@ class TestFloor:
             assert "would become a pass" in refusal(edited(f"- {REVIEW}", gates))
 
     def test_a_choice_of_the_path_that_leaves_the_judge_out_is_no_approval(self) -> None:
-        assess = "{id: size, kind: agent, role: assessor, sets_path: true, skip_rest_on: EASY}"
+        assess = "{id: size, kind: agent, role: reviewer, sets_path: true, skip_rest_on: EASY}"
 
         assert "merge would happen" in refusal(edited(f"- {REVIEW}", f"- {assess}\n      - {REVIEW}"))
 

@@ -34,8 +34,9 @@ def flow(
     *facts: str, top: str = "", work: str = "", edges: str = "", check: str = "", before: str = "",
     review: str = "", rules: str = "",
 ) -> WorkflowScript:  # fmt: skip
+    hats = [f"{name}: {{process: reviewer}}" for name in ("critic", "assessor") if f"role: {name}" in before]
     text = PLAIN.format(
-        top=top,
+        top=f"{top}\nroles: {{{', '.join(hats)}}}",
         work=work or "session: fresh",
         edges=edges,
         check=check or "session: fresh",

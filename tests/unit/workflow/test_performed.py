@@ -11,36 +11,56 @@ import pytest
 from liza.daemon.flows import workflow_of
 from liza.domain.config import Config
 from liza.errors import UsageError
-from liza.workflow.load import load_workflow, parse_workflow
+from liza.workflow.load import load_workflow, packaged_names, parse_workflow
 from liza.workflow.supported import unsupported_parts
 
 LIZA: Final = files("liza").joinpath("workflow/liza.yaml").read_text(encoding="utf-8")
 REVIEW: Final = "{id: review, kind: agent, role: reviewer, on_none: block}"
 
 
-def test_what_comes_with_liza_is_performed() -> None:
-    assert unsupported_parts(load_workflow("liza")) == []
+@pytest.mark.parametrize("name", packaged_names())
+def test_what_comes_with_liza_can_be_run(name: str) -> None:
+    assert unsupported_parts(load_workflow(name)) == []
+    assert workflow_of(Config(workflow=name), Path()).name == name
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("start: CODE", "start: CODE\ncrash_consumes_iteration: true", "crash_consumes_iteration: "),
-        ("start: CODE", "start: CODE\nat_end: [archive]", "at_end: "),
-        ("start: CODE", "start: CODE\nworkspace: {base: head}", "workspace: "),
-        ("start: CODE", "start: CODE\nfor_each: {source: ideas_file}", "for_each: "),
-        ("on_exhausted: block", "on_exhausted: force_pass", "phases.CODE.on_exhausted: "),
-        ("on_exhausted: block", "loop: true", "phases.CODE.loop: "),
-        ("on_exhausted: block", "session: resume", "phases.CODE.session: "),
-        ("on_exhausted: block", "effects: {revise: [write_summary]}", "phases.CODE.effects: "),
+        ("access: read}", "access: read, prompt: poet.md}", "roles.reviewer.prompt: there is no prompt"),
+        ("start: CODE", "start: CODE\ntasks: dreams", "tasks: there is no source of tasks 'dreams'"),
         (
-            "max_iterations: max_coder_iterations",
-            "max_iterations: {simple: 2, '*': 4}",
-            "phases.CODE.max_iterations: a limit by path",
+            "next: DONE",
+            "effects: {pass: [commit_or_merge]}\n    next: DONE",
+            "nobody performs 'commit_or_merge'",
         ),
-        ("    edges: {revise: CODE}\n    # For", "    edges: {revise: REVIEW}\n    # For", "edges.revise: "),
-        (REVIEW, "{id: review, kind: agent, role: reviewer, on_none: stop}", "gates[0].on_none: "),
-        (REVIEW, f"{REVIEW}\n      - {{id: ok, kind: human, when: risk_medium_or_high}}", "gates[1].when: "),
+        (
+            REVIEW,
+            f"{REVIEW}\n      - {{id: ok, kind: human}}\n    effects: {{pass: [write_summary]}}",
+            "phases.REVIEW.effects: a person decides here",
+        ),
+    ],
+)
+def test_what_nobody_has_is_refused_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in LIZA
+    (tmp_path / "ours.yaml").write_text(LIZA.replace(old, new, 1))
+    with pytest.raises(UsageError, match=r"ours.yaml is no workflow: line \d+: ") as refused:
+        workflow_of(Config(workflow="ours.yaml"), tmp_path)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("start: CODE", "start: CODE\nworkspace: {base: working_tree}", "workspace.base: nobody can start"),
+        ("  coder: {process: coder", "  coder: {process: reviewer", "worker: a reviewer does no work"),
+        ("  reviewer: {process: reviewer", "  reviewer: {process: coder", "role: a coder judges nothing"),
+        ("  reviewer: {", "  critic: {process: reviewer}\n  reviewer: {", "roles.critic: nobody wears it"),
+        ("worker: coder", "worker: maker", "worker: there is no role 'maker'"),
+        ("access: read}", "access: read, dialect: latin}", "there is no dialect 'latin'"),
+        ("access: read}", "access: some}", "roles.reviewer.access: "),
+        (REVIEW, f"{REVIEW}\n      - {{id: ok, kind: human, when: upfront_plan}}", "gates[1].when: "),
+        ("checkpoint: required}", "checkpoint: required, on_none: revise}", "a machine always has a verdict"),
         (
             REVIEW,
             f"{REVIEW}\n      - {{id: ok, kind: human, remind_minutes: 5}}",
@@ -53,9 +73,3 @@ def test_what_nobody_performs_is_refused_with_its_line(old: str, new: str, said:
     with pytest.raises(UsageError, match=r"ours.yaml is no workflow: line \d+: ") as refused:
         parse_workflow(LIZA.replace(old, new, 1), "ours.yaml", check=unsupported_parts)
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["cycle", "phased", "experiment"])
-def test_a_workflow_of_another_shape_says_that_it_cannot_be_run_yet(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be run yet"):
-        workflow_of(Config(workflow=name), Path())

@@ -130,6 +130,21 @@ def test_nothing_marked_is_merged_before_a_person_accepts_it(
             assert not moved.position.is_tainted
 
 
+@settings(deadline=None, max_examples=150)
+@given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
+def test_a_path_gives_its_own_number_of_rounds(name: str, choices: list[int], facts: set[str]) -> None:
+    """A simple piece of work gets fewer; as long as nobody chose, the numbers of every other path count."""
+    flow = WorkflowScript(name, *sorted(facts))
+
+    told(flow, choices)
+
+    for phase, used in flow.position.iterations.items():
+        limits = flow.workflow.phases[phase].max_iterations
+        # The phase in which the path is chosen began without one.
+        path = "*" if phase == flow.workflow.start else flow.position.path or "*"
+        assert not limits or used <= limits.get(path, limits.get("*", used))
+
+
 @settings(deadline=None, max_examples=100)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_the_same_answers_lead_to_the_same_place(name: str, choices: list[int], facts: set[str]) -> None:

@@ -215,7 +215,7 @@ PHASED: Final = [
         next="IMPLEMENT:worker",
         taints="forced:PLAN/review",
     ),
-    Trace("a crash is a round", "phased", "crash crash", next="PLAN:worker"),
+    Trace("a crash is a round", "phased", "crash crash", next="PLAN:thinker"),
     Trace("crashes alone advance nothing", "phased", "crash crash crash", "BLOCKED", "PLAN=revise"),
 ]
 
@@ -227,15 +227,12 @@ CYCLE: Final = [
         next="wait human_ok",
         decisions="ALIGN=pass PLAN=pass ACT=pass JUDGE=pass",
     ),
-    Trace(
-        "and does", "cycle", ALIGNED + STEP + GREEN + "pass pass", "DONE", effects="commit_or_merge archive"
-    ),
+    Trace("and does", "cycle", ALIGNED + STEP + GREEN + "pass pass pass pass", "DONE", effects="archive"),
     Trace(
         "and wants more",
         "cycle",
         ALIGNED + STEP + GREEN + "pass pass/more_loops",
         next="PLAN:planner",
-        effects="commit_or_merge",
     ),
     Trace("and wants it otherwise", "cycle", ALIGNED + STEP + GREEN + "pass revise", next="PLAN:planner"),
     Trace("and says nothing", "cycle", ALIGNED + STEP + GREEN + "pass none", next="wait human_ok"),
@@ -276,7 +273,6 @@ CYCLE: Final = [
     Trace("and is answered", "cycle", "ask pass", next="PLAN:planner", decisions="ALIGN=pass"),
     Trace("the planner asks within a loop", "cycle", ALIGNED + "ask", next="wait :work"),
     Trace("and is answered there", "cycle", ALIGNED + "ask answer", next="PLAN:planner"),
-    Trace("a plan up front", "cycle", "work", next="wait plan_ok", facts=("upfront_plan",)),
     Trace("a risk", "cycle", ALIGNED + "work pass pass", next="wait risk", facts=("risk_medium_or_high",)),
     Trace("a forbidden command asks", "cycle", ALIGNED + "work pass pass ask", next="wait forbidden"),
     Trace("and a person lets it pass", "cycle", ALIGNED + "work pass pass ask pass", next="ACT:actor"),
@@ -589,17 +585,17 @@ class TestMerging:
         assert flow.next == "wait :taint"
 
     def test_an_effect_of_a_phase_waits_as_well(self) -> None:
-        """Where a phase commits on its pass, the pass waits for the person."""
+        """Where a phase merges, what was forced through waits for the person."""
         workflow = changed(
             "cycle", "JUDGE", max_iterations={"*": 1}, on_exhausted=OnExhausted.FORCE_PASS, edges={}
         )
-        flow = WorkflowScript(workflow).play(ALIGNED + STEP + GREEN + "revise pass")
+        flow = WorkflowScript(workflow).play(ALIGNED + STEP + GREEN + "revise pass pass")
 
         assert flow.position.taints == ("forced:JUDGE",)
         assert flow.next == "wait :taint"
         assert flow.effects == []
-        flow.say("accept")
-        assert (flow.end, flow.effects) == ("DONE", ["commit_or_merge", "archive"])
+        flow.play("accept pass")
+        assert (flow.end, flow.effects) == ("DONE", ["archive"])
 
 
 class TestAnswers:

@@ -109,7 +109,7 @@ class TestTheWay:
         task = walked(task, take_review(), approve())
         assert where(task) == ("INTEGRATE", Stage.EFFECT, None)
         assert [one.gate for one in at(task).approvals] == ["review"]
-        done = walked(task, start_merge(), (e.Merge(commit=start_merge()[0].commit), REVIEWER))  # type: ignore[attr-defined]
+        done = walked(task, start_merge(), (e.Land(commit=start_merge()[0].commit), REVIEWER))  # type: ignore[attr-defined]
         assert where(done) == ("INTEGRATE", Stage.EFFECT, End.DONE)
 
     def test_what_is_sent_back_knows_from_where_until_it_is_given_back(self) -> None:
@@ -123,7 +123,7 @@ class TestTheWay:
     def test_a_retried_merge_is_back_where_it_merges(self) -> None:
         failed = walked(task_in(Status.APPROVED), FAIL_INTEGRATION)
 
-        again = walked(failed, (e.RetryMerge(reason="now"), HUMAN))
+        again = walked(failed, (e.Answer(merge=True, guidance="now"), HUMAN))
 
         assert where(again) == ("INTEGRATE", Stage.EFFECT, None)
 
@@ -137,7 +137,7 @@ class TestTheWay:
         claimed = walked(new_task(), claim(), FIND_NOTHING, take_review())
         assert at(claimed).nothing
 
-        agreed = walked(claimed, (e.Confirm(reason="so it is"), REVIEWER))
+        agreed = walked(claimed, (e.Report(reason="so it is"), REVIEWER))
 
         assert at(agreed).end is End.NOTHING_TO_DO
 
@@ -148,7 +148,7 @@ class TestTheWay:
             ("iterations exhausted",),
             True,
         )
-        assert not at(walked(forced, (e.AcceptTaint(reason="I looked"), HUMAN))).is_tainted
+        assert not at(walked(forced, (e.Accept(reason="I looked"), HUMAN))).is_tainted
 
 
 class TestTheFloor:
@@ -183,8 +183,9 @@ class TestTheFloor:
         task = self.handed_in()
         no = Verdict(gate="diff", outcome=Outcome.REVISE, at=NOW, reason="it is empty")
 
-        with pytest.raises(Refused):
-            transition.advance(self.FLOW, task, approve()[0].replace(verdicts=(no,)), by=REVIEWER, at=NOW)
+        said = transition.advance(self.FLOW, task, approve()[0].replace(verdicts=(no,)), by=REVIEWER, at=NOW)
+
+        assert (said.status, said.rejection_reason) == (Status.REJECTED, "it is empty")
 
     def test_a_task_without_a_position_cannot_move(self) -> None:
         with pytest.raises(Refused, match="it has no position in the workflow"):
@@ -213,7 +214,7 @@ class TestRounds:
         stopped = walked(blocked, (e.Block(reason="why", questions=("What?",)), CODER))
         assert at(stopped).end is End.BLOCKED
 
-        again = walked(stopped, (e.Retry(), HUMAN))
+        again = walked(stopped, (e.Answer(), HUMAN))
 
         assert (where(again), at(again).iterations["CODE"]) == (("CODE", Stage.WORK, None), 1)
 

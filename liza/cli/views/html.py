@@ -39,6 +39,11 @@ def el(tag: str, *children: Child, **attributes: Value) -> Element:
     return Element(f"{opening}{''.join(map(_rendered, children))}</{tag}>")
 
 
+def scrollable(child: Element, label: str) -> Element:
+    """Return *child*, wider than the window perhaps, in a box that a keyboard can scroll, too."""
+    return el("div", child, class_="scroll", tabindex=0, role="group", aria_label=label)
+
+
 def text(value: str) -> str:
     """Return *value* as HTML text, with whatever would act on the reader written out."""
     return escape(escape_unsafe(strip_colour(value)), quote=True)

@@ -1,0 +1,83 @@
+"""What the daemon does when work moves on; no agent does any of it.
+
+An effect is performed right before the move that asks for it is written down, and may be performed again
+where a worker died in between: each finds what it did before. What came of it is told in the history.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.repo.worktree import write_text_whole
+from liza.workflow.document import Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.domain.model import Task
+    from liza.repo.pool import Worktrees
+
+SUMMARIES: Final = "summaries"  # below .liza
+FINISHED: Final = "finished"  # below .liza
+NO_FORGE: Final = "no forge is set up, so that nobody is shown it there"
+
+
+class EffectPlace(NamedTuple):
+    """Where effects are performed."""
+
+    home: Path
+    worktrees: Worktrees
+    at: datetime
+
+
+class EffectPerformer(NamedTuple):
+    """A row: what performs the effect and returns what came of it, and what it is for."""
+
+    perform: Callable[[EffectPlace, Task], str]
+    meaning: str
+
+
+def _write_summary(place: EffectPlace, task: Task) -> str:
+    return _write(place, task, SUMMARIES)
+
+
+def _archive(place: EffectPlace, task: Task) -> str:
+    return _write(place, task, FINISHED)
+
+
+def _write(place: EffectPlace, task: Task, folder: str) -> str:
+    path = place.home / folder / f"{task.id}.json"
+    told = {key: value for key, value in task.to_json().items() if key != "lease"}
+    write_text_whole(path, json.dumps(told, indent=1) + "\n")
+    return f"written to .liza/{folder}/{path.name}"
+
+
+def _cleanup_worktree(place: EffectPlace, task: Task) -> str:
+    trees = place.worktrees
+    worktree = trees.worktree_at(trees.path_of(task.id))
+    if worktree is None:
+        return "there is no worktree"
+    trees.release(task.id, at=place.at)
+    return "the worktree is gone; its branch is kept"
+
+
+def _without_forge(_place: EffectPlace, _task: Task) -> str:
+    return NO_FORGE
+
+
+PERFORMERS: Final[dict[Effect, EffectPerformer]] = {
+    Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task with its verdicts, as JSON"),
+    Effect.ARCHIVE: EffectPerformer(_archive, "the same, of what succeeded"),
+    Effect.CLEANUP_WORKTREE: EffectPerformer(_cleanup_worktree, "the worktree goes; its branch stays"),
+    Effect.ENSURE_DRAFT_PR: EffectPerformer(_without_forge, "a draft of the change on the forge"),
+    Effect.FINALIZE_PR: EffectPerformer(_without_forge, "the draft is shown as ready"),
+    Effect.MARK_NOMERGE: EffectPerformer(_without_forge, "the draft says that a person has to look"),
+}
+
+
+def perform(place: EffectPlace, task: Task, effects: tuple[Effect, ...]) -> dict[str, str]:
+    """Perform *effects* one after the other; return what came of each."""
+    return {str(effect): PERFORMERS[effect].perform(place, task) for effect in effects}

@@ -1,0 +1,131 @@
+"""The board and the figures of its sprint as Prometheus reads them, from one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.domain.metrics import figures
+from liza.domain.model import BreakerStatus, GoalStatus, Status
+from liza.domain.switches import SWITCH_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from liza.board.protocol import Board
+    from liza.domain.metrics import Figures
+    from liza.domain.model import State
+
+
+class MetricFacts(NamedTuple):
+    """What a scrape sees."""
+
+    state: State
+    figures: Figures
+    switches: dict[str, str]
+    workers: frozenset[str]
+
+
+Samples = dict[str, float]  # by the value of the one label; "" where there is none
+
+
+class Metric(NamedTuple):
+    says: str
+    values: Callable[[MetricFacts], Samples]
+    label: str = ""
+
+
+# Counts of a sprint begin anew with the next one, so that all of these are gauges.
+METRICS: Final[dict[str, Metric]] = {
+    "liza_revision": Metric("number of the last change of the board", lambda f: {"": f.state.revision}),
+    "liza_goal_complete": Metric(
+        "1 when the goal is reached", lambda f: {"": f.state.goal.status is GoalStatus.COMPLETE}
+    ),
+    "liza_goals_queued": Metric("goals that wait behind this one", lambda f: {"": len(f.state.goal.queued)}),
+    "liza_tasks": Metric("tasks on the board", lambda f: _by_status(f.state), "status"),
+    "liza_workers_alive": Metric("workers whose process is alive", lambda f: _by_role(f.workers), "role"),
+    "liza_switch_thrown": Metric(
+        "1 while the switch stops everybody",
+        lambda f: {one: one in f.switches for one in SWITCH_FILES},
+        "switch",
+    ),
+    "liza_breaker_tripped": Metric(
+        "1 while the circuit breaker waits for a person",
+        lambda f: {"": f.state.circuit_breaker.status is not BreakerStatus.OK},
+    ),
+    "liza_spent_usd": Metric("what all runs cost", lambda f: {"": float(f.state.spend.total.usd)}),
+    "liza_budget_usd": Metric("what all runs may cost", lambda f: _budget(f.state)),
+    "liza_sprint": Metric("number of the sprint", lambda f: {"": f.figures.sprint}),
+    "liza_sprint_attempts": Metric("attempts of the sprint", lambda f: {"": f.figures.attempts}),
+    "liza_sprint_attempts_in_vain": Metric(
+        "attempts of the sprint that came to nothing", lambda f: {"": f.figures.attempts_in_vain}
+    ),
+    "liza_sprint_attempts_since_progress": Metric(
+        "attempts since the last progress", lambda f: {"": f.figures.attempts_since_progress}
+    ),
+    "liza_sprint_submissions": Metric("work handed in", lambda f: {"": f.figures.submissions}),
+    "liza_sprint_outcomes": Metric(
+        "tasks that ended in the sprint", lambda f: _counts(f.figures.outcomes), "status"
+    ),
+    "liza_sprint_rejections": Metric(
+        "work sent back, by what it was about", lambda f: _counts(f.figures.rejections), "reason"
+    ),
+    "liza_sprint_crashes": Metric("workers that crashed", lambda f: _counts(f.figures.crashes), "worker"),
+    "liza_sprint_anomalies": Metric(
+        "what should not have happened", lambda f: _counts(f.figures.anomalies), "type"
+    ),
+    "liza_sprint_blocked_seconds": Metric(
+        "time that tasks waited for people", lambda f: {"": f.figures.blocked_seconds}
+    ),
+    "liza_cycle_seconds": Metric("time from claim to merge", lambda f: _quantiles(f.figures), "quantile"),
+}
+
+
+def prometheus_text(board: Board, now: datetime) -> str:
+    """Return every metric in the text format of Prometheus."""
+    state = board.read()
+    facts = MetricFacts(state, figures(state, now), board.switches.thrown(), board.presence.live_workers())
+    return "".join(_metric_text(name, metric, facts) for name, metric in METRICS.items())
+
+
+def _metric_text(name: str, metric: Metric, facts: MetricFacts) -> str:
+    samples = metric.values(facts)
+    if not samples:
+        return ""
+    lines = [f"# HELP {name} {metric.says}", f"# TYPE {name} gauge"]
+    for value, number in samples.items():
+        label = f'{{{metric.label}="{_escape(value)}"}}' if metric.label else ""
+        lines.append(f"{name}{label} {float(number):g}")
+    return "\n".join(lines) + "\n"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _by_status(state: State) -> Samples:
+    counts: Samples = dict.fromkeys(map(str, Status), 0)
+    for task in state.tasks.values():
+        counts[task.status] += 1
+    return counts
+
+
+def _by_role(names: Iterable[str]) -> Samples:
+    counts: Samples = dict.fromkeys(("planner", "coder", "reviewer"), 0)
+    for name in names:
+        role = name.partition("-")[0]
+        counts[role] = counts.get(role, 0) + 1
+    return counts
+
+
+def _budget(state: State) -> Samples:
+    return {"": float(state.config.budget.run_usd)}
+
+
+def _counts(found: dict[str, int]) -> Samples:
+    return {str(name): float(number) for name, number in found.items()}
+
+
+def _quantiles(found: Figures) -> Samples:
+    known = {"0.5": found.cycle_seconds_p50, "0.9": found.cycle_seconds_p90}
+    return {share: float(seconds) for share, seconds in known.items() if seconds is not None}

@@ -1,0 +1,79 @@
+"""Where tasks come from, where no planner splits the goal: the goal itself, a file of ideas, a forge."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.daemon.policy.planner import is_to_be_filled
+from liza.domain.changes import SUPERVISOR
+from liza.domain.model import Status, Task
+from liza.errors import UsageError
+from liza.system.plugins import Registry
+from liza.workflow.load import workflow_on
+from liza.workflow.transition import add_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.domain.model import State
+    from liza.workflow.document import TaskSource
+
+_BLANK: Final = re.compile(r"\n\s*\n")
+DONE_WHEN: Final = "what it says is so, and shown to be"
+
+
+class NewTask(NamedTuple):
+    id: str
+    description: str
+
+
+class Source(NamedTuple):
+    """A row: what finds the tasks of a goal, and what it is for."""
+
+    find: Callable[[State, Path, TaskSource], list[NewTask]]
+    meaning: str
+
+
+def _goal(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
+    return [NewTask(f"goal-{state.goal.number}", state.goal.description)]
+
+
+def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
+    """Return a task for each paragraph of the file, in its order."""
+    path = root / (source.file or "ideas.md")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the ideas in {path.name}; write one a paragraph") from error
+    ideas = [part.strip() for part in _BLANK.split(text) if part.strip()]
+    if not ideas:
+        raise UsageError(f"{path.name} has no ideas; write one a paragraph")
+    return [NewTask(f"idea-{state.goal.number}-{number}", idea) for number, idea in enumerate(ideas, start=1)]
+
+
+OWN_SOURCES: Final = {
+    "goal": Source(_goal, "the goal is the one task"),
+    "ideas": Source(_ideas, "each paragraph of a file is a task"),
+}
+SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
+
+
+def with_source_tasks(state: State, root: Path, at: datetime) -> State:
+    """Return the board with the tasks of its goal, where the workflow takes them from elsewhere."""
+    source = workflow_on(state).tasks
+    if not is_to_be_filled(state):
+        return state
+    for found in SOURCES[source.source].find(state, root, source)[: source.limit]:
+        task = Task(
+            id=found.id,
+            description=found.description,
+            status=Status.IDLE,
+            done_when=(DONE_WHEN,),
+            created=at,
+            created_by=SUPERVISOR.id,
+        )
+        state = add_task(task, by=SUPERVISOR, at=at)(state)
+    return state.replace(goal=state.goal.replace(planned=at))

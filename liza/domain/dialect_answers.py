@@ -1,0 +1,50 @@
+"""Answers in the dialect that a role speaks: whatever it is, the same few results come out of a reply."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
+from liza.domain.answers import Implement, Review, Ruling, Step, WorkStatus
+from liza.domain.dialects.reading import DialectReading
+from liza.domain.dialects.registry import DIALECTS, read_dialect
+from liza.domain.verdicts import Feedback, Outcome, Risk
+
+OWN_DIALECT: Final = "yaml"  # a tagged block of YAML at the end of the reply
+KNOWN_DIALECTS: Final = (OWN_DIALECT, *DIALECTS)
+MOST_QUESTIONS: Final = 3
+_RULINGS: Final = {Outcome.PASS: Ruling.APPROVE, Outcome.REVISE: Ruling.REJECT}
+
+
+def read_answer(
+    dialect: str, text: str, step: Step, *, role: str, prompt: str
+) -> ParsedAnswer | UnreadableAnswer:
+    """Return what *role* answers to *step* in *text*, or why that cannot be read."""
+    if dialect == OWN_DIALECT or step not in {Step.IMPLEMENT, Step.REVIEW}:
+        return parse_answer(text, step, prompt=prompt)
+    reading = read_dialect(dialect, text, role=role, prompt=prompt)
+    if reading.outcome is Outcome.NONE:
+        return UnreadableAnswer(reading.problem or "there is no result in the answer")
+    value = _review(reading) if step is Step.REVIEW else _work(reading, text)
+    return ParsedAnswer(value, reading.oddities)
+
+
+def _review(reading: DialectReading) -> Review:
+    reason = reading.reason or reading.word or str(reading.outcome)
+    said = (*reading.feedback, *reading.questions) or (reason,)
+    return Review(
+        verdict=_RULINGS.get(reading.outcome, Ruling.BLOCK),
+        reason=reason,
+        feedback=() if reading.outcome is Outcome.PASS else tuple(Feedback(message=one) for one in said),
+        label=reading.label,
+        confidence=reading.confidence,
+    )
+
+
+def _work(reading: DialectReading, text: str) -> Implement:
+    reason = reading.reason or reading.word or str(reading.outcome)
+    if reading.outcome is Outcome.PASS:
+        risk = Risk(reading.risk) if reading.risk else None
+        return Implement(status=WorkStatus.DONE, summary=text.strip() or reason, risk=risk)
+    asked = reading.questions[:MOST_QUESTIONS] or (f"How should this be settled: {reason}",)
+    return Implement(status=WorkStatus.BLOCKED, blocked_reason=reason, blocked_questions=asked)

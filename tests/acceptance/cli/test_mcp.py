@@ -1,0 +1,145 @@
+"""`liza mcp` as an assistant uses it: the SDK's own client, over stdio, on a real board."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+from liza.cli.mcp_server import TOOLS
+from liza.domain.model import Role, Status
+from tests.support.shell import ROOT, Shell
+from tests.support.web_story import WebStory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> WebStory:
+    return WebStory(tmp_path / "project")
+
+
+def talk(story: WebStory, say: Callable[[ClientSession], Awaitable[Any]], *words: str) -> Any:  # noqa: ANN401 - JSON
+    """Start the server, let *say* talk to it as a client, and return what came of that."""
+
+    async def run() -> Any:  # noqa: ANN401
+        arguments = ["-m", "liza", "-C", str(story.user.directory), "mcp", *words]
+        server = StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT)
+        async with stdio_client(server) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            return await say(session)
+
+    return asyncio.run(run())
+
+
+async def call(session: ClientSession, name: str, **arguments: Any) -> tuple[bool, str]:  # noqa: ANN401
+    """Return whether the tool failed, and what it said."""
+    found = await session.call_tool(name, arguments)
+    return bool(found.is_error), "".join(getattr(part, "text", "") for part in found.content)
+
+
+def test_an_assistant_looks_and_steers(story: WebStory) -> None:
+    async def say(session: ClientSession) -> dict[str, tuple[bool, str]]:
+        return {
+            "status": await call(session, "status"),
+            "explain": await call(session, "explain", subject="colours"),
+            "cost": await call(session, "cost"),
+            "logs": await call(session, "logs", subject="greet"),
+            "diff": await call(session, "diff", task="parse"),
+            "answer": await call(session, "answer", task="colours", text="blue"),
+            "note": await call(session, "note", text="be brief", about="usage"),
+            "add": await call(session, "task_add", id="docs", description="Write it", done_when=["it is"],
+                              paths=["docs/"], depends_on=["usage"]),
+            "reject": await call(session, "reject", task="parse", reason="no help"),
+            "pause": await call(session, "pause", reason="lunch"),
+            "wrong": await call(session, "accept", task="usage", reason="yes"),
+            "nobody": await call(session, "explain", subject="../../etc/passwd"),
+        }  # fmt: skip
+
+    said = talk(story, say)
+    state = story.board.read()
+    assert json.loads(said["status"][1])["headline"]["sentence"].startswith("Nobody works: 1 of 6 tasks done")
+    assert "Which colour, blue or green?" in said["explain"][1]
+    assert json.loads(said["cost"][1])["total"]["runs"] == 3
+    assert "I look at the code." in said["logs"][1]
+    assert "+print(sys.argv[1])" in said["diff"][1]
+    assert "PAUSE is thrown" in said["pause"][1]
+    assert state.task("colours").guidance == "blue"
+    assert (state.task("docs").created_by, state.task("docs").depends_on) == ("assistant", ("usage",))
+    assert state.task("parse").status is Status.REJECTED
+    assert story.board.switches.thrown() == {"PAUSE": "by an assistant: lunch"}
+    assert [name for name, (is_error, _) in said.items() if is_error] == ["wrong", "nobody"]
+    assert "it asks for no consent" in said["wrong"][1]
+
+
+def test_the_history_says_that_a_person_did_it_by_an_assistant(story: WebStory) -> None:
+    talk(story, lambda session: call(session, "accept", task="parse", reason="my user said so"))
+    task = story.board.read().task("parse")
+    assert task.status is Status.APPROVED
+    assert (task.history[-1].by, task.history[-1].role) == ("assistant", Role.HUMAN)
+    assert list(story.board.entries())[-1].by == "assistant"
+
+
+def test_approvals_can_be_forbidden_to_it_and_not_to_people(story: WebStory) -> None:
+    liza = Shell(story.user.directory)
+    liza.edit("approvals: true", "approvals: false")
+    story.board.absorb()
+
+    async def say(session: ClientSession) -> list[tuple[bool, str]]:
+        return [
+            await call(session, "accept", task="parse", reason="yes"),
+            await call(session, "reject", task="parse", reason="no"),
+            await call(session, "answer", task="budget", text="500"),
+            await call(session, "answer", task="colours", text="blue"),
+        ]
+
+    accept, reject, money, answer = talk(story, say)
+    for is_error, text in (accept, reject, money):
+        assert is_error
+        assert "`assistant.approvals` is false, so an assistant may not decide this" in text
+    assert not answer[0]
+    assert story.board.read().task("parse").status is Status.AWAITING_APPROVAL
+    liza.ok("task", "accept", "parse")
+
+
+def test_what_changes_and_what_destroys_is_marked(story: WebStory) -> None:
+    async def say(session: ClientSession) -> Any:  # noqa: ANN401
+        return (await session.list_tools()).tools
+
+    tools = {tool.name: tool.annotations for tool in talk(story, say)}
+    assert tools.keys() == {row.name for row in TOOLS}
+    assert {name for name, hints in tools.items() if hints.destructive_hint} == {"accept", "reject"}
+    assert {name for name, hints in tools.items() if not hints.read_only_hint} == {
+        row.name for row in TOOLS if row.changes
+    }
+
+
+def test_read_only_has_nothing_that_changes_anything(story: WebStory) -> None:
+    async def say(session: ClientSession) -> tuple[list[str], tuple[bool, str]]:
+        listed = [tool.name for tool in (await session.list_tools()).tools]
+        return listed, await call(session, "note", text="hello")
+
+    listed, (is_error, _) = talk(story, say, "--read-only")
+    assert set(listed) == {row.name for row in TOOLS if not row.changes}
+    assert is_error
+    assert story.board.read().human_notes == {}
+
+
+def test_the_board_is_a_resource(story: WebStory) -> None:
+    async def say(session: ClientSession) -> dict[str, str]:
+        found = {}
+        for name in ("board", "report", "tasks/greet"):
+            read = await session.read_resource(f"liza://{name}")
+            found[name] = "".join(getattr(part, "text", "") for part in read.contents)
+        return found
+
+    found = talk(story, say)
+    assert json.loads(found["board"])["goal"]["description"] == "A greeter that people like"
+    assert found["report"].startswith("# A greeter")
+    assert json.loads(found["tasks/greet"])["status"] == "MERGED"
