@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -92,7 +93,7 @@ class FileBoard:
                 raise LizaError(f"there is a board in {home} already; `liza status` shows it")
             board._journal.mend(JournalPosition())
             board._view.begin(state.replace(revision=1), by)
-            board._publish(baton)
+            board._close_turn(baton)
         for directory in (home, home.parent):
             _sync_directory(directory)
         return board
@@ -109,8 +110,31 @@ class FileBoard:
     def update(self, change: Change) -> State:
         """Let *change* happen to the state as it is under the lock; durable when this returns."""
         with self._settled(patient=True):
-            self._view.commit(change)
-            return self._view.state
+            with self._journal.deferring():
+                self._view.commit(change)
+            state, mark = self._view.state, self._view.mark
+        if self._journal.synced < mark.offset or not self._journal.holds(mark):
+            self._finish(mark)
+        return state
+
+    def _is_done(self, mark: JournalPosition) -> bool:
+        """Return whether all before *mark* is on disk and in state.yaml; raise where it was taken back."""
+        if not self._journal.holds(mark):
+            raise DiskTrouble(f"write {self._journal.path}", OSError(errno.EIO, os.strerror(errno.EIO)))
+        baton = self._lock.peek()
+        return baton is not None and baton.synced >= mark.offset and bool(baton.sum)
+
+    def _finish(self, mark: JournalPosition) -> None:
+        """Sync and show all that was written up to now, unless somebody else does while this one waits."""
+
+        def leave_if_done() -> None:
+            if self._is_done(mark):
+                raise _DoneByAnother
+
+        with suppress(_DoneByAnother), self._exclusive(leave_if_done) as baton:
+            self._open_turn(baton)
+            self._is_done(mark)
+            self._close_turn(baton)
 
     def absorb(self) -> State:
         """Take in what a person saved, now; raise EditRejected if it could not be taken.
@@ -263,14 +287,28 @@ class FileBoard:
         What is yielded is False while a save seems to be in progress.
         """
         with self._exclusive(self._prepare) as baton:
-            self._view.catch_up()
-            self._journal.mend(self._view.mark)
+            self._open_turn(baton)
             is_settled = self._sync.absorb(baton, patient=patient)
             try:
                 yield is_settled
             finally:  # also after a refused change: an edit may have been taken in before it
-                if is_settled:
-                    self._publish(baton)
+                is_shown = self._journal.synced == self._view.mark.offset
+                # Of those who wait, the last finishes for all: one sync and one text for the whole group.
+                if is_settled and (is_shown or not self._lock.has_next()):
+                    self._close_turn(baton)
+
+    def _open_turn(self, baton: LockState) -> None:
+        self._view.catch_up()
+        self._journal.mend(self._view.mark)
+        self._journal.synced = baton.synced if baton.synced <= self._view.mark.offset else -1
+        baton.synced = min(baton.synced, self._view.mark.offset)
+
+    def _close_turn(self, baton: LockState) -> None:
+        """Have the journal on disk, and show in state.yaml what the board became."""
+        if self._journal.synced != self._view.mark.offset:
+            self._journal.sync(self._view.mark)
+        baton.synced = self._journal.synced
+        self._publish(baton)
 
     def _prepare(self) -> None:
         """Do without the lock what can be done without it: read what others wrote, make the text of it."""
@@ -297,6 +335,10 @@ class FileBoard:
                 self._watch = open_watch(self.home, IGNORED_FILES)
                 self._is_blind = self._watch is None
             return self._watch
+
+
+class _DoneByAnother(Exception):
+    """Raised by whoever waits for the lock and needs it no more."""
 
 
 _boards: Final[WeakSet[FileBoard]] = WeakSet()
