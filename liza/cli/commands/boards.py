@@ -31,17 +31,23 @@ if TYPE_CHECKING:
 @command(
     "init",
     "make a board in this repository",
-    argument("goal", metavar="GOAL", help="what to build, in a sentence"),
+    argument(
+        "goal", metavar="GOAL", nargs="?", help="what to build, in a sentence; --issues says it as well"
+    ),
     argument("--spec", metavar="PATH", help="the file that says it at length"),
     argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+    argument("--issues", metavar="N", help="the issues of the forge to work on: 1-5,8 or label:agent"),
     NO_BASELINE,
 )
 def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    words = {"spec": args.spec, "workflow": args.workflow}
-    board, choices = create_board(args.directory, args.goal, **words, fit=workflow_of)
+    if args.goal is None and args.issues is None:
+        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
+    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
+    board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")

@@ -279,7 +279,8 @@ class TestIdeas:
         assert (folder / "completed/01.md").is_file()
 
     def test_without_ideas_the_run_pauses_with_a_sentence(self, tmp_path: Path) -> None:
-        team = try_ideas(tmp_path, {}, "   \n  ")
+        team = laboratory(tmp_path, {}, "   \n  ")
+        team.turn("planner-1")
 
         assert "has no idea in it; write one a paragraph" in (team.home / "PAUSE").read_text()
         assert not team.state.tasks
