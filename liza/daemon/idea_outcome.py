@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.agents.recording import PATCH as RUN_PATCH
 from liza.agents.recording import STDERR, STDOUT, ended_runs, recorded_reply
 from liza.daemon.experiment_files import IdeaFolder, archive_idea, read_ideas
+from liza.domain.dialects.verdict_lines import patch_in
 from liza.domain.idea_report import (
     APPROVED,
     IDEA,
@@ -163,7 +164,8 @@ def _said(idea: TriedIdea, run: Brief) -> str:
     text = reply.text if reply else ""
     if run.hat == "coder":
         path = run.folder / RUN_PATCH
-        return path.read_text("utf-8", "replace") if path.is_file() else ""
+        made = path.read_text("utf-8", "replace") if path.is_file() else ""
+        return made or patch_in(text)
     phase = {"coordinator": "coord", "planner": "plan"}.get(run.hat)
     return (idea.artifact(phase) if phase else "") or text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -50,9 +51,8 @@ def laboratory(
 ) -> ScriptedTeam:
     """Return a team with a project that has a sweep and a baseline, committed, and *ideas*, which are not."""
     experiment = {**EXPERIMENT, **settings.pop("experiment", {})}
-    team = ScriptedTeam(
-        directory, {**SCRIPT, **script}, workflow="experiment", experiment=experiment, **settings
-    )
+    settings = {"workflow": "experiment", "experiment": experiment, **settings}
+    team = ScriptedTeam(directory, {**SCRIPT, **script}, **settings)
     write(team, sweep__sh=SWEEP, value="1.0\n", test__sh="! grep -q boom value\n")
     team.user.git("add", ".")
     team.user.git("commit", "--quiet", "-m", "a laboratory")
@@ -262,6 +262,51 @@ class TestFailingAgents:
         assert not bad["patch_applied"]
         assert bad["patch_error"]
         assert good["score"]["score"] == 1.0
+
+
+class TestPatches:
+    """A coder may answer with a patch, where the document says that it speaks that dialect."""
+
+    PATCH: Final = """\
+--- a/value
++++ b/value
+@@ -1 +1 @@
+-1.0
++3.0
+"""
+
+    def try_patch(self, directory: Path, text: str) -> ScriptedTeam:
+        team = laboratory(directory, {"implement/coder": {"print": text}}, workflow="patches.yaml")
+        text = files("liza.workflow").joinpath("experiment.yaml").read_text()
+        row = "coder: {process: coder, access: write"
+        assert row in text
+        write(team, patches__yaml=text.replace(row, f"{row}, dialect: verdict"))
+        team.turns(*ALL)
+        return team
+
+    def test_a_patch_is_applied_and_scored(self, tmp_path: Path) -> None:
+        team = self.try_patch(tmp_path, f"Here it is.\n\n```diff\n{self.PATCH}```\n")
+
+        (found,) = summaries(team)
+        assert (found["patch_applied"], found["score"]["score"]) == (True, 2.0)
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            ("I would rather not.", "the patch is empty"),
+            (PATCH.replace("1.0", "7.0"), "the patch does not apply"),
+        ],
+    )
+    def test_what_does_not_apply_ends_the_idea_before_its_review(
+        self, tmp_path: Path, text: str, error: str
+    ) -> None:
+        team = self.try_patch(tmp_path, text)
+
+        (found,) = summaries(team)
+        assert found["patch_error"].startswith(error)
+        assert (found["patch_applied"], found["review_verdict"]) == (False, None)
+        (folder,) = (team.home / "experiments").iterdir()
+        assert (folder / "patch.diff").read_text() == (text if "@@" in text else "")
 
 
 class TestIdeas:
