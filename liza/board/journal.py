@@ -221,7 +221,7 @@ class Journal:
 
         Whoever defers that has to `sync` before anybody is told of the entry.
         """
-        if not 0 <= self.synced <= after.offset:
+        if self.synced < 0:
             self.sync(after)
         line, mark = encode_entry(entry, after, after.offset - self.synced)
         try:

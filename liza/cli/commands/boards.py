@@ -74,8 +74,9 @@ def _show_baseline(board: Board) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.board.protocol import Glance, glance_at
+    from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
+    from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
@@ -83,16 +84,15 @@ def _status(args: Namespace) -> int | None:
     if seen is None:
         board = board_of(args)
         state, trouble = _absorb(board)
-        seen = Glance(state, board.switches.thrown())
+        seen = Glance(state, board.switches.thrown(), board.presence.is_held(SUPERVISOR_NAME))
     state = seen.state
+    if args.json:
+        print(json.dumps(status.board_json(state)))
+        return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
     width = shutil.get_terminal_size((status.WIDTH, 24)).columns
-    shown = (
-        status.board_json(state)
-        if args.json
-        else status.status_text(state, seen.switches, shortage=lack, width=width)
-    )
-    print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
+    print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 
 

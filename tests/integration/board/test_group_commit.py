@@ -15,10 +15,14 @@ from liza.board.disk import Disk
 from liza.board.file import FileBoard
 from liza.errors import DiskTrouble, JournalDamaged
 from tests.support.boards import is_whole, messages, new_board, noted, was_not_disturbed
+from tests.support.crash_scenes import BY_HAND, edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from pathlib import Path
+
+    from liza.domain.model import State
 
 PATIENCE: Final = 60.0  # seconds that a writer may take on a busy machine
 
@@ -68,16 +72,21 @@ class SecondDisk(Disk):
         super().sync(descriptor)
 
 
-def write_together(home: Path, syncs: Syncs) -> list[BaseException | None]:
+def write_together(
+    home: Path, syncs: Syncs, meanwhile: Callable[[], None] = lambda: None
+) -> list[BaseException | None]:
     """Let two writers write a note each, the second one waiting while the first one writes its line."""
     second_disk = SecondDisk(syncs)
     second = FileBoard(home, disk=second_disk)
     with ThreadPoolExecutor(1) as pool:
-        futures = []
+        futures: list[Future[State]] = []
 
         def invite() -> None:
+            if futures:
+                return
             futures.append(pool.submit(second.update, noted("two")))
             assert second_disk.is_next.wait(PATIENCE)
+            meanwhile()
 
         first = FileBoard(home, disk=FirstDisk(syncs, invite))
         try:
@@ -111,6 +120,19 @@ def test_a_sync_that_fails_takes_back_the_lines_of_all_and_tells_each(home: Path
     assert messages(board.absorb()) == []
     board.update(noted("afterwards"))
     assert messages(is_whole(board)) == ["afterwards"]
+    was_not_disturbed(home)
+
+
+def test_a_save_is_not_lost_when_its_sync_fails_with_that_of_a_group(home: Path) -> None:
+    def save() -> None:
+        edit(home, "human_notes: []\n", BY_HAND)
+
+    raised = write_together(home, Syncs(failures=1), save)
+    assert all(isinstance(error, DiskTrouble) for error in raised)
+    assert "one" not in (home / "state.yaml").read_text()
+    board = FileBoard(home)
+    assert messages(board.absorb()) == ["by hand"]
+    is_whole(board)
     was_not_disturbed(home)
 
 
