@@ -230,6 +230,17 @@ def finished_runs_beside(brief: Brief) -> Iterator[Brief]:
         yield _load_record(reply.with_name(BRIEF), Brief)
 
 
+def ended_runs(runs: Path, task: str) -> Iterator[Brief]:
+    """Yield the runs of agents on *task* that ended, in the order in which they began."""
+    for reply in sorted(runs.glob(f"*/{REPLY}"), key=lambda path: _run_start(path.parent.name)):
+        try:
+            brief = _load_record(reply.with_name(BRIEF), Brief)
+        except UsageError:  # no run of an agent, or half a one
+            continue
+        if brief.task == task:
+            yield brief
+
+
 def load_recording(path: Path) -> Recording:
     """Return the recording at *path*: a folder of runs, or a YAML file."""
     return _load_folders(path) if path.is_dir() else _load_file(path)

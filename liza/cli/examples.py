@@ -37,6 +37,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "pause": 'liza pause "I need the machine"',
     "prompt": "liza prompt review parse",
     "recover": "liza recover --dry-run",
+    "baseline refresh": "liza baseline refresh",
+    "experiment": "liza experiment",
     "replay": "liza replay .liza/runs --with workers.coder=4",
     "report": "liza report --since 8h",
     "resume": "liza resume",

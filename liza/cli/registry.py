@@ -40,6 +40,7 @@ GROUPS: Final = {
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
     "salvage": "work that was saved before its worktree went",
+    "baseline": "what the ideas of an experiment are held against",
     "breaker": "what the circuit breaker saw, and its resolution",
 }
 AS_JSON: Final = Argument(("--json",), {"action": "store_true", "help": "print JSON"})

@@ -24,6 +24,7 @@ from liza.domain.answer_parsing import says_blocked
 from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery, with_signals
+from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
@@ -31,6 +32,7 @@ from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.gates.finding import blames_history
 from liza.repo import salvage
+from liza.repo.apply_patch import apply_patch
 from liza.repo.copies import committed_copies
 from liza.repo.durable import sync_work
 from liza.repo.merge import merge
@@ -41,6 +43,7 @@ from liza.repo.scratch import scratch_tree
 from liza.repo.snapshot import commit_all, conflict_marked_paths, overlay, roll_back
 from liza.repo.squash import Squashing, move_squashed, squash
 from liza.repo.submission import inspect_submission
+from liza.repo.working_copy import commit_checkout
 from liza.repo.worktree_fingerprint import pop_idle_change, record_idle_state
 from liza.system.run_control import RunEnding
 from liza.workflow.document import HatAccess, Predicate, SessionMode, WorkspaceBase
@@ -104,8 +107,11 @@ def _phase(turn: Turn) -> Phase:
 
 def _base_commit(place: Worker, state: State) -> str | None:
     """Return the commit that new work starts from; None while the integration branch needs repair."""
-    workspace = place.workflow(state).workspace
-    if workspace.base is WorkspaceBase.HEAD:
+    base = place.workflow(state).workspace.base
+    if base is WorkspaceBase.WORKING_TREE or state.config.experiment.base_on_working_tree:
+        # Of the same files the same commit, whoever makes it.
+        return commit_checkout(place.repository, at=state.goal.created)
+    if base is WorkspaceBase.HEAD:
         return place.repository.head()
     head = place.repository.commit_at(place.integration(state))
     if head is None:
@@ -195,7 +201,7 @@ def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
         turn.block_for_drift(asked.moved)
         return AfterTurn.WORK
     if isinstance(asked.value, Implement):
-        _submit(turn, worktree, asked, asked.value)
+        _hand_in(turn, worktree, asked, asked.value)
         return AfterTurn.WORK
     return _record_no_answer(turn, worktree, asked)
 
@@ -277,9 +283,16 @@ def _known_facts(answer: Implement) -> frozenset[str]:
 def _without_answer(turn: Turn, asked: AgentAnswer) -> Event:
     """Return what becomes of a task whose agent gave no answer; a crash may use up a round, as a no does."""
     event = coder.event_without_answer(asked.reply, asked.why)
+    return _as_document_says(turn, event)
+
+
+def _as_document_says(turn: Turn, event: Event) -> Event:
+    """Return *event*, or the report that it is by a document that counts failures, or leads blocks on."""
     is_used = turn.place.workflow(turn.state).crash_consumes_iteration
     if is_used and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
+    if isinstance(event, e.Block) and not event.only_people and GateOutcome.BLOCK in _phase(turn).edges:
+        return e.Report(outcome=GateOutcome.BLOCK, reason=event.reason, questions=event.questions)
     return event
 
 
@@ -400,17 +413,28 @@ class _CommitProof:
         return Implement(status=WorkStatus.DONE, summary=f"Finish {self._turn.task}")
 
 
+def _hand_in(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implement) -> None:
+    """Submit what was done, after the patch is applied where the answer is one."""
+    if answer.status is WorkStatus.DONE and _answers_with_patch(turn):
+        why = apply_patch(worktree, patch_in(asked.reply.text))
+        if why is not None:
+            turn.record(_as_document_says(turn, e.Release(reason=why, failed=True)))
+            return
+        answer = answer.replace(summary=f"Try {turn.state.task(str(turn.task)).description}")
+    _submit(turn, worktree, asked, answer)
+
+
 def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implement) -> None:
     task = turn.state.task(str(turn.task))
     head: str | None = None
     reasons: tuple[str, ...] = ()
+    after = turn.place.trees.after
+    # What was known of the files when the run ended, unless its patch was applied since then.
+    tree = after.tree if after and not _answers_with_patch(turn) else None
     if answer.status is WorkStatus.DONE and worktree.is_there:
-        after = turn.place.trees.after
         message = coder.commit_message(task, answer)
-        commit_all(worktree, message, at=turn.place.clock(), tree=after and after.tree)
+        commit_all(worktree, message, at=turn.place.clock(), tree=tree)
     if answer.status is WorkStatus.DONE:
-        after = turn.place.trees.after
-        tree = after and after.tree
         head, reasons = inspect_submission(worktree, task.id, str(task.base_commit), tree=tree)
         reasons += _conflict_mark_faults(turn, task, head)
         reasons += _copied_file_faults(turn, task, head)
@@ -430,10 +454,16 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
             return
     elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
+    event = _as_document_says(turn, event)
     if isinstance(event, e.Report):
         event = event.replace(session=_session_id(asked), remember=answer.remember)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
+
+
+def _answers_with_patch(turn: Turn) -> bool:
+    """Return whether the hat of *turn* says what to change instead of changing it."""
+    return turn.place.workflow(turn.state).hat(str(turn.hat)).dialect == PATCH_DIALECT
 
 
 def _record_at_rest(turn: Turn, worktree: Worktree) -> None:

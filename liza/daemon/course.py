@@ -21,6 +21,7 @@ from liza.gates.checkout import SETUP, installs
 from liza.gates.context import GateContext, Statements
 from liza.gates.results import FOLDER, ResultCache
 from liza.system import process
+from liza.system.files import overwrite
 from liza.system.run_control import RunEnding, RunLimits, StopLevel, sleep_unless_stopped
 from liza.system.sandbox.bubblewrap import RunPurpose, Tenant
 from liza.workflow import engine
@@ -136,6 +137,7 @@ def _new_context(turn: Turn, task: Task, base: str, head: str, said: Statements)
         said=said,
         results=results_of(turn.place.home, turn.state.config),
         likely=cause_explainer(turn.place.repository, turn.place.project_sandbox(turn.state)),
+        keep_file=lambda run, name, data: overwrite(turn.place.home / RUNS / run / name, data),
     )
 
 

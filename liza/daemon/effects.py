@@ -10,8 +10,10 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.forge_effects import Delivery, ensure_draft, finalize
+from liza.daemon.idea_outcome import IDEA_SOURCE, TriedIdea, write_outcome
 from liza.repo.worktree import write_text_whole
 from liza.workflow.document import Effect
+from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +34,7 @@ class EffectPlace(NamedTuple):
     worktrees: Worktrees
     at: datetime
     state: State
+    after: Task
     commit: str | None = None
     taints: tuple[str, ...] = ()
 
@@ -47,6 +50,8 @@ class EffectPerformer(NamedTuple):
 
 
 def _write_summary(place: EffectPlace, task: Task) -> str:
+    if workflow_on(place.state).tasks.source == IDEA_SOURCE:
+        return write_outcome(TriedIdea(place.home, place.worktrees.repository, place.state, place.after))
     return _write(place, task, SUMMARIES)
 
 
@@ -66,6 +71,8 @@ def _cleanup_worktree(place: EffectPlace, task: Task) -> str:
     worktree = trees.worktree_at(trees.path_of(task.id))
     if worktree is None:
         return "there is no worktree"
+    if place.state.config.experiment.keep_worktrees:
+        return f"the worktree is kept in {worktree.path.name}"
     trees.release(task.id, at=place.at)
     return "the worktree is gone; its branch is kept"
 
@@ -79,7 +86,7 @@ def _finalize_pr(place: EffectPlace, task: Task) -> str:
 
 
 PERFORMERS: Final[dict[Effect, EffectPerformer]] = {
-    Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task with its verdicts, as JSON"),
+    Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task as JSON; of an idea, all its files"),
     Effect.ARCHIVE: EffectPerformer(_archive, "the same, of what succeeded"),
     Effect.CLEANUP_WORKTREE: EffectPerformer(_cleanup_worktree, "the worktree goes; its branch stays"),
     Effect.ENSURE_DRAFT_PR: EffectPerformer(_ensure_draft_pr, "a draft of the change on the forge"),

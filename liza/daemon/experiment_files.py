@@ -11,6 +11,7 @@ from liza.domain.ideas import Idea, ideas_of_files, split_ideas
 from liza.domain.measurement import score_in_file
 from liza.domain.scoring import ResultsFile, ScoreColumn
 from liza.errors import DiskTrouble, LizaError, UsageError
+from liza.gates.score import read_results_file
 from liza.system.files import link_new, overwrite
 from liza.system.masking import environment_mask
 
@@ -80,22 +81,7 @@ def read_results(path: Path, before: FileStamp | None) -> ResultsFile:
         return ResultsFile(path.name, None, "was not written")
     if stamp == before:
         return ResultsFile(path.name, None, "is from an earlier run: the sweep did not write it")
-    return _read_data(path)
-
-
-def read_baseline(path: Path) -> ResultsFile:
-    if not path.exists():
-        return ResultsFile(path.name, None, "is not there; make one with `liza baseline refresh`")
-    return _read_data(path)
-
-
-def _read_data(path: Path) -> ResultsFile:
-    try:
-        if path.stat().st_size > LARGEST:
-            return ResultsFile(path.name, None, f"is larger than {LARGEST >> 20} MiB")
-        return ResultsFile(path.name, path.read_bytes())
-    except OSError as error:
-        return ResultsFile(path.name, None, f"cannot be read: {error.strerror or error}")
+    return read_results_file(path)
 
 
 def refresh_baseline(results: Path, baseline: Path, wanted: ScoreColumn) -> float:

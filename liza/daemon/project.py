@@ -127,7 +127,11 @@ def _require_runnable(root: Path, config: Config) -> None:
     if config.workflow != Config.model_fields["workflow"].default:
         from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
 
-        workflow_of(config, root)
+        flow = workflow_of(config, root)
+        if flow.tasks.source == "ideas":
+            from liza.daemon.sources import configured_ideas  # noqa: PLC0415 - as above
+
+            configured_ideas(config, root, flow.tasks)
     if config.forge or config.issues:
         from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
         from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - few projects have one

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.experiment_files import read_ideas
 from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
 from liza.domain.events import Block
+from liza.domain.ideas import first_ideas
 from liza.domain.model import Status, Task
-from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.workflow.load import workflow_on
 from liza.workflow.transition import add_task, apply
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from liza.domain.config import Config
+    from liza.domain.ideas import Idea
     from liza.domain.model import State, TaskIssue
     from liza.workflow.document import TaskSource
 
-_BLANK: Final = re.compile(r"\n\s*\n")
+IDEAS_FILE: Final = "ideas.md"
 DONE_WHEN: Final = "what it says is so, and shown to be"
 MENDED: Final = "Is that mended, or should it be given up?"
 
@@ -49,21 +51,22 @@ def goal_task(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
 
 
 def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
-    """Return a task for each paragraph of the file, in its order."""
-    path = root / (source.file or "ideas.md")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the ideas in {path.name}; write one a paragraph") from error
-    ideas = [part.strip() for part in _BLANK.split(text) if part.strip()]
-    if not ideas:
-        raise UsageError(f"{path.name} has no ideas; write one a paragraph")
-    return [NewTask(f"idea-{state.goal.number}-{number}", idea) for number, idea in enumerate(ideas, start=1)]
+    """Return a task for each idea of a file or a directory, in its order."""
+    found = configured_ideas(state.config, root, source)
+    return [
+        NewTask(f"idea-{state.goal.number}-{number}", idea.text) for number, idea in enumerate(found, start=1)
+    ]
+
+
+def configured_ideas(config: Config, root: Path, source: TaskSource) -> tuple[Idea, ...]:
+    """Return the ideas that the settings name, or else the workflow; raise what is wrong with them."""
+    wanted = config.experiment
+    return first_ideas(read_ideas(root / (wanted.ideas or source.file or IDEAS_FILE)), wanted.first)
 
 
 OWN_SOURCES: Final[dict[str, Source | str]] = {
     "goal": Source(goal_task, "the goal is the one task"),
-    "ideas": Source(_ideas, "each paragraph of a file is a task"),
+    "ideas": Source(_ideas, "each paragraph of a file, or each file of a directory, is a task"),
     "issues": "liza.daemon.issue_tasks:ISSUES",
 }
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)

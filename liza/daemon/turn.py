@@ -70,7 +70,7 @@ from liza.repo.snapshot import WorktreeTracker
 from liza.system.masking import environment_mask
 from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
 from liza.workflow.load import workflow_on
-from liza.workflow.transition import apply, effects_of
+from liza.workflow.transition import advance, apply, effects_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -470,12 +470,12 @@ class Turn:
         task, flow = self.current(), self.place.workflow(self.state)
         try:
             wanted = effects_of(flow, task, event, by=self.by, at=self.place.clock())
+            after = advance(flow, task, event, by=self.by, at=self.place.clock())
         except Refused:  # the update says why
             return event
         commit = event.commit or task.review_commit
-        place = EffectPlace(
-            self.place.home, self.place.worktrees, self.place.clock(), self.state, commit, wanted.taints
-        )
+        home, trees, now = self.place.home, self.place.worktrees, self.place.clock()
+        place = EffectPlace(home, trees, now, self.state, after, commit, wanted.taints)
         try:
             done = perform(place, task, wanted.effects)
             self._comment(place.delivery(task))

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain import routing
+from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.record import Id, NonEmptyStr, Record, default_record
 from liza.errors import UsageError
 
@@ -225,6 +226,7 @@ class Config(Record):
     sprint: SprintLength = default_record(SprintLength)
     sandbox: SandboxConfig = default_record(SandboxConfig)
     assistant: AssistantConfig = default_record(AssistantConfig)
+    experiment: ExperimentConfig = default_record(ExperimentConfig)
     # Where issues come from and pull requests go: the name of a forge, and what it is told.
     forge: Annotated[dict[NonEmptyStr, dict[NonEmptyStr, ChannelOption]], AfterValidator(_require_one)] = (
         Field(default_factory=dict)

@@ -23,6 +23,8 @@ ROLE_FILES: Final[dict[str, tuple[str, str]]] = {
     "reviewer": ("reviewer_prompt.txt", "review.md"),
 }
 APPROVED: Final = "APPROVE"
+REJECTED: Final = "REJECT"
+UNDECIDED: Final = "UNKNOWN"
 
 
 def round_name(name: str, number: int) -> str:

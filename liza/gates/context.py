@@ -88,6 +88,14 @@ def result_of(tree: str, trial: TreeRun) -> CachedResult:
 CauseExplainer = Callable[[str, CommandResult], str]
 
 
+# Keeps a file that a command made in the folder of its run, by the id of the run and a name.
+FileKeeper = Callable[[str, str, bytes], None]
+
+
+def _keep_nothing(_run: str, _name: str, _data: bytes) -> None:
+    pass
+
+
 def _no_explanation(_line: str, _ran: CommandResult) -> str:
     return "mend what it needs"
 
@@ -129,6 +137,7 @@ class GateContext:
     # Of the project's commands.
     results: ResultCache = field(default_factory=ResultCache, repr=False, compare=False)
     likely: CauseExplainer = field(default=_no_explanation, repr=False, compare=False)
+    keep_file: FileKeeper = field(default=_keep_nothing, repr=False, compare=False)
     _tree_runs: dict[tuple[str, str], TreeRun] = field(default_factory=dict, repr=False, compare=False)
 
     def __enter__(self) -> Self:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from posixpath import basename
+from shlex import quote
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from liza.domain.experiment_config import ExperimentConfig
+from liza.domain.idea_report import sweep_variables
 from liza.domain.measurement import Measurement, score_in_file, score_in_text
 from liza.domain.record import NonEmptyStr, Record
+from liza.domain.scoring import ResultsFile, Score, ScoreColumn, score_against
 from liza.domain.verdicts import Evidence
 from liza.gates.command import finding_of
-from liza.gates.context import GateContext
+from liza.gates.context import LARGEST_KEPT, GateContext
 from liza.gates.finding import Finding, blocker, concern, passed, revise, unknown
-from liza.gates.runner import evidence_of
+from liza.gates.runner import describe_ending, evidence_of
 from liza.repo.objects import blob_contents
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
+OUTPUT: Final = "sweep_output"  # where a sweep may write, in a checkout that nobody else has
+NO_SWEEP: Final = "no sweep is set; name the command that measures as experiment.sweep in liza.yaml"
 RUN: Final = "run"  # a baseline that is measured now, by the same command on the base
 
 
 class ScoreOptions(Record):
-    run: NonEmptyStr
+    run: NonEmptyStr | None = None
+    # `settings`: command, file, column and baseline are the project's own.
+    source: Literal["settings"] | None = Field(default=None, alias="from")
     results: NonEmptyStr | None = None  # the CSV or JSON that the command writes; without it, what it prints
     # Of a CSV; a dotted path of a JSON; a word before the number in what is printed.
     column: NonEmptyStr | None = None
@@ -35,13 +45,19 @@ class ScoreOptions(Record):
     def _can_be_read(self) -> Self:
         if self.results and not self.column:
             raise ValueError("a file of results needs the column, or the path, of its number")
+        if (self.run is None) == (self.source is None):
+            raise ValueError("say what measures: `run` a command, or `from: settings`")
+        if self.source and (idle := self.model_fields_set - {"source", "mode"}):
+            raise ValueError(f"{', '.join(sorted(idle))} do nothing: the settings of the experiment say it")
         return self
 
 
 def judge(options: ScoreOptions, case: GateContext) -> Finding:
     """Measure the candidate, then the baseline, and compare them."""
+    if options.source:
+        return judge_sweep(case)
     keep = (options.results,) if options.results else ()
-    trial = case.run_on(case.tree, "score", options.run, keep)
+    trial = case.run_on(case.tree, "score", str(options.run), keep)
     shown = evidence_of(trial.line, trial.ran)
     if not trial.ran.is_green:
         found = finding_of("score", trial)
@@ -53,6 +69,62 @@ def judge(options: ScoreOptions, case: GateContext) -> Finding:
     if options.baseline is not None and baseline.value is None:
         return _no_score(options, f"the baseline has no number: {baseline.why}", shown)
     return _compare(options, candidate.value, baseline.value, shown)
+
+
+def judge_sweep(case: GateContext) -> Finding:
+    """Run the sweep of the experiment, keep what it wrote, and record its score against the baseline.
+
+    A sweep that fails has a score all the same where its results are new.
+    """
+    settings = case.config.experiment
+    if settings.sweep is None or settings.results is None:
+        return passed(f"recorded: there is no score ({NO_SWEEP})", [concern(NO_SWEEP)], label="no_score")
+    told = sweep_variables(OUTPUT, settings.results, settings.configurations)
+    line = f"{' '.join(f'{key}={quote(value)}' for key, value in told.items())}; export {' '.join(told)}"
+    trial = case.run_on(case.tree, "sweep", f"{line}; {settings.sweep}", (settings.results,))
+    shown = evidence_of(settings.sweep, trial.ran)
+    if trial.is_setup:
+        why = f"the setup {describe_ending(trial.ran)}, so that the sweep was not run"
+        return passed(f"recorded: there is no score ({why})", [concern(why)], label="no_score")
+    data = trial.kept.get(settings.results, b"")
+    if data and trial.ran.run:
+        case.keep_file(trial.ran.run, basename(settings.results), data)
+    score = score_sweep(settings, case.repository.root, data)
+    if score.score is None:
+        why = str(score.note)
+        return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
+    said = f"recorded: candidate {score.candidate_mean:g}, baseline {score.baseline_mean:g}"
+    return passed(said, (), shown, label=f"{score.score:+g}")
+
+
+def score_sweep(settings: ExperimentConfig, root: Path, data: bytes) -> Score:
+    """Return the score of what a sweep wrote anew, *data*, against the baseline."""
+    results, baseline = str(settings.results), str(settings.baseline)
+    why = "was not written by the sweep; a file from an earlier run does not count"
+    return score_against(
+        ScoreColumn(
+            column=str(settings.column),
+            higher_is_better=settings.higher_is_better,
+            first_configurations=settings.configurations,
+        ),
+        baseline=read_baseline(root / baseline),
+        candidate=ResultsFile(basename(results), data or None, "" if data else why),
+    )
+
+
+def read_baseline(path: Path) -> ResultsFile:
+    if not path.exists():
+        return ResultsFile(path.name, None, "is not there; make one with `liza baseline refresh`")
+    return read_results_file(path)
+
+
+def read_results_file(path: Path) -> ResultsFile:
+    try:
+        if path.stat().st_size > LARGEST_KEPT:
+            return ResultsFile(path.name, None, f"is larger than {LARGEST_KEPT >> 20} MiB")
+        return ResultsFile(path.name, path.read_bytes())
+    except OSError as error:
+        return ResultsFile(path.name, None, f"cannot be read: {error.strerror or error}")
 
 
 def _no_score(options: ScoreOptions, why: str, shown: Evidence) -> Finding:
@@ -75,7 +147,7 @@ def _measure_baseline(options: ScoreOptions, case: GateContext) -> Measurement:
         return Measurement(wanted)
     if wanted == RUN:
         trial = case.run_on(
-            case.base_tree, "score-base", options.run, (options.results,) if options.results else ()
+            case.base_tree, "score-base", str(options.run), (options.results,) if options.results else ()
         )
         if not trial.ran.is_green:
             return Measurement(None, "the command fails on the base")

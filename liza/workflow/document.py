@@ -80,6 +80,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
     },
     GateKind.SCORE: {
         "run": "the command that measures",
+        "from": "`settings`: command, file, column and baseline are those of `experiment` in liza.yaml",
         "results": "the CSV or JSON that it writes",
         "column": "where the number is",
         "baseline": "a number, a file of the base, or `run`",

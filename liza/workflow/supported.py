@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from liza.errors import Violation
-from liza.workflow.document import Gate, GateKind, NoVerdict, Predicate, Workflow, WorkspaceBase
+from liza.workflow.document import Gate, GateKind, NoVerdict, Predicate, Workflow
 
 LEAVE_OUT: Final = "no worker performs it yet; leave it out"
 
@@ -18,8 +18,6 @@ UNKNOWN_FACTS: Final = frozenset({Predicate.UPFRONT_PLAN})
 def unsupported_parts(workflow: Workflow) -> list[Violation]:
     """Return every part of *workflow* that would be accepted and do nothing."""
     found = list[Violation]()
-    if workflow.workspace.base is WorkspaceBase.WORKING_TREE:
-        found.append(Violation("workspace.base", "nobody can start from what is not committed", "write head"))
     for name, phase in workflow.phases.items():
         for number, gate in enumerate(phase.gates):
             found += _gate_violations(gate, f"phases.{name}.gates[{number}]")

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
+from liza.cli.examples import EXAMPLES
 from liza.domain.config import Config
 
 ROOT: Final = Path(__file__).parents[2]
@@ -371,6 +372,8 @@ def test_no_workflow_is_known_by_its_name_outside_of_its_file() -> None:
         for module in MODULES
         for node in ast.walk(syntax_of(module))
         if isinstance(node, ast.Constant) and node.value in names - {usual}
+        # The command that shows what ideas came to has the word of their workflow.
+        if not (module.startswith("liza.cli.") and node.value in EXAMPLES)
     ]
 
     assert len(names) > 1

@@ -18,6 +18,7 @@ from liza.domain.dialects.reading import (
 )
 from liza.domain.verdicts import Outcome
 
+PATCH_DIALECT: Final = "verdict"  # in which a coder answers with a patch
 VERDICT_RESULTS: Final = {"APPROVE": Outcome.PASS, "REJECT": Outcome.REVISE}
 SECTIONS: Final = {"coordinator": ("COORDINATOR_NOTES",), "planner": ("PLAN", "RISKS", "TESTS")}
 _VERDICT: Final = re.compile(r"^[ \t*#`]*VERDICT[*`]*:[*` \t]*([^\n]*)$", re.MULTILINE | re.IGNORECASE)

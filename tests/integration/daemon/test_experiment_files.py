@@ -12,7 +12,6 @@ from liza.daemon.experiment_files import (
     FileStamp,
     IdeaFolder,
     archive_idea,
-    read_baseline,
     read_ideas,
     read_results,
     read_summaries,
@@ -21,6 +20,7 @@ from liza.daemon.experiment_files import (
 from liza.domain.idea_report import IdeaSummary
 from liza.domain.scoring import ScoreColumn
 from liza.errors import LizaError, UsageError
+from liza.gates.score import read_baseline
 
 COLUMN = ScoreColumn(column="sharpe")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.changes import HUMAN
@@ -100,27 +99,3 @@ class TestPhased:
         team.board.update(accept_task("goal-1", "good enough", by=HUMAN, at=utc_now()))
         team.turns(*ALL)
         assert team.status("goal-1") is Status.COMPLETE
-
-
-class TestExperiment:
-    """Each idea becomes a patch with a score; nothing is merged."""
-
-    SCRIPT: Final = {
-        "implement/coordinator": {"answer": {"status": "done", "summary": "Try it"}},
-        "implement/planner": {"answer": {"status": "done", "summary": "Write a file"}},
-    }
-
-    def test_every_idea_is_tried_and_told_of(self, tmp_path: Path) -> None:
-        team = walk(tmp_path, "experiment", self.SCRIPT, ideas__md="be faster\n\nbe smaller\nby half\n")
-
-        assert [team.status(f"idea-1-{number}") for number in (1, 2)] == [Status.COMPLETE] * 2
-        told = json.loads((team.home / "summaries/idea-1-2.json").read_text())
-        assert told["description"] == "be smaller\nby half"
-        assert team.head() == team.user.base
-
-    def test_an_idea_that_the_reviewer_rejects_is_given_up(self, tmp_path: Path) -> None:
-        no = {"answer": {"verdict": "reject", "reason": "no", "feedback": [{"message": "no"}]}}
-        team = walk(tmp_path, "experiment", {**self.SCRIPT, "review": no}, ideas__md="be faster\n")
-
-        assert team.status("idea-1-1") is Status.ABANDONED
-        assert (team.home / "summaries/idea-1-1.json").is_file()

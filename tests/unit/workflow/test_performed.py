@@ -52,7 +52,6 @@ def test_what_nobody_has_is_refused_with_its_line(tmp_path: Path, old: str, new:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("start: CODE", "start: CODE\nworkspace: {base: working_tree}", "workspace.base: nobody can start"),
         ("  coder: {process: coder", "  coder: {process: reviewer", "worker: a reviewer does no work"),
         ("  reviewer: {process: reviewer", "  reviewer: {process: coder", "role: a coder judges nothing"),
         ("  reviewer: {", "  critic: {process: reviewer}\n  reviewer: {", "roles.critic: nobody wears it"),

@@ -303,9 +303,7 @@ CYCLE: Final = [
 
 LAST: Final = "write_summary cleanup_worktree"
 EXPERIMENT: Final = [
-    Trace(
-        "an idea becomes a score", "experiment", "work work work pass pass go pass pass", "DONE", effects=LAST
-    ),
+    Trace("an idea becomes a score", "experiment", "work work work pass pass go pass", "DONE", effects=LAST),
     Trace("a patch that does not apply", "experiment", "work work work revise", "STOPPED", effects=LAST),
     Trace("a patch that is rejected", "experiment", "work work work pass revise", "STOPPED", effects=LAST),
     Trace("a reviewer without a verdict", "experiment", "work work work pass none", "STOPPED", effects=LAST),
@@ -320,7 +318,7 @@ EXPERIMENT: Final = [
     Trace(
         "a sweep that fails is scored all the same",
         "experiment",
-        "work work work pass pass pass revise pass",
+        "work work work pass pass pass revise",
         "DONE",
         effects=LAST,
         facts=("test_command",),
@@ -328,25 +326,30 @@ EXPERIMENT: Final = [
     Trace(
         "a bad score decides nothing",
         "experiment",
-        "work work work pass pass go pass revise",
+        "work work work pass pass go revise",
         "DONE",
         effects=LAST,
     ),
     Trace(
-        "a sweep that cannot be run", "experiment", "work work work pass pass go crash crash", next="score"
+        "a sweep that cannot be run",
+        "experiment",
+        "work work work pass pass go crash crash",
+        "DONE",
+        effects=LAST,
     ),
     Trace(
-        "a reviewer that blocks an idea leaves it to a person",
+        "a reviewer that blocks an idea stops it",
         "experiment",
         "work work work pass block",
-        "BLOCKED",
+        "STOPPED",
+        effects=LAST,
     ),
     Trace("rounds of repair", REPAIRS, "work work work pass revise work revise work pass pass", next="go"),
     Trace("and no more", REPAIRS, "work work work revise work revise work revise", "STOPPED", effects=LAST),
     Trace(
         "rejected, and run all the same",
         PROCEEDS,
-        "work work work pass revise go pass pass",
+        "work work work pass revise go pass",
         "DONE",
         taints="forced:CODE",
         effects=LAST,

@@ -1,0 +1,37 @@
+"""Experiments: the ideas that were tried, by score, and the baseline that they are held against."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from liza.cli.registry import AS_JSON, command, home_of
+
+
+@command("experiment", "show the ideas that were tried, best score first, with the patch of each", AS_JSON)
+def _experiment(args: Namespace) -> None:
+    from liza.cli.views.experiments import experiment_text, graded_ideas
+    from liza.daemon.project import settings_around
+
+    home = home_of(args)
+    ideas = graded_ideas(home, settings_around(args.directory).experiment)
+    print(json.dumps([idea.to_json() for idea in ideas]) if args.json else experiment_text(home, ideas))
+
+
+@command("baseline refresh", "make the results in your checkout the baseline that ideas must beat", AS_JSON)
+def _baseline_refresh(args: Namespace) -> None:
+    from liza.daemon.experiment_files import refresh_baseline
+    from liza.daemon.project import settings_around
+    from liza.domain.scoring import ScoreColumn
+    from liza.errors import UsageError
+    from liza.repo.command import top_level
+
+    root, settings = top_level(args.directory), settings_around(args.directory).experiment
+    if settings.results is None or settings.baseline is None or settings.column is None:
+        raise UsageError("there is no sweep to refresh from; set experiment.sweep and its parts in liza.yaml")
+    column = ScoreColumn(column=settings.column, first_configurations=settings.configurations)
+    mean = refresh_baseline(root / settings.results, root / settings.baseline, column)
+    if args.json:
+        print(json.dumps({"baseline": settings.baseline, "column": settings.column, "mean": mean}))
+    else:
+        print(f"{settings.baseline} is {settings.results} now; the mean of {settings.column} is {mean:g}.")

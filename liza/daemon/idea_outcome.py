@@ -1,0 +1,186 @@
+"""What an idea came to, gathered where it ends: its files, its `summary.json` and what it is worth.
+
+Everything is read from the board, from git and from the recorded runs, so that it can be written again after
+a crash, and comes out the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.agents.recording import PATCH as RUN_PATCH
+from liza.agents.recording import STDERR, STDOUT, ended_runs, recorded_reply
+from liza.daemon.experiment_files import IdeaFolder, archive_idea, read_ideas
+from liza.domain.dialects.verdict_lines import patch_in
+from liza.domain.idea_report import (
+    APPROVED,
+    IDEA,
+    PATCH,
+    REJECTED,
+    ROLE_FILES,
+    SWEEP_LOG,
+    TESTS_LOG,
+    UNDECIDED,
+    IdeaSummary,
+)
+from liza.domain.ideas import run_id
+from liza.domain.scoring import ResultsFile
+from liza.domain.verdicts import Outcome
+from liza.errors import GitFailed, LizaError
+from liza.gates.score import score_sweep
+from liza.workflow.document import GateKind
+from liza.workflow.load import workflow_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from liza.agents.protocol import Brief
+    from liza.domain.model import State, Task
+    from liza.domain.scoring import Score
+    from liza.domain.verdicts import Evidence, Verdict
+    from liza.repo.repository import Repository
+
+EXPERIMENTS: Final = "experiments"  # below .liza: a folder for each idea that was tried
+RUNS: Final = "runs"
+IDEA_SOURCE: Final = "ideas"
+_VERDICTS: Final = {Outcome.PASS: APPROVED, Outcome.REVISE: REJECTED}
+NO_PATCH: Final = "no patch was made"
+_IN_ROUNDS: Final = frozenset({"coder", "reviewer"})  # whose every round is kept
+
+
+class TriedIdea(NamedTuple):
+    """An idea at its end, and where what is known of it lies."""
+
+    home: Path
+    repository: Repository
+    state: State
+    task: Task
+
+    @property
+    def run_id(self) -> str:
+        number = self.task.id.rpartition("-")[2]
+        return run_id(self.task.created, int(number) if number.isdecimal() else 1)
+
+    @property
+    def folder(self) -> IdeaFolder:
+        return IdeaFolder(self.home / EXPERIMENTS / self.run_id)
+
+    def verdict(self, kind: GateKind) -> Verdict | None:
+        """Return what the last gate of *kind* said."""
+        phases = workflow_on(self.state).phases.values()
+        names = {gate.id for phase in phases for gate in phase.gates if gate.kind is kind}
+        return next((one for one in reversed(self.task.verdicts) if one.gate in names), None)
+
+    def evidence(self, kind: GateKind) -> Evidence | None:
+        found = self.verdict(kind)
+        return found.evidence if found else None
+
+    @property
+    def patch(self) -> str:
+        """Return all that was changed for the idea, as a patch that `git apply` takes."""
+        base, made = self.task.base_commit, self.task.review_commit
+        if base is None or made is None:
+            return ""
+        answer = self.repository.ask("diff", "--binary", "--full-index", "--no-color", base, made)
+        if answer.code != 0:
+            raise GitFailed("diff", answer.said)
+        return answer.output.decode("utf-8", "replace")
+
+    def artifact(self, phase: str) -> str:
+        found = self.task.artifacts.get(phase)
+        return found.text if found else ""
+
+
+def write_outcome(idea: TriedIdea) -> str:
+    """Write every file of *idea*; return where."""
+    idea.folder.write(IDEA, f"{idea.task.description}\n")
+    _write_roles(idea)
+    patch = idea.patch
+    if patch:
+        idea.folder.write(PATCH, patch)
+    _write_log(idea, GateKind.COMMAND, TESTS_LOG)
+    _write_log(idea, GateKind.SCORE, SWEEP_LOG)
+    idea.folder.write_summary(_summary(idea, is_applied=bool(patch)))
+    _archive(idea)
+    return f"written to .liza/{EXPERIMENTS}/{idea.run_id}"
+
+
+def _summary(idea: TriedIdea, *, is_applied: bool) -> IdeaSummary:
+    task, review = idea.task, idea.verdict(GateKind.AGENT)
+    tests, sweep = idea.evidence(GateKind.COMMAND), idea.evidence(GateKind.SCORE)
+    data = _results(idea)
+    return IdeaSummary(
+        run_id=idea.run_id,
+        idea=task.description,
+        coordinator=idea.artifact("coord"),
+        plan=idea.artifact("plan"),
+        patch_applied=is_applied,
+        # Why its last round failed tells more than that its rounds are over.
+        patch_error=None if is_applied else task.rejection_reason or task.closing_reason or NO_PATCH,
+        review_verdict=_VERDICTS.get(review.outcome, UNDECIDED) if review else None,
+        tests_exit_code=tests.code if tests else None,
+        sweep_exit_code=sweep.code if sweep else None,
+        results_csv=idea.folder.keep_results(ResultsFile("", data or None)),
+        score=_score(idea, data),
+    )
+
+
+def _score(idea: TriedIdea, data: bytes) -> Score | None:
+    settings = idea.state.config.experiment
+    is_run = idea.evidence(GateKind.SCORE) is not None
+    return score_sweep(settings, idea.repository.root, data) if is_run and settings.sweep else None
+
+
+def _results(idea: TriedIdea) -> bytes:
+    """Return what the sweep of *idea* wrote, as its gate kept it."""
+    seen, name = idea.evidence(GateKind.SCORE), idea.state.config.experiment.results
+    if seen is None or seen.run is None or name is None:
+        return b""
+    path = idea.home / RUNS / seen.run / name.rpartition("/")[2]
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _write_log(idea: TriedIdea, kind: GateKind, name: str) -> None:
+    seen = idea.evidence(kind)
+    if seen is None or seen.run is None:
+        return
+    files = (idea.home / RUNS / seen.run / stream for stream in (STDOUT, STDERR))
+    text = "".join(path.read_text("utf-8", "replace") for path in files if path.is_file())
+    idea.folder.write(name, text)
+
+
+def _write_roles(idea: TriedIdea) -> None:
+    """Write what each role was asked and said: every round of coder and reviewer, of others the last."""
+    runs = list(ended_runs(idea.home / RUNS, idea.task.id))
+    for hat in ROLE_FILES:
+        rounds = {run.iteration: run for run in runs if run.hat == hat and not run.only_answer}
+        kept = list(rounds.values())
+        for number, run in enumerate(kept if hat in _IN_ROUNDS else kept[-1:]):
+            idea.folder.write_role(hat, run.prompt, _said(idea, run), number)
+
+
+def _said(idea: TriedIdea, run: Brief) -> str:
+    reply = recorded_reply(run)
+    text = reply.text if reply else ""
+    if run.hat == "coder":
+        path = run.folder / RUN_PATCH
+        made = path.read_text("utf-8", "replace") if path.is_file() else ""
+        return made or patch_in(text)
+    phase = {"coordinator": "coord", "planner": "plan"}.get(run.hat)
+    return (idea.artifact(phase) if phase else "") or text
+
+
+def _archive(idea: TriedIdea) -> None:
+    """Move the file of an idea of a directory away, so that it is not tried again."""
+    settings = idea.state.config.experiment
+    if not settings.archive or settings.ideas is None:
+        return
+    path = idea.repository.root / settings.ideas
+    if not path.is_dir():
+        return
+    try:
+        found = next((one for one in read_ideas(path) if one.text == idea.task.description), None)
+    except LizaError:  # it was moved before, and no other is left
+        return
+    if found:
+        archive_idea(found, idea.run_id)
