@@ -135,11 +135,13 @@ def _is_a_good_moment(state: State) -> bool:
 def demo_summary(board: Board, workflow: str) -> str:
     """Return what came of it: the merged history, and where to look."""
     root, branch = board.home.parent, board.read().config.integration_branch
+    look = "\n".join(f"  {line}" for line in demo_of(workflow).look.splitlines())
     return f"""
 {status_text(board.read(), {})}
 {_merged(board, branch)}
 Look around in {root}:
-{"".join(f"  {line}" for line in demo_of(workflow).look.splitlines(keepends=True))}
+{look}
+
 The same with your own agent: in your repository, put into liza.yaml
   agents: {{default: {{backend: command, command: [python3, your_agent.py]}}}}
   gates: {{test: your test command}}

@@ -153,7 +153,10 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
         taken.append(task)
         flow, here = place.workflow(state), task.position
         most = flow.phases[here.phase if here else flow.start].most(here.path if here else None)
-        claim = e.Take(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
+        claim = e.Take(
+            lease=place.lease(state, token),
+            base_commit=coder.base_for(task, place.name, coder.start_of(state, task) or head),
+        )
         state = apply(claim, to=task.id, by=by, at=at)(state)
         if most is not None and coder.is_out_of_iterations(task, most) and here and here.phase == flow.start:
             return apply(coder.iterations_block(most), to=task.id, by=by, at=at)(state)
@@ -221,6 +224,7 @@ def _think(turn: Turn) -> AfterTurn:
         return AfterTurn.RESTART if asked.reply.ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK
     else:
         said, value = _judge_words(turn, task, shown, asked, asked.value), asked.value
+        turn.comments.append((str(turn.hat), value.summary or str(value.blocked_reason)))
         turn.record(said, more=lambda state: _with_side_reports(turn, state, value, said))
     return AfterTurn.WORK
 
@@ -240,7 +244,12 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
             found = course.run_gates(turn, flow, task.position, case, work=work, known=known)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
-    said = e.Report(verdicts=found.verdicts, known=found.known, session=_session_id(asked))
+    said = e.Report(
+        verdicts=found.verdicts,
+        known=found.known,
+        session=_session_id(asked),
+        remember=answer.remember,
+    )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
         return said.replace(artifacts={_artifact_name(task): answer.summary})
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
@@ -408,7 +417,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
     _record_at_rest(turn, worktree)
     event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Report):
-        event = event.replace(verdicts=turn.verdicts, session=_session_id(asked))
+        event = event.replace(verdicts=turn.verdicts)
     if isinstance(event, e.Report) and event.commit:
         # What an agent committed itself, nobody has synced yet.
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
@@ -421,6 +430,9 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
             return
     elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
+    if isinstance(event, e.Report):
+        event = event.replace(session=_session_id(asked), remember=answer.remember)
+    turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
 

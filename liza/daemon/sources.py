@@ -5,29 +5,35 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
+from liza.domain.events import Block
 from liza.domain.model import Status, Task
 from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.workflow.load import workflow_on
-from liza.workflow.transition import add_task
+from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from liza.domain.model import State
+    from liza.domain.model import State, TaskIssue
     from liza.workflow.document import TaskSource
 
 _BLANK: Final = re.compile(r"\n\s*\n")
 DONE_WHEN: Final = "what it says is so, and shown to be"
+MENDED: Final = "Is that mended, or should it be given up?"
 
 
 class NewTask(NamedTuple):
     id: str
     description: str
+    issue: TaskIssue | None = None
+    depends_on: tuple[str, ...] = ()
+    blocked: str | None = None  # why nobody can begin with it
 
 
 class Source(NamedTuple):
@@ -37,7 +43,8 @@ class Source(NamedTuple):
     meaning: str
 
 
-def _goal(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
+def goal_task(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
+    """Return the one task that the goal itself is."""
     return [NewTask(f"goal-{state.goal.number}", state.goal.description)]
 
 
@@ -54,26 +61,52 @@ def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
     return [NewTask(f"idea-{state.goal.number}-{number}", idea) for number, idea in enumerate(ideas, start=1)]
 
 
-OWN_SOURCES: Final = {
-    "goal": Source(_goal, "the goal is the one task"),
+OWN_SOURCES: Final[dict[str, Source | str]] = {
+    "goal": Source(goal_task, "the goal is the one task"),
     "ideas": Source(_ideas, "each paragraph of a file is a task"),
+    "issues": "liza.daemon.issue_tasks:ISSUES",
 }
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
 
 
-def with_source_tasks(state: State, root: Path, at: datetime) -> State:
-    """Return the board with the tasks of its goal, where the workflow takes them from elsewhere."""
+def find_tasks(state: State, root: Path) -> list[NewTask] | None:
+    """Return the tasks of the goal, where they come from elsewhere than a planner and are not there yet."""
     source = workflow_on(state).tasks
     if not is_to_be_filled(state):
+        return None
+    return SOURCES[source.source].find(state, root, source)[: source.limit]
+
+
+def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -> State:
+    """Return the board with the tasks that were *found* for its goal."""
+    if found is None or not is_to_be_filled(state):
         return state
-    for found in SOURCES[source.source].find(state, root, source)[: source.limit]:
+    for one in found:
         task = Task(
-            id=found.id,
-            description=found.description,
+            id=one.id,
+            description=one.description,
             status=Status.IDLE,
             done_when=(DONE_WHEN,),
+            depends_on=one.depends_on,
+            issue=one.issue,
             created=at,
             created_by=SUPERVISOR.id,
         )
-        state = add_task(task, by=SUPERVISOR, at=at)(state)
+        state = _with_block(add_task(task, by=SUPERVISOR, at=at)(state), one, at)
     return state.replace(goal=state.goal.replace(planned=at))
+
+
+def with_refetched_tasks(state: State, found: list[NewTask], at: datetime) -> State:
+    """Return the board with the texts of issues that can be read by now."""
+    for one in found:
+        if is_unfetched(state.task(one.id)):
+            task = state.task(one.id).replace(description=one.description, issue=one.issue)
+            state = _with_block(state.with_task(task), one, at)
+    return state
+
+
+def _with_block(state: State, found: NewTask, at: datetime) -> State:
+    if found.blocked is None:
+        return state
+    block = Block(reason=found.blocked, questions=(MENDED,), only_people=True)
+    return apply(block, to=found.id, by=SUPERVISOR, at=at)(state)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
-from liza.domain.answers import Implement, Review, Ruling, Step, WorkStatus
+from liza.domain.answers import Implement, Review, Ruling, Step, TestsEnd, WorkStatus
 from liza.domain.dialects.reading import DialectReading
 from liza.domain.dialects.registry import DIALECTS, read_dialect
+from liza.domain.memory import Remembered
 from liza.domain.verdicts import Feedback, Outcome, Risk
 
 OWN_DIALECT: Final = "yaml"  # a tagged block of YAML at the end of the reply
 KNOWN_DIALECTS: Final = (OWN_DIALECT, *DIALECTS)
 MOST_QUESTIONS: Final = 3
+NOTHING_TO_DO: Final = "NOTHING_TO_DO"  # the label of a worker that found nothing to do
+_TESTS: Final = {"TESTS_PASSED": TestsEnd.PASSED, "TESTS_FAILED": TestsEnd.FAILED}
 _RULINGS: Final = {Outcome.PASS: Ruling.APPROVE, Outcome.REVISE: Ruling.REJECT}
 
 
@@ -45,6 +48,13 @@ def _work(reading: DialectReading, text: str) -> Implement:
     reason = reading.reason or reading.word or str(reading.outcome)
     if reading.outcome is Outcome.PASS:
         risk = Risk(reading.risk) if reading.risk else None
-        return Implement(status=WorkStatus.DONE, summary=text.strip() or reason, risk=risk)
+        told = reading.fields.get("plan") or text.strip() or reason
+        kept = tuple(Remembered(type=kind, text=said) for kind, said in reading.memory)
+        status = WorkStatus.NOTHING_TO_DO if reading.label == NOTHING_TO_DO else WorkStatus.DONE
+        return Implement(status=status, summary=told, risk=risk, tests_ended=_tests(reading), remember=kept)
     asked = reading.questions[:MOST_QUESTIONS] or (f"How should this be settled: {reason}",)
     return Implement(status=WorkStatus.BLOCKED, blocked_reason=reason, blocked_questions=asked)
+
+
+def _tests(reading: DialectReading) -> TestsEnd | None:
+    return _TESTS.get(reading.word or "")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, PlainSerializer
 
 from liza.domain.anomalies import Anomaly
 from liza.domain.config import Config
+from liza.domain.memory import MemoryEntry
 from liza.domain.position import Position
 from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
 from liza.domain.spending import Provider, Spend, TaskAccount
@@ -150,6 +151,16 @@ class Taint(Record):
     accepted_at: Time | None = None
 
 
+class TaskIssue(Record):
+    """The issue of a forge that a task is for; without a branch it could not be fetched."""
+
+    number: Annotated[int, Field(ge=1)]
+    title: NonEmptyStr
+    branch: NonEmptyStr | None = None  # that its work is published as
+    base: NonEmptyStr = "main"  # that its pull request is for, where it waits for no other issue
+    begins: Commit | None = None  # the tip of the branch, where somebody worked on it before
+
+
 class HistoryEntry(Record):
     """One transition, as it was; never changed, never removed."""
 
@@ -181,6 +192,7 @@ class Task(Record):
     scope: TaskScope = default_record(TaskScope)
     spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
+    issue: TaskIssue | None = None
     validation: Validation | None = None
     created: Time
     created_by: Id
@@ -207,6 +219,7 @@ class Task(Record):
     artifacts: Mapping[NonEmptyStr, Artifact] = Field(
         default={}
     )  # what work left for who comes after, by name
+    memory: tuple[MemoryEntry, ...] = ()  # what agents want remembered of it
     session: NonEmptyStr | None = None  # the conversation in which it was worked on last
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began

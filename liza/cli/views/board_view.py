@@ -21,7 +21,7 @@ from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_s
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
 from liza.cli.views.runs import GATE, RunRecord
-from liza.daemon.policy import planner
+from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import worker_roles
 from liza.domain import budget, providers
@@ -281,7 +281,13 @@ def view_json(value: Any) -> Any:  # noqa: ANN401 - any value of a view
 def board_view(facts: BoardFacts, known: KnownRows | None = None) -> BoardView:
     """Return what is shown of *facts*; *known* are the rows of a look before, which may be used again."""
     state, now = facts.state, facts.now
-    headline = headline_of(state, now, facts.switches, is_running=facts.is_running, shortage=facts.shortage)
+    headline = headline_of(
+        state,
+        facts.switches,
+        is_running=facts.is_running,
+        only=progress.only_people(state, now),
+        shortage=facts.shortage,
+    )
     questions = open_questions(state)
     return BoardView(
         revision=state.revision,
