@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from liza.cli.mcp_server import TOOLS
 from liza.domain.model import Role, Status
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from mcp import ClientSession
+
 
 @pytest.fixture
 def story(tmp_path: Path) -> WebStory:
@@ -27,6 +28,8 @@ def story(tmp_path: Path) -> WebStory:
 
 def talk(story: WebStory, say: Callable[[ClientSession], Awaitable[Any]], *words: str) -> Any:  # noqa: ANN401 - JSON
     """Start the server, let *say* talk to it as a client, and return what came of that."""
+    # Half a second, which every process of the suite would pay for collecting this file.
+    from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: PLC0415
 
     async def run() -> Any:  # noqa: ANN401
         arguments = ["-m", "liza", "-C", str(story.user.directory), "mcp", *words]

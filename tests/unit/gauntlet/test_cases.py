@@ -59,18 +59,16 @@ class TestTable:
     def test_every_case_does_something_and_every_deed_has_a_case(self) -> None:
         assert {name for name, _ in MISBEHAVIOURS} | {"honest"} == set(CASES)
 
-    @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-    def test_a_case_plays_the_roles_that_its_deeds_are_for(self, case: Case) -> None:
+    def test_a_case_plays_the_roles_that_its_deeds_are_for(self) -> None:
         """A deed for a step that another agent is asked for would never be done."""
         roles = {Step(step): role for role, steps in _STEPS.items() for step in steps}
-        assert {roles[Step(step)] for name, step in MISBEHAVIOURS if name == case.name} <= set(case.roles)
-        assert set(case.roles) <= {role.value for role in Role}
+        deeds = [(name, step) for name, step in MISBEHAVIOURS if name in CASES]
+        assert [(name, step) for name, step in deeds if roles[Step(step)] not in CASES[name].roles] == []
+        assert {role for case in CASES.values() for role in case.roles} <= {role.value for role in Role}
 
-    @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-    def test_a_case_is_told_in_a_line(self, case: Case) -> None:
-        assert case.does
-        assert "\n" not in case.does
-        assert case.ends in MEANING
+    def test_a_case_is_told_in_a_line(self) -> None:
+        assert [case.name for case in CASES.values() if len(case.does.splitlines()) != 1] == []
+        assert {case.ends for case in CASES.values()} <= set(MEANING)
 
     @pytest.mark.parametrize("step", [Step.PLAN, Step.REPLAN, Step.CHECKPOINT, Step.REVIEW])
     def test_what_the_honest_answer_can_be_read(self, step: Step) -> None:
