@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
-from liza.domain.model import Status, Task
+from liza.domain.cycle_archive import ARCHIVE
+from liza.domain.model import Status, Task, TaskScope
 from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.workflow.load import workflow_on
@@ -61,6 +62,12 @@ OWN_SOURCES: Final = {
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
 
 
+def page_paths(state: State) -> tuple[str, ...]:
+    """Return what only Liza and people write: the page of the workflow, and its archives."""
+    page = workflow_on(state).page
+    return () if page is None else (page.path, ARCHIVE)
+
+
 def with_source_tasks(state: State, root: Path, at: datetime) -> State:
     """Return the board with the tasks of its goal, where the workflow takes them from elsewhere."""
     source = workflow_on(state).tasks
@@ -72,6 +79,7 @@ def with_source_tasks(state: State, root: Path, at: datetime) -> State:
             description=found.description,
             status=Status.IDLE,
             done_when=(DONE_WHEN,),
+            scope=TaskScope(exclude=page_paths(state)),
             created=at,
             created_by=SUPERVISOR.id,
         )
