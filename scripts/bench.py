@@ -15,14 +15,14 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
 
-from scripts.benchmark import costs, daemon, hosts, screens, speed
+from scripts.benchmark import costs, daemon, hosts, pages, screens, speed
 from scripts.benchmark.aims import aims_table
 from scripts.benchmark.plan import DAEMON, FULL, QUICK, QUICK_DAEMON, DaemonPlan, Plan
 from scripts.benchmark.rivals import ENGINES
 from scripts.benchmark.tables import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = BOARD, DAEMON_PART, SCREEN, HOSTS = "board", "daemon", "screen", "hosts"
+PARTS = BOARD, DAEMON_PART, SCREEN, PAGE, HOSTS = "board", "daemon", "screen", "page", "hosts"
 
 
 def main() -> None:
@@ -50,7 +50,8 @@ def measure(part: str, board: Plan, run: DaemonPlan, place: Path) -> Iterator[Ta
         return board_tables(board, place)
     if part == HOSTS:
         return hosts.tables(hosts.QUICK if board is QUICK else hosts.FULL, place)
-    return daemon.tables(run, place) if part == DAEMON_PART else screens.tables(run, place)
+    found = {DAEMON_PART: daemon.tables, SCREEN: screens.tables, PAGE: pages.tables}
+    return found[part](run, place)
 
 
 def board_tables(plan: Plan, place: Path) -> Iterator[Table]:

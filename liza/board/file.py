@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -92,7 +93,7 @@ class FileBoard:
                 raise LizaError(f"there is a board in {home} already; `liza status` shows it")
             board._journal.mend(JournalPosition())
             board._view.begin(state.replace(revision=1), by)
-            board._publish(baton)
+            board._close_turn(baton)
         for directory in (home, home.parent):
             _sync_directory(directory)
         return board
@@ -109,8 +110,29 @@ class FileBoard:
     def update(self, change: Change) -> State:
         """Let *change* happen to the state as it is under the lock; durable when this returns."""
         with self._settled(patient=True):
-            self._view.commit(change)
-            return self._view.state
+            with self._journal.deferring():
+                self._view.commit(change)
+            state, mark = self._view.state, self._view.mark
+        if self._journal.synced < mark.offset or not self._journal.holds(mark):
+            self._finish(mark)
+        return state
+
+    def _finish(self, mark: JournalPosition) -> None:
+        """Sync and show all that was written up to now, unless somebody else does while this one waits."""
+        with suppress(_DoneByAnother), self._settled(patient=True, prepare=lambda: self._leave_if_done(mark)):
+            self._check_is_kept(mark)
+
+    def _leave_if_done(self, mark: JournalPosition) -> None:
+        self._check_is_kept(mark)
+        # Twice, because its holder may be writing it, and digits of two numbers are a third one.
+        looks = self._lock.peek(), self._lock.peek()
+        if all(baton and baton.synced >= mark.offset and baton.sum for baton in looks):
+            raise _DoneByAnother
+
+    def _check_is_kept(self, mark: JournalPosition) -> None:
+        """Raise where the lines before *mark* were taken back, because their sync failed."""
+        if not self._journal.holds(mark):
+            raise DiskTrouble(f"write {self._journal.path}", OSError(errno.EIO, os.strerror(errno.EIO)))
 
     def absorb(self) -> State:
         """Take in what a person saved, now; raise EditRejected if it could not be taken.
@@ -257,20 +279,35 @@ class FileBoard:
                     self._is_updating = False
 
     @contextmanager
-    def _settled(self, *, patient: bool) -> Iterator[bool]:
+    def _settled(self, *, patient: bool, prepare: Callable[[], object] | None = None) -> Iterator[bool]:
         """Hold the lock on the board as it is, people's edits taken in, and show afterwards what it became.
 
         What is yielded is False while a save seems to be in progress.
         """
-        with self._exclusive(self._prepare) as baton:
+        with self._exclusive(prepare or self._prepare) as baton:
             self._view.catch_up()
             self._journal.mend(self._view.mark)
+            self._journal.synced = baton.synced = min(baton.synced, self._view.mark.offset)
             is_settled = self._sync.absorb(baton, patient=patient)
             try:
                 yield is_settled
             finally:  # also after a refused change: an edit may have been taken in before it
-                if is_settled:
-                    self._publish(baton)
+                # Who comes to finish does so for all; before that, it is left to those who wait. After a
+                # sync that failed there is nothing to show: the lines that this process knows are gone.
+                is_mine = prepare or self._is_on_disk() or not self._lock.has_next()
+                if is_mine and self._journal.holds(self._view.mark):
+                    self._close_turn(baton, is_settled=is_settled)
+
+    def _is_on_disk(self) -> bool:
+        return self._journal.synced == self._view.mark.offset
+
+    def _close_turn(self, baton: LockState, *, is_settled: bool = True) -> None:
+        """Have the journal on disk, and show in state.yaml what the board became, if nobody is saving it."""
+        if not self._is_on_disk():
+            self._journal.sync(self._view.mark)
+        baton.synced = self._journal.synced
+        if is_settled:
+            self._publish(baton)
 
     def _prepare(self) -> None:
         """Do without the lock what can be done without it: read what others wrote, make the text of it."""
@@ -297,6 +334,10 @@ class FileBoard:
                 self._watch = open_watch(self.home, IGNORED_FILES)
                 self._is_blind = self._watch is None
             return self._watch
+
+
+class _DoneByAnother(Exception):
+    """Raised by whoever waits for the lock and needs it no more."""
 
 
 _boards: Final[WeakSet[FileBoard]] = WeakSet()

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.board.protocol import Glance
+from liza.board.protocol import SUPERVISOR_NAME, Glance
 from liza.errors import DiskTrouble, LizaError, UsageError
 
 if TYPE_CHECKING:
@@ -35,12 +35,15 @@ def create(location: str, state: State, *, by: str, home: Path | None = None) ->
 
 
 def glance(location: str, *, home: Path | None = None) -> Glance | None:  # noqa: ARG001
-    from liza.board.quick_read import read_quickly  # noqa: PLC0415 - whoever opens a board need not wait for it
+    from liza.board.presence import FilePresence  # noqa: PLC0415 - whoever opens a board need not wait for it
+    from liza.board.quick_read import read_quickly  # noqa: PLC0415 - as above
     from liza.board.switches import FileSwitches  # noqa: PLC0415 - as above
 
     path = _path(location)
     state = read_quickly(path)
-    return Glance(state, FileSwitches(path).thrown()) if state else None
+    if state is None:
+        return None
+    return Glance(state, FileSwitches(path).thrown(), FilePresence(path).is_held(SUPERVISOR_NAME))
 
 
 def validate(location: str, *, home: Path | None = None) -> State:  # noqa: ARG001

@@ -41,8 +41,10 @@ class JournalLine(NamedTuple):
     mark: JournalPosition  # the place behind the line
 
 
-def encode_entry(entry: JournalEntry, before: JournalPosition) -> tuple[bytes, JournalPosition]:
-    """Return the line of *entry* and the place behind it."""
+def encode_entry(
+    entry: JournalEntry, before: JournalPosition, unsynced: int = 0
+) -> tuple[bytes, JournalPosition]:
+    """Return the line of *entry* and the place behind it; *unsynced* bytes before it may not be on disk."""
     fields = {
         "revision": entry.revision,
         # The first line says by which rules the whole journal is to be read; `location` looks for it there.
@@ -52,6 +54,7 @@ def encode_entry(entry: JournalEntry, before: JournalPosition) -> tuple[bytes, J
         "what": entry.what,
         "put": entry.put,
         **({"gone": entry.gone} if entry.gone else {}),
+        **({"unsynced": unsynced} if unsynced else {}),
     }
     body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()[:-1]
     total = _chain_sum(before.sum, body)
@@ -100,6 +103,9 @@ class Journal:
         self._access = access
         self._descriptor = -1
         self._inode = -1
+        # Bytes that are known to be on disk, -1 where that is not known; whoever holds the lock sets it.
+        self.synced = -1
+        self._is_deferring = False
 
     def size(self) -> int:
         """Return the length of the file, which is opened again if another one stands in its place."""
@@ -180,34 +186,72 @@ class Journal:
                 return
             offset += len(chunk)
             *whole, rest = (rest + chunk).split(b"\n")
-            for number, text in enumerate(whole):
+            for text in whole:
                 line = decode_line(text + b"\n", mark)
                 if line is None:
-                    is_last = number == len(whole) - 1 and not rest and offset >= size
-                    self._check_is_torn(text, mark, is_last=is_last)
+                    self._check_is_torn(text, mark, size)
                     return
                 mark = line.mark
                 yield line
 
-    def _check_is_torn(self, text: bytes, mark: JournalPosition, *, is_last: bool) -> None:
-        """A power cut leaves one broken line, at the end, cut or with a hole in it; all else is damage."""
-        if not is_last or _is_whole(text):
+    def _check_is_torn(self, text: bytes, mark: JournalPosition, size: int) -> None:
+        """A power cut breaks lines that were not synced, cuts them or leaves holes; all else is damage."""
+        if _is_whole(text) or self._was_synced(mark.offset, mark.offset + len(text) + 1, size):
             message = (
                 f"{self.path}: the line at byte {mark.offset} was changed after it was written; "
                 "put the file back from a copy: what came before that line can still be seen by `liza log`"
             )
             raise JournalDamaged(message)
 
+    def _was_synced(self, place: int, behind: int, size: int) -> bool:
+        """Return whether a line *behind* says that the line at *place* was on disk when it was written."""
+        for line in os.pread(self._descriptor, size - behind, behind).split(b"\n")[:-1]:
+            if _is_whole(line):
+                try:
+                    unsynced = json.loads(line).get("unsynced", 0)
+                except ValueError:
+                    return True  # a changed line, which no power cut leaves
+                if behind - unsynced > place:
+                    return True
+            behind += len(line) + 1
+        return False
+
     def append(self, entry: JournalEntry, after: JournalPosition) -> JournalPosition:
-        """Write *entry* behind *after* and return the place behind it, once it is on disk."""
-        line, mark = encode_entry(entry, after)
+        """Write *entry* behind *after* and return the place behind it, once it is on disk.
+
+        Whoever defers that has to `sync` before anybody is told of the entry.
+        """
+        if self.synced < 0:
+            self.sync(after)
+        line, mark = encode_entry(entry, after, after.offset - self.synced)
         try:
             self._disk.append(self._descriptor, line)
-            self._disk.sync(self._descriptor)
         except OSError as error:
             self._cut(after)
             raise DiskTrouble(f"write {self.path}", error) from error
+        if not self._is_deferring:
+            self.sync(mark)
         return mark
+
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Leave it to the caller to sync what is appended meanwhile."""
+        self._is_deferring = True
+        try:
+            yield
+        finally:
+            self._is_deferring = False
+
+    def sync(self, mark: JournalPosition) -> None:
+        """Have all before *mark* on disk; where that fails, all that was not there already is taken back."""
+        try:
+            self._disk.sync(self._descriptor)
+        except OSError as error:
+            # Not even a later sync would tell the truth about them: the kernel reports a failure once.
+            if self.synced >= 0:
+                self._cut(mark._replace(offset=min(mark.offset, self.synced)))
+            raise DiskTrouble(f"write {self.path}", error) from error
+        self.synced = mark.offset
 
     def mend(self, mark: JournalPosition) -> None:
         """Cut off what a dying writer left behind *mark*; it was never acknowledged."""

@@ -37,7 +37,8 @@ class BoardLock:
     def held(self, prepare: Callable[[], object]) -> Iterator[LockState]:
         """Wait for the lock and hold it; the baton is left whatever happens meanwhile.
 
-        *prepare* is done while this process is next and the holder still at work, to shorten its own turn.
+        *prepare* is done while this process is next and the holder still at work, to shorten its own turn;
+        it may raise, and the lock is not taken.
         """
         # Locking stands inside: a signal handler may raise right after it, and unlocking twice does no harm.
         try:
@@ -66,6 +67,10 @@ class BoardLock:
             except BaseException:
                 self._door.close()
                 raise
+
+    def has_next(self) -> bool:
+        """Return whether another process is next, as seen by the holder."""
+        return self._queue.is_taken()
 
     def peek(self) -> LockState | None:
         """Return the baton as it is now, without the lock, or None where there is no lock file."""

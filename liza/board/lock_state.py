@@ -25,6 +25,7 @@ class LockState:
     spare: FileId | None = None  # the file that was there before; None while it is being written
     held: dict[str, FileId] = field(default_factory=dict)  # swapped-out files that an editor had open
     boot: str = ""  # of the machine, when it was left
+    synced: int = -1  # bytes of the journal that are known to be on disk; -1 where that is not known
 
     def is_from_before_a_crash(self) -> bool:
         """Return whether the machine was started since: what was not synced may be half there."""
@@ -35,7 +36,7 @@ def read_lock_state(descriptor: int) -> LockState:
     """Return the state in the lock file; an empty one where it cannot be read."""
     line = os.pread(descriptor, _LONGEST, 0).partition(b"\n")[0]
     try:
-        pid, since, total, state, spare, *held = line.decode().split()
+        pid, since, total, synced, state, spare, *held = line.decode().split()
         names = (name.split("=") for name in held)
         return LockState(
             descriptor,
@@ -45,6 +46,7 @@ def read_lock_state(descriptor: int) -> LockState:
             _parse_optional_id(spare),
             {name: _parse_file_id(there) for name, there in names},
             since,
+            int(synced) if since == host().boot_id() else -1,
         )
     except ValueError:
         return LockState(descriptor)
@@ -54,7 +56,7 @@ def write_lock_state(baton: LockState) -> None:
     """Write the state to the lock file; not synced, because nothing depends on it."""
     held = "".join(f" {name}={_file_id_text(there)}" for name, there in baton.held.items())
     ids = f"{_file_id_text(baton.state)} {_file_id_text(baton.spare)}"
-    text = f"{baton.pid} {host().boot_id()} {baton.sum or '-'} {ids}{held}"
+    text = f"{baton.pid} {host().boot_id()} {baton.sum or '-'} {baton.synced} {ids}{held}"
     os.pwrite(baton.descriptor, text.encode().ljust(_SIZE - 1) + b"\n", 0)
 
 

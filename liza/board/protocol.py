@@ -189,6 +189,7 @@ class Glance(NamedTuple):
 
     state: State
     switches: dict[str, str]
+    is_running: bool  # whether a supervisor is there
 
 
 class Engine(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import compress
 from operator import is_not
 from types import MappingProxyType
@@ -215,24 +216,25 @@ class _Section:
         self._records: dict[str, Any] = (
             records.copy() if isinstance(records, MappingProxyType) else {**records}
         )
-        self._touched: set[str] = set()  # these are plain until they are rebuilt
+        self._changes: dict[str, JsonRecord] = {}  # of each record that is to be rebuilt, by its keys
 
     def put(self, changed: JsonRecord) -> None:
         for name, fields in changed.items():
-            known = self._records.get(name, {})
-            if name not in self._touched:
-                self._touched.add(name)
-                self._records[name] = known = known.to_json() if known else {}
-            _apply_fields(known, fields)
+            self._records.setdefault(name, None)  # what is new keeps its place
+            known = self._changes.setdefault(name, {})
+            history = [*known.get("history", ()), *fields.get("history", ())]
+            known.update(fields)
+            if history:
+                known["history"] = history
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             self._records.pop(name, None)
-            self._touched.discard(name)
+            self._changes.pop(name, None)
 
     def rebuild(self) -> Mapping[str, Record]:
-        for name in self._touched:
-            self._records[name] = self._kind.model_validate(self._records[name])
+        for name, changes in self._changes.items():
+            self._records[name] = _with_fields(self._kind, self._records[name], changes)
         return MappingProxyType(self._records)
 
 
@@ -251,17 +253,32 @@ def removed_ids(entries: Iterable[JournalEntry]) -> dict[str, tuple[str, ...]]:
     return gone
 
 
-def _apply_fields(known: JsonRecord, fields: JsonRecord) -> None:
-    history = [*known.get("history", ()), *fields.get("history", ())]
-    for key, value in fields.items():
+def _with_fields(kind: type[Record], known: Record | None, changes: JsonRecord) -> Record:
+    """Return *known* with *changes* of its keys, where None is the default; what did not change is shared."""
+    keys = json_names(kind)
+    kept = known.__dict__ if known else {}
+    fields = {key: kept[name] for key, name in keys.items() if name in kept}
+    for key, value in changes.items():
         if value is None:
-            known.pop(key, None)
-        else:
-            known[key] = value
-    if history:
+            fields.pop(key, None)
+        elif key != "history":
+            fields[key] = value
+    if added := changes.get("history"):
+        history = [*fields.get("history", ()), *added]
         spare = max(0, len(history) - SHOWN_EVENTS)
-        known["history"] = history[spare:]
-        known["history_earlier"] = known.get("history_earlier", 0) + spare
+        fields["history"] = history[spare:]
+        fields["history_earlier"] = fields.get("history_earlier", 0) + spare
+    fresh = kind.model_validate(fields)
+    if known is None:
+        return fresh
+    touched = {keys[key] for key in changes} | (DERIVED if added else frozenset())
+    return known.replace(**{name: fresh.__dict__[name] for name in touched})
+
+
+@cache
+def json_names(kind: type[Record]) -> dict[str, str]:
+    """Return the names of the fields of *kind* by their keys in JSON."""
+    return {field.alias or name: name for name, field in kind.model_fields.items()}
 
 
 def _with_trimmed_tasks(state: State) -> State:

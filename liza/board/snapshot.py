@@ -5,8 +5,10 @@ It is written now and then, never synced and never trusted: a copy that does not
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +16,7 @@ from liza.board.journal import JournalPosition
 from liza.domain.model import State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NAME: Final = "snapshot.json"
@@ -53,8 +56,20 @@ def load(path: Path) -> Snapshot | None:
         if hashlib.blake2b(head + body, digest_size=8).hexdigest().encode() != digest:
             return None
         offset, total, at = json.loads(head)
-        return Snapshot(
-            JournalPosition(offset, total), datetime.fromisoformat(at), State.model_validate_json(body)
-        )
+        with _garbage_kept():
+            state = State.model_validate_json(body)
+        return Snapshot(JournalPosition(offset, total), datetime.fromisoformat(at), state)
     except (OSError, ValueError):
         return None
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Keep the collector off: it would go through the records again and again while their number grows."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -179,7 +179,7 @@ class JournalView:
         self._view = Snapshot(mark, at, shown.new)
         self._remember(self._view)
         if document:
-            document.follow(shown, plains)
+            document.follow(shown)
             self._document = document
         if any(shown.new.tasks[name].status in TERMINAL for name in step.put.get("tasks", ())):
             self._tidy()

@@ -24,7 +24,6 @@ import liza
 from liza.agents.recording import REPLY, load_recording
 from liza.board.protocol import create_board_at, has_board, open_board
 from liza.daemon.flows import workflow_to_adopt
-from liza.daemon.policy.progress import human_waits
 from liza.daemon.project import HOME, IGNORED, effective_config
 from liza.daemon.supervisor import EXIT_CODES
 from liza.daemon.turn import RUNS
@@ -33,6 +32,7 @@ from liza.domain.config import AgentChoice, Agents, Config, Notify
 from liza.domain.model import Goal, GoalStatus, State, Status, Task
 from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
+from liza.domain.waits import human_waits
 from liza.errors import LizaError, UsageError
 from liza.repo.clone import clone_repository
 from liza.repo.command import exclude

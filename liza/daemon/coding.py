@@ -155,7 +155,10 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
         taken.append(task)
         flow, here = place.workflow(state), task.position
         most = flow.phases[here.phase if here else flow.start].most(here.path if here else None)
-        claim = e.Take(lease=place.lease(state, token), base_commit=coder.base_for(task, place.name, head))
+        claim = e.Take(
+            lease=place.lease(state, token),
+            base_commit=coder.base_for(task, place.name, coder.start_of(state, task) or head),
+        )
         state = apply(claim, to=task.id, by=by, at=at)(state)
         if most is not None and coder.is_out_of_iterations(task, most) and here and here.phase == flow.start:
             return apply(coder.iterations_block(most), to=task.id, by=by, at=at)(state)
@@ -223,6 +226,7 @@ def _think(turn: Turn) -> AfterTurn:
         return AfterTurn.RESTART if asked.reply.ending is RunEnding.CONTEXT_FULL else AfterTurn.WORK
     else:
         said, value = _judge_words(turn, task, shown, asked, asked.value), asked.value
+        turn.comments.append((str(turn.hat), value.summary or str(value.blocked_reason)))
         turn.record(said, more=lambda state: _with_side_reports(turn, state, value, said))
     return AfterTurn.WORK
 
@@ -455,6 +459,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
             return
     elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
+    turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 
 

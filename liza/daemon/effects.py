@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.forge_effects import Delivery, ensure_draft, finalize
 from liza.repo.worktree import write_text_whole
 from liza.workflow.document import Effect
 
@@ -17,20 +18,25 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.domain.model import Task
+    from liza.domain.model import State, Task
     from liza.repo.pool import Worktrees
 
 SUMMARIES: Final = "summaries"  # below .liza
 FINISHED: Final = "finished"  # below .liza
-NO_FORGE: Final = "no forge is set up, so that nobody is shown it there"
 
 
 class EffectPlace(NamedTuple):
-    """Where effects are performed."""
+    """Where effects are performed, and on what: the commit that was made or judged, and its marks."""
 
     home: Path
     worktrees: Worktrees
     at: datetime
+    state: State
+    commit: str | None = None
+    taints: tuple[str, ...] = ()
+
+    def delivery(self, task: Task) -> Delivery:
+        return Delivery(self.state, self.home.parent, task, self.commit, self.taints)
 
 
 class EffectPerformer(NamedTuple):
@@ -64,17 +70,21 @@ def _cleanup_worktree(place: EffectPlace, task: Task) -> str:
     return "the worktree is gone; its branch is kept"
 
 
-def _without_forge(_place: EffectPlace, _task: Task) -> str:
-    return NO_FORGE
+def _ensure_draft_pr(place: EffectPlace, task: Task) -> str:
+    return ensure_draft(place.delivery(task))
+
+
+def _finalize_pr(place: EffectPlace, task: Task) -> str:
+    return finalize(place.delivery(task))
 
 
 PERFORMERS: Final[dict[Effect, EffectPerformer]] = {
     Effect.WRITE_SUMMARY: EffectPerformer(_write_summary, "the task with its verdicts, as JSON"),
     Effect.ARCHIVE: EffectPerformer(_archive, "the same, of what succeeded"),
     Effect.CLEANUP_WORKTREE: EffectPerformer(_cleanup_worktree, "the worktree goes; its branch stays"),
-    Effect.ENSURE_DRAFT_PR: EffectPerformer(_without_forge, "a draft of the change on the forge"),
-    Effect.FINALIZE_PR: EffectPerformer(_without_forge, "the draft is shown as ready"),
-    Effect.MARK_NOMERGE: EffectPerformer(_without_forge, "the draft says that a person has to look"),
+    Effect.ENSURE_DRAFT_PR: EffectPerformer(_ensure_draft_pr, "a draft of the change on the forge"),
+    Effect.FINALIZE_PR: EffectPerformer(_finalize_pr, "the draft is shown as ready"),
+    Effect.MARK_NOMERGE: EffectPerformer(_finalize_pr, "the draft says that a person has to look"),
 }
 
 

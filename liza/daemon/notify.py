@@ -35,6 +35,7 @@ from liza.domain.model import Remedy, Status
 from liza.domain.problems import violations_from
 from liza.domain.record import NonEmptyStr, Record, utc_now
 from liza.domain.trips import report_name, resolve_command, trip_sentence
+from liza.domain.waits import human_waits
 from liza.errors import DiskTrouble, UsageError
 from liza.system.files import overwrite
 from liza.system.plugins import Registry
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.protocol import Alert, Board
-    from liza.daemon.policy.progress import HumanWait
     from liza.domain.model import State, Task, Trip
+    from liza.domain.waits import HumanWait
 
 FOLDER: Final = "told"
 SIGNATURE: Final = "X-Liza-Signature"
@@ -87,7 +88,7 @@ def _wait_alarms(state: State, now: datetime) -> Iterator[Alarm]:
         Alarm(_wait_key(wait), f"only people can make progress: {wait}", stands=True) for wait in only
     )
     theirs = {task.id for task in state.tasks.values() if _needs_person(task)}
-    for wait in progress.human_waits(state):
+    for wait in human_waits(state):
         if wait not in only and wait.what.partition(" ")[0] in theirs:
             yield Alarm(_wait_key(wait), f"a person is needed: {wait}", stands=True)
 

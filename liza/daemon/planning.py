@@ -9,13 +9,14 @@ from liza.board.protocol import PLANNING_NAME
 from liza.daemon import coding, prompt_values
 from liza.daemon.policy import plan_checks, planner
 from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
-from liza.daemon.sources import with_source_tasks
+from liza.daemon.sources import find_tasks, with_source_tasks
 from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
 from liza.domain.changes import Change, with_anomaly
+from liza.domain.providers import RESUME
 from liza.domain.record import printable
-from liza.errors import AlreadyRunning, GitFailed, UnfitRepository
+from liza.errors import AlreadyRunning, ForgeFailed, GitFailed, UnfitRepository, UsageError
 from liza.repo.scratch import scratch_tree
 from liza.system.run_control import RunEnding
 from liza.workflow.transition import apply
@@ -58,10 +59,15 @@ def _tidy(place: Worker) -> bool:
         at, by = place.clock(), place.actor()
         for task, block in planner.stuck_tasks(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
-        state = with_source_tasks(state, place.repository.root, at)
+        state = with_source_tasks(state, found, at)
         return planner.with_goal_completed(state, at)
 
     before = place.board.read()
+    try:
+        found = find_tasks(before, place.repository.root)
+    except (ForgeFailed, UsageError) as error:
+        place.stop_requests.pause(f"{printable(str(error))}; mend it, then `{RESUME}`")
+        return True
     if make(before) is before:
         return False
     place.board.update(Change(place.name, "tidy", make))

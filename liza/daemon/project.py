@@ -83,7 +83,13 @@ def settings_around(start: Path) -> Config:
 
 
 def create_board(
-    start: Path, goal: str, *, spec: str | None, workflow: str | None, fit: Fit = lambda *_: None
+    start: Path,
+    goal: str,
+    *,
+    spec: str | None,
+    workflow: str | None,
+    issues: str | None = None,
+    fit: Fit = lambda *_: None,
 ) -> tuple[Board, list[Choice]]:
     """Make the board of the repository around *start*; return it with what was chosen.
 
@@ -94,7 +100,7 @@ def create_board(
         raise UsageError("the goal is empty; say in a sentence what to build")
     if spec is not None:
         spec = _relative_path(root, start / spec)
-    config, choices = effective_config(root, {"spec": spec, "workflow": workflow})
+    config, choices = effective_config(root, {"spec": spec, "workflow": workflow, "issues": issues})
     _require_runnable(root, config)
     Repository.around(root).require_room(config.integration_branch)
     fit(config, root)
@@ -122,6 +128,11 @@ def _require_runnable(root: Path, config: Config) -> None:
         from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
 
         workflow_of(config, root)
+    if config.forge or config.issues:
+        from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
+        from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - few projects have one
+
+        require_forge(config, root, workflow_of(config, root).tasks.source)
     if config.worktree.copied:
         from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
 
@@ -311,6 +322,7 @@ def _choices(config: Config, team: dict[str, Any], found: list[Detection]) -> li
     return [
         Choice("spec", config.spec or "none", "" if config.spec else "give one with --spec"),
         Choice("workflow", config.workflow, ""),
+        *([Choice("issues", config.issues, f"of {' '.join(config.forge)}")] if config.issues else []),
         Choice("tests", config.gates.test or "none", why.get(("gates", "test"), said)),
         Choice("agent", backend or "none", why.get(("agents", "default"), said if backend else _NO_AGENT)),
     ]

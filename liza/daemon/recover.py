@@ -29,6 +29,7 @@ from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
 from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
+from liza.repo.object_reader import close_readers
 from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import BRANCHES, Repository
@@ -195,6 +196,7 @@ def is_run_of(run: str, worker: str) -> bool:
 
 
 def _leftovers(home: Path, living: Collection[str]) -> list[Leftover]:
+    close_readers()  # they bear the same mark, and are our own
     orphans = {process.pid: process for process in orphaned_workers(home, living)}
     found = leftover_processes(home / RUNS, lambda run: not any(is_run_of(run, name) for name in living))
     agents = [process for process in found if not _is_own_git(process)]

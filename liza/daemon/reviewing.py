@@ -183,6 +183,7 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                     return AfterTurn.WORK
                 if not isinstance(asked.value, Review):
                     return _record_no_verdict(turn, asked, gate, reviewer.new_verdicts(task, found.verdicts))
+                turn.comments.append((str(gate.role), _spoken(asked.value)))
                 found, said = (
                     _with_verdict(turn, task, found, gate.id, asked, asked.value),
                     asked.value.anomalies,
@@ -191,6 +192,14 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                 break
     _conclude(turn, reviewer.event_for_verdicts(task, found), said)
     return None
+
+
+def _spoken(review: Review) -> str:
+    """Return what a reviewer's agent said, as people read it."""
+    points = [f"- {f'{one.file}: ' if one.file else ''}{one.message}" for one in review.feedback]
+    return "\n".join(
+        [f"{review.verdict}{f' ({review.label})' if review.label else ''}: {review.reason}", *points]
+    )
 
 
 def _conclude(turn: Turn, event: e.Event, said: tuple[AgentAnomaly, ...]) -> None:

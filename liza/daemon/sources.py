@@ -8,27 +8,32 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
 from liza.domain.cycle_archive import ARCHIVE
+from liza.domain.events import Block
 from liza.domain.model import Status, Task, TaskScope
 from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.workflow.load import workflow_on
-from liza.workflow.transition import add_task
+from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from liza.domain.model import State
+    from liza.domain.model import State, TaskIssue
     from liza.workflow.document import TaskSource
 
 _BLANK: Final = re.compile(r"\n\s*\n")
 DONE_WHEN: Final = "what it says is so, and shown to be"
+MENDED: Final = "Is that mended, or should it be given up?"
 
 
 class NewTask(NamedTuple):
     id: str
     description: str
+    issue: TaskIssue | None = None
+    depends_on: tuple[str, ...] = ()
+    blocked: str | None = None  # why nobody can begin with it
 
 
 class Source(NamedTuple):
@@ -38,7 +43,8 @@ class Source(NamedTuple):
     meaning: str
 
 
-def _goal(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
+def goal_task(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
+    """Return the one task that the goal itself is."""
     return [NewTask(f"goal-{state.goal.number}", state.goal.description)]
 
 
@@ -55,9 +61,10 @@ def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
     return [NewTask(f"idea-{state.goal.number}-{number}", idea) for number, idea in enumerate(ideas, start=1)]
 
 
-OWN_SOURCES: Final = {
-    "goal": Source(_goal, "the goal is the one task"),
+OWN_SOURCES: Final[dict[str, Source | str]] = {
+    "goal": Source(goal_task, "the goal is the one task"),
     "ideas": Source(_ideas, "each paragraph of a file is a task"),
+    "issues": "liza.daemon.issue_tasks:ISSUES",
 }
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
 
@@ -68,20 +75,32 @@ def page_paths(state: State) -> tuple[str, ...]:
     return () if page is None else (page.path, ARCHIVE)
 
 
-def with_source_tasks(state: State, root: Path, at: datetime) -> State:
-    """Return the board with the tasks of its goal, where the workflow takes them from elsewhere."""
+def find_tasks(state: State, root: Path) -> list[NewTask] | None:
+    """Return the tasks of the goal, where they come from elsewhere than a planner and are not there yet."""
     source = workflow_on(state).tasks
     if not is_to_be_filled(state):
+        return None
+    return SOURCES[source.source].find(state, root, source)[: source.limit]
+
+
+def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -> State:
+    """Return the board with the tasks that were *found* for its goal."""
+    if found is None or not is_to_be_filled(state):
         return state
-    for found in SOURCES[source.source].find(state, root, source)[: source.limit]:
+    for one in found:
         task = Task(
-            id=found.id,
-            description=found.description,
+            id=one.id,
+            description=one.description,
             status=Status.IDLE,
             done_when=(DONE_WHEN,),
             scope=TaskScope(exclude=page_paths(state)),
+            depends_on=one.depends_on,
+            issue=one.issue,
             created=at,
             created_by=SUPERVISOR.id,
         )
         state = add_task(task, by=SUPERVISOR, at=at)(state)
+        if one.blocked:
+            block = Block(reason=one.blocked, questions=(MENDED,), only_people=True)
+            state = apply(block, to=one.id, by=SUPERVISOR, at=at)(state)
     return state.replace(goal=state.goal.replace(planned=at))

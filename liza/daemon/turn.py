@@ -31,6 +31,7 @@ from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
 from liza.daemon.breaker import apply_rules
 from liza.daemon.effects import EffectPlace, perform
+from liza.daemon.forge_effects import comment
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
 from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
 from liza.daemon.policy.planner import with_notes_read
@@ -62,7 +63,7 @@ from liza.domain.model import Actor, HistoryEntry, Lease, Refusal, Role, State, 
 from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER_PREFIX
-from liza.errors import DiskTrouble, LizaError, Refused
+from liza.errors import DiskTrouble, ForgeFailed, LizaError, Refused
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.snapshot import WorktreeTracker
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
+    from liza.daemon.forge_effects import Delivery
     from liza.daemon.stop_requests import StopRequests
     from liza.daemon.tamper import DriftReport
     from liza.domain.anomalies import AgentAnomaly
@@ -97,6 +99,7 @@ PROVIDER_WAIT: Final = 10.0
 SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
 ANSWER_ONLY: Final = "answer"  # what a run is called that only gives the answer of another
 LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
+FORGE_QUESTION: Final = "Can you put that right, so that this can go on?"
 MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 log = logging.getLogger(__name__)
@@ -358,6 +361,7 @@ class Turn:
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
     hat: str | None = None  # the role of the workflow whose job this is
+    comments: list[tuple[str, str]] = field(default_factory=list)  # for the forge: who said what
     # What work says whose answer cannot be read.
     proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
 
@@ -468,8 +472,25 @@ class Turn:
             wanted = effects_of(flow, task, event, by=self.by, at=self.place.clock())
         except Refused:  # the update says why
             return event
-        place = EffectPlace(self.place.home, self.place.worktrees, self.place.clock())
-        return event.replace(effects=perform(place, task, wanted)) if wanted else event
+        commit = event.commit or task.review_commit
+        place = EffectPlace(
+            self.place.home, self.place.worktrees, self.place.clock(), self.state, commit, wanted.taints
+        )
+        try:
+            done = perform(place, task, wanted.effects)
+            self._comment(place.delivery(task))
+        except ForgeFailed as error:
+            return Block(reason=printable(str(error)), questions=(FORGE_QUESTION,), only_people=True)
+        return event.replace(effects=done) if done else event
+
+    def _comment(self, delivery: Delivery) -> None:
+        """Tell the forge what was said in this round; that it does not listen holds up no work."""
+        said, self.comments = tuple(self.comments), []
+        for role, text in said if delivery.task.issue else ():
+            try:
+                comment(delivery, role, text)
+            except ForgeFailed as error:
+                log.warning("%s: %s", self.task, error)
 
     def release(self) -> None:
         """Give the task back, where this turn still holds it."""

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain import routing
 from liza.domain.record import Id, NonEmptyStr, Record, default_record
+from liza.errors import UsageError
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -191,6 +192,25 @@ class WorktreeConfig(Record):
     copied: tuple[NonEmptyStr, ...] = Field(default=(), alias="copy")  # ignored files of your checkout
 
 
+def _require_one(forges: dict[str, dict[str, ChannelOption]]) -> dict[str, dict[str, ChannelOption]]:
+    if len(forges) > 1:
+        raise ValueError(f"{' and '.join(forges)} are two forges; keep one")
+    return forges
+
+
+def _parse_issues(value: object) -> object:
+    """Return a selection of issues as it is said, once it is known to be one."""
+    from liza.domain.issues import parse_selection  # noqa: PLC0415 - few boards have any
+
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str):
+        try:
+            parse_selection(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    return text
+
+
 class Config(Record):
     spec: NonEmptyStr | None = None
     workflow: NonEmptyStr = "liza"
@@ -205,3 +225,8 @@ class Config(Record):
     sprint: SprintLength = default_record(SprintLength)
     sandbox: SandboxConfig = default_record(SandboxConfig)
     assistant: AssistantConfig = default_record(AssistantConfig)
+    # Where issues come from and pull requests go: the name of a forge, and what it is told.
+    forge: Annotated[dict[NonEmptyStr, dict[NonEmptyStr, ChannelOption]], AfterValidator(_require_one)] = (
+        Field(default_factory=dict)
+    )
+    issues: Annotated[NonEmptyStr, BeforeValidator(_parse_issues)] | None = None  # `1-5,8` or `label:agent`

@@ -150,6 +150,16 @@ class Taint(Record):
     accepted_at: Time | None = None
 
 
+class TaskIssue(Record):
+    """The issue of a forge that a task is for; without a branch it could not be fetched."""
+
+    number: Annotated[int, Field(ge=1)]
+    title: NonEmptyStr
+    branch: NonEmptyStr | None = None  # that its work is published as
+    base: NonEmptyStr = "main"  # that its pull request is for, where it waits for no other issue
+    begins: Commit | None = None  # the tip of the branch, where somebody worked on it before
+
+
 class HistoryEntry(Record):
     """One transition, as it was; never changed, never removed."""
 
@@ -181,6 +191,7 @@ class Task(Record):
     scope: TaskScope = default_record(TaskScope)
     spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
+    issue: TaskIssue | None = None
     validation: Validation | None = None
     created: Time
     created_by: Id

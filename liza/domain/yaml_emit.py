@@ -46,6 +46,11 @@ def item_text(record: dict[str, Json]) -> str:
     return _sequence([record], "", 2)
 
 
+def field_text(key: str, value: Json) -> str:
+    """Return the text of one field of such an entry, as it stands below the first."""
+    return _mapping({key: value}, "  ", 3)
+
+
 def nested_item_text(record: dict[str, Json]) -> str:
     """Return the text of one entry of a list that is itself a field of such an entry."""
     return _sequence([record], "  ", 3)

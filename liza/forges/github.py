@@ -25,7 +25,7 @@ from liza.forges.protocol import (
     adopt,
     issue_from,
 )
-from liza.repo.remote import push_branch
+from liza.repo.remote import fetch_branch, push_branch, remote_branches
 from liza.repo.repository import Repository
 
 LOCK: Final = "liza-forge.lock"  # in the git directory that all checkouts of a repository share
@@ -70,6 +70,12 @@ class GitHub:
     def open_pull_requests(self) -> tuple[PullRequest, ...]:
         words = ("pr", "list", "--state", "open", "--limit", str(MOST_LISTED), "--json", _PULL_FIELDS)
         return _own_pull_requests(self.gh.read("list pull requests", *words))
+
+    def branches(self) -> tuple[str, ...]:
+        return remote_branches(self.repository, self.remote, CREDENTIALS)
+
+    def fetch_branch(self, branch: str) -> str:
+        return fetch_branch(self.repository, self.remote, branch, CREDENTIALS)
 
     def comment(self, thread: Thread, key: str, text: str) -> None:
         words = (_COMMANDS[thread.kind], str(thread.number))

@@ -38,7 +38,7 @@ from liza.forges.protocol import (
     issue_from,
 )
 from liza.repo.command import git
-from liza.repo.remote import push_branch
+from liza.repo.remote import fetch_branch, push_branch, remote_branches
 from liza.repo.repository import Repository
 from liza.system.files import overwrite, write_new
 from liza.system.locks import hold_lock
@@ -108,6 +108,12 @@ class LocalForge:
     def open_pull_requests(self) -> tuple[PullRequest, ...]:
         return tuple(one for one in self._pull_requests() if one.state is PullRequestState.OPEN)
 
+    def branches(self) -> tuple[str, ...]:
+        return remote_branches(self.repository, str(self._bare()))
+
+    def fetch_branch(self, branch: str) -> str:
+        return fetch_branch(self.repository, str(self._bare()), branch)
+
     def comment(self, thread: Thread, key: str, text: str) -> None:
         if not self._page(thread).exists():
             raise ForgeFailed(
@@ -142,7 +148,6 @@ class LocalForge:
     def _create(self, wanted: PullRequestDraft) -> PullRequest:
         number = max(self._numbers(ThreadKind.PULL_REQUEST), default=0) + 1
         path = self._page(Thread(ThreadKind.PULL_REQUEST, number))
-        path.parent.mkdir(exist_ok=True)
         head = PullRequestHead(title=wanted.title, branch=wanted.branch, base=wanted.base)
         _write_page(path, head, wanted.body)
         return PullRequest(number=number, branch=wanted.branch, url=str(path))
@@ -216,6 +221,7 @@ def _write_page(path: Path, head: Record, body: str) -> None:
     front: Mapping[str, Json] = head.model_dump(mode="json")
     lines = "".join(section_text(key, value) for key, value in front.items())
     try:
+        path.parent.mkdir(exist_ok=True)
         overwrite(path, f"---\n{lines}---\n\n{body.strip()}\n")
     except OSError as error:
         raise DiskTrouble(f"write {path}", error) from error

@@ -75,6 +75,12 @@ class Forge(Protocol):
 
     def open_pull_requests(self) -> tuple[PullRequest, ...]: ...
 
+    def branches(self) -> tuple[str, ...]:
+        """Return the names of the branches that are published."""
+
+    def fetch_branch(self, branch: str) -> str:
+        """Fetch a published branch, and return its commit."""
+
     def comment(self, thread: Thread, key: str, text: str) -> None:
         """Comment, unless Liza already did so in *thread* under *key*."""
 

@@ -194,7 +194,7 @@ class BatchProcess:
         self._stdout = self._process.stdout.fileno() if self._process.stdout else -1
         self._buffer = bytearray()
         self._deadline = 0.0
-        self.was_killed = False  # by somebody else, which says nothing about the repository
+        self.has_ended = False  # by itself, or killed by somebody
 
     def send(self, request: bytes) -> None:
         """Write *request*; all answers have been read.
@@ -243,7 +243,7 @@ class BatchProcess:
         return taken
 
     def _failure(self) -> GitFailed:
-        self.was_killed = self._process.wait() == -signal.SIGKILL
+        self.has_ended = True
         return GitFailed(self._words[0], "it ended before it had answered")
 
 

@@ -105,16 +105,16 @@ def _answer(process: BatchProcess, command: str) -> GitObject | None:
 
 
 def _with_process(common: Path, words: tuple[str, ...], act: Callable[[BatchProcess], Value]) -> Value:
-    """Return what *act* makes of the process *words* for *common*; a killed one is started again."""
+    """Return what *act* makes of the process *words* for *common*; one that ended is started again."""
     for _ in range(MOST_KILLED):
         with _OPEN.process_for(common, words) as process:
             try:
                 return act(process)
             except BaseException:
                 _OPEN.drop(common, words)  # half of an answer may still be to come
-                if not process.was_killed:
+                if not process.has_ended:
                     raise
-    raise GitFailed(words[0], "somebody kills it again and again")
+    raise GitFailed(words[0], "it ends again and again before it has answered")
 
 
 class _OpenProcesses:

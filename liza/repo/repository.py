@@ -116,6 +116,11 @@ class Repository:
         answer = self.ask_checkout("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return answer.text if answer.code == 0 else None
 
+    def branch(self) -> str | None:
+        """Return the name of the branch that the user's checkout is on; None where it is on none."""
+        answer = self.ask_checkout("symbolic-ref", "--quiet", "--short", "HEAD")
+        return answer.text if answer.code == 0 else None
+
     def ask_checkout(self, *words: str) -> GitResult:
         """Run a command that looks at the user's checkout, its index or its HEAD."""
         pins = {"GIT_DIR": str(self.home), "GIT_WORK_TREE": str(self.root)}

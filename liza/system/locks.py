@@ -153,6 +153,17 @@ class LockFile:
         except OSError:
             self.close()  # which gives the lock back as well
 
+    def is_taken(self) -> bool:
+        """Return whether another process holds the lock; this one does not."""
+        if self._descriptor < 0:
+            return False
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        self.unlock()
+        return False
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

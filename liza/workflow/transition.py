@@ -32,6 +32,7 @@ from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
 from liza.workflow import engine
 from liza.workflow.document import (
+    IF_TAINTED,
     QUESTIONS,
     ArtifactKind,
     Edge,
@@ -59,6 +60,7 @@ MOST_QUESTIONS: Final = 3
 LONGEST_REASON: Final = 300  # characters of a decision's reason: enough to tell whether it is the same one
 ROUNDS: Final = "coder_iterations"  # the limit that such a task has reached
 _KNOWN: Final = frozenset(Predicate)
+SHOWN_FIRST: Final = frozenset({Effect.ENSURE_DRAFT_PR, *IF_TAINTED.values()})
 
 
 def apply(event: Event, *, to: str, by: Actor, at: datetime) -> Change:
@@ -100,15 +102,23 @@ def advance(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: date
     return lifecycle.with_entry(task, after.replace(status=status), event, by=by, at=at)
 
 
-def effects_of(
-    workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime
-) -> tuple[Effect, ...]:
+class WantedEffects(NamedTuple):
+    """What is to be done for a move, and the marks of the work that nobody accepted."""
+
+    effects: tuple[Effect, ...] = ()
+    taints: tuple[str, ...] = ()
+
+
+def effects_of(workflow: Workflow, task: Task, event: Event, *, by: Actor, at: datetime) -> WantedEffects:
     """Return what the document wants done when *event* happens to *task*."""
     move = _MOVES.get(type(event))
     if task.position is None or move is None:
-        return ()
+        return WantedEffects()
     moved = move(_Step(workflow, task.position, task, event, by, at))
-    return () if moved.position.waiting == TAINT else moved.effects
+    after, effects = moved.position, moved.effects
+    if after.waiting == TAINT:  # a person is asked first, and is shown what they are asked about
+        effects = tuple(one for one in effects if one in SHOWN_FIRST)
+    return WantedEffects(effects, tuple(mark for mark in after.taints if mark not in after.accepted))
 
 
 def _after_report(step: _Step, row: lifecycle.Transition, moved: Move) -> Task:

@@ -11,6 +11,8 @@ from scripts.benchmark.speed import MS, Alone, Crowded, Outcome, ratio
 from scripts.benchmark.tables import Table
 
 MOST_WRITERS: Final = 32
+AIMED_RATES: Final = {8: 1_000, 32: 600}  # updates a second of so many writers at 100 tasks
+MOST_TIMES_SQLITE: Final = 5  # the median of one writer at every size
 UNSTEADY: Final = 4  # times that the slowest sync before a race takes the quickest
 
 
@@ -29,7 +31,7 @@ class Aim(NamedTuple):
 def aims_table(alone: Alone, crowded: Crowded, in_history: Alone) -> Table:
     table = Table("5. Aims", ("aim", "measured", "verdict"))
     caution = _shared_disk([*alone.values(), *crowded.values(), *in_history.values()])
-    for aim in (*_speed(alone), _flatness(in_history), *_fairness(crowded)):
+    for aim in (*_speed(alone), *_sizes(alone), _flatness(in_history), *_rates(crowded), *_fairness(crowded)):
         # Engines that all wait for somebody else's syncs look alike: such a ratio proves nothing either way.
         unsure = caution and aim.measured is not None
         table.add(aim.says, aim.measured, "unsure" if unsure else aim.verdict())
@@ -59,6 +61,33 @@ def _speed(alone: Alone) -> list[Aim]:
         Aim("1,000 tasks: at most 10 times sqlite's median", ratio(ours, theirs), most=10),
         Aim("100 tasks: at most 4 times sqlite's median", small, most=4),
     ]
+
+
+def _sizes(alone: Alone) -> list[Aim]:
+    return [
+        Aim(
+            f"{size:,} tasks: at most {MOST_TIMES_SQLITE} times sqlite's median",
+            ratio(alone[LIZA.name, size], alone.get((SQLITE.name, size))),
+            most=MOST_TIMES_SQLITE,
+        )
+        for name, size in alone
+        if name == LIZA.name
+    ]
+
+
+def _rates(crowded: Crowded) -> list[Aim]:
+    """Return what many writers are to reach, beside what the disk and SQLite do."""
+    aims = []
+    for writers, least in AIMED_RATES.items():
+        ours, theirs = (crowded.get((row.name, 100, writers)) for row in (LIZA, SQLITE))
+        if not isinstance(ours, Finish):
+            continue
+        limits = f"bare syncs {1 / ours.sync:,.0f}"
+        if isinstance(theirs, Finish):
+            limits += f", sqlite {theirs.rate:,.0f}"
+        says = f"{writers} writers, 100 tasks: at least {least:,} updates a second ({limits})"
+        aims.append(Aim(says, ours.rate, least=least))
+    return aims
 
 
 def _flatness(in_history: Alone) -> Aim:

@@ -27,6 +27,8 @@ LONGEST: Final = 10.0  # seconds that a watcher waits for an update
 # What a command that reads the board cannot do without.
 IMPORTS: Final = "import yaml; from pydantic import BaseModel"
 WATCHED: Final = 100  # tasks on the board that is watched
+OPENING_AIMS: Final = {1_000: 30.0, 10_000: 100.0}  # ms to open and read a board of so many tasks
+STATUS_AIMS: Final = {1: 1.3, 1_000: 2.0, 10_000: 4.0}  # times the imports, by tasks
 
 
 class Idle(NamedTuple):
@@ -54,12 +56,12 @@ def bytes_table(plan: Plan, place: Path) -> Table:
 
 
 def opening_table(plan: Plan, place: Path) -> Table:
-    table = Table("   A new process", ("tasks", "open and read ms", "first update ms"))
+    table = Table("   A new process", ("tasks", "open and read ms", "aim", "first update ms"))
     for size in plan.sizes:
         progress(f"a new process, {size:,} tasks")
         with prepared(place, LIZA, board_of(size)) as directory, child(_open, directory) as line:
             opened, updated = line.recv()
-        table.add(size, opened * MS, updated * MS)
+        table.add(size, opened * MS, _verdict(opened * MS, OPENING_AIMS.get(size)), updated * MS)
     return table
 
 
@@ -124,20 +126,24 @@ def _watch(line: Connection, directory: Path, updates: int) -> None:
 
 
 def shell_table(plan: Plan, place: Path) -> Table:
-    table = Table("   From the shell", ("command", "tasks", "median ms", "times the imports"))
+    table = Table("   From the shell", ("command", "tasks", "median ms", "times the imports", "aim"))
     progress("`liza status` from the shell")
     imports = None
     for words in ("pass", IMPORTS):
         imports = _ms(table, python("-c", words, at=place, runs=plan.shell_runs))
-        table.add(f"python -c '{words}'", None, imports, None)
+        table.add(f"python -c '{words}'", None, imports, None, None)
     for size in (1, *plan.shell_sizes):
         with prepared(place, LIZA, board_of(size)) as directory:
             took = _ms(table, python("-m", "liza", "status", at=_repository(directory), runs=plan.shell_runs))
-        table.add("python -m liza status", size, took, took / imports if took and imports else None)
-    table.notes.append(
-        "aim: a board with one task at most twice the imports; larger ones pay for their tasks"
-    )
+        times = took / imports if took and imports else None
+        table.add("python -m liza status", size, took, times, _verdict(times, STATUS_AIMS.get(size)))
     return table
+
+
+def _verdict(measured: float | None, most: float | None) -> str | None:
+    if measured is None or most is None:
+        return None
+    return f"{'met' if measured <= most else 'NOT MET'}: at most {most:g}"
 
 
 def _ms(table: Table, took: float | str) -> float | None:

@@ -31,7 +31,7 @@ FULL: Final = Plan(
     traced=200,
     idle=6.0,
     wakings=200,
-    shell_sizes=(10, 1_000),
+    shell_sizes=(10, 1_000, 10_000),
     shell_runs=11,
 )
 

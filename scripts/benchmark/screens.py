@@ -27,7 +27,7 @@ from liza.workflow.transition import apply
 from scripts.benchmark.aims import Aim
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.speed import MS, progress
-from scripts.benchmark.tables import Table
+from scripts.benchmark.tables import Cell, Table
 from tests.support.sample_tasks import board, claim, new_task, worker
 
 TASKS: Final = 1_000
@@ -102,16 +102,16 @@ def run_terminal(plan: DaemonPlan, place: Path, size: tuple[int, int]) -> Lookin
             while not terminal.drawn and time.monotonic() < deadline:
                 time.sleep(INTERVAL)
             time.sleep(SETTLE)
-            began, before = time.monotonic(), _cpu(pid)
-            made = _change(ours, plan.rest)
-            share = (_cpu(pid) - before) / (time.monotonic() - began)
+            began, before = time.monotonic(), cpu_of(pid)
+            made = change_tasks(ours, plan.rest)
+            share = (cpu_of(pid) - before) / (time.monotonic() - began)
             time.sleep(2 * MOST_DELAY)
             process = process_of(pid)
             megabytes = resource_use([process]).memory / (1 << 20) if process else 0.0
-            return Looking(share, megabytes, _delays(made, terminal.drawn))
+            return Looking(share, megabytes, delays_of(made, terminal.drawn))
 
 
-def _change(ours: FileBoard, seconds: float) -> dict[int, float]:
+def change_tasks(ours: FileBoard, seconds: float) -> dict[int, float]:
     """Change a task every tenth of a second, and return when each revision was made."""
     made: dict[int, float] = {}
     end = time.monotonic() + seconds
@@ -124,7 +124,7 @@ def _change(ours: FileBoard, seconds: float) -> dict[int, float]:
     return made
 
 
-def _delays(made: dict[int, float], drawn: dict[int, float]) -> list[float]:
+def delays_of(made: dict[int, float], drawn: dict[int, float]) -> list[float]:
     """Return how long each change took to be on the screen, by itself or with a later one."""
     shown = sorted(drawn.items())
     return [
@@ -133,7 +133,7 @@ def _delays(made: dict[int, float], drawn: dict[int, float]) -> list[float]:
     ]
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     process = process_of(pid)
     return process.cpu if process else 0.0
 
@@ -145,13 +145,18 @@ def tables(plan: DaemonPlan, place: Path) -> Iterator[Table]:
         ("terminal", "cores", "MB", "p50 ms", "p99 ms", "verdict"),
     )
     for size, one in found.items():
-        aims = (
-            Aim("cores", one.share, most=MOST_SHARE),
-            Aim("memory", one.megabytes, most=MOST_MB),
-            Aim("delay", one.percentile(0.99), most=MOST_DELAY),
-        )
-        missed = [aim.says for aim in aims if aim.verdict() != "met"]
-        verdict = f"NOT MET: {', '.join(missed)}" if missed else "met"
-        delays = (one.percentile(share) * MS for share in (0.5, 0.99))
-        table.add(f"{size[0]}x{size[1]}", one.share, one.megabytes, *delays, verdict)
+        table.add(f"{size[0]}x{size[1]}", *looking_cells(one))
     yield table
+
+
+def looking_cells(one: Looking) -> tuple[Cell, ...]:
+    """Return the cells of a row: what it took, how late it was, and whether that is within the aims."""
+    aims = (
+        Aim("cores", one.share, most=MOST_SHARE),
+        Aim("memory", one.megabytes, most=MOST_MB),
+        Aim("delay", one.percentile(0.99), most=MOST_DELAY),
+    )
+    missed = [aim.says for aim in aims if aim.verdict() != "met"]
+    verdict = f"NOT MET: {', '.join(missed)}" if missed else "met"
+    delays = (one.percentile(share) * MS for share in (0.5, 0.99))
+    return (one.share, one.megabytes, *delays, verdict)

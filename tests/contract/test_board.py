@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, glance_at, has_board, validate_board
+from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, Glance, glance_at, has_board, validate_board
 from liza.domain import events as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.invariants import violations
@@ -378,7 +378,7 @@ class TestCreate:
     def test_a_glance_is_the_board(self, store: Store, board: Board) -> None:
         state = board.update(noted("hello"))
         board.switches.throw(Switch.PAUSE, "lunch")
-        assert glance_at(store.location) == (state, {"PAUSE": "lunch"})
+        assert glance_at(store.location) == Glance(state, {"PAUSE": "lunch"}, is_running=False)
 
     def test_a_good_board_is_valid(self, store: Store, board: Board) -> None:
         state = board.update(noted("hello"))

@@ -1,11 +1,11 @@
 """A `command` agent that does what a script says: `python scripted_agent.py SCRIPT.json`.
 
-The script maps `step`, `step/hat`, `step task` or `step task iteration` to one act or a list of them, one for
-each time that it is asked; the last is repeated, and the most exact key counts. An act may `note` that it
-began (a line in a file), `write` files, `run` a shell command, `commit`, tell now and then what it has
-`spent`, wait `until` a file is there, `sleep`, `print` something raw, `answer` with a block, and `exit` with
-a code. What is not in the script is done by default: every task adds a file of its own name, and every review
-approves.
+The script maps `step`, `step/hat`, `step task`, `step task iteration` or `step/hat task` to one act or a
+list of them, one for each time that it is asked; the last is repeated, and the most exact key counts. An act
+may `note` that it began (a line in a file), `write` files, `run` a shell command, `commit`, tell now and
+then what it has `spent`, wait `until` a file is there, `sleep`, `print` something raw, `answer` with a block,
+and `exit` with a code. What is not in the script is done by default: every task adds a file of its own name,
+and every review approves.
 
 It is started some thousand times, so it imports no more than it needs.
 """
@@ -51,7 +51,13 @@ def by_default(step: str, task: str) -> Act:
 
 def chosen(script: dict[str, Any], folder: Path, step: str, task: str, iteration: str) -> Act:
     hat = os.environ.get("LIZA_HAT", "")
-    for key in (f"{step} {task} {iteration}", f"{step} {task}", f"{step}/{hat}", step):
+    for key in (
+        f"{step}/{hat} {task}",
+        f"{step} {task} {iteration}",
+        f"{step} {task}",
+        f"{step}/{hat}",
+        step,
+    ):
         if key in script:
             acts = script[key] if isinstance(script[key], list) else [script[key]]
             # A single act needs no count, which a cage would not let it keep.

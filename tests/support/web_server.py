@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def page_of(root: Path) -> Iterator[tuple[subprocess.Popen[str], str, int, str]]:
+def page_of(root: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, int, str]]:
     """Yield the server of the page with its host, port and token."""
-    words = [sys.executable, "-m", "liza", "-C", str(root), "web", "--port", "0"]
+    words = [sys.executable, "-m", "liza", "-C", str(root), "web", "--port", "0", *options]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout is not None
-        found = re.fullmatch(r"http://(127\.0\.0\.1):(\d+)/\?token=(\S+)\n", server.stdout.readline())
+        found = re.fullmatch(r"https?://(127\.0\.0\.1):(\d+)/\?token=(\S+)\n", server.stdout.readline())
         assert found
         yield server, found[1], int(found[2]), found[3]
         server.kill()

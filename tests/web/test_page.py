@@ -130,6 +130,16 @@ def test_a_change_arrives_without_loading_again(browser: WebBrowser, story: WebS
     assert box.get_attribute("value") == "half a thought"
 
 
+def test_what_an_agent_prints_is_read_along(browser: WebBrowser, story: WebStory) -> None:
+    """It changes nothing on the board, so that no change tells of it."""
+    run = "coder-1.20260131T120000.1"
+    browser.open(f"/runs/{run}")
+    browser.wait_for("I look at the code.")
+    with (story.board.home / "runs" / run / "stdout").open("a") as stdout:
+        stdout.write("I found it.\n")
+    browser.wait_for("I found it.")
+
+
 @pytest.fixture(scope="module", params=list(WIDTHS))
 def reader(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[WebBrowser]:
     """Give a browser that only looks, and is shared by those who do."""

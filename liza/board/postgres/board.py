@@ -99,8 +99,7 @@ class PostgresBoard:
         self._journal.secret = process_secret()
         for left in reversed(range(TRIES)):
             try:
-                with self._journal.locked():
-                    self._view.catch_up()
+                with self._journal.locked(self._view.catch_up):
                     act()
             except ConcurrentChange:
                 if not left:

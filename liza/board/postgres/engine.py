@@ -14,7 +14,7 @@ from liza.board.postgres.board import PostgresBoard
 from liza.board.postgres.schema import grant as grant_right
 from liza.board.postgres.schema import migrate, version_of
 from liza.board.postgres.server import Server
-from liza.board.protocol import Glance, JournalEntry
+from liza.board.protocol import SUPERVISOR_NAME, Glance, JournalEntry
 from liza.board.replay import first_state
 from liza.domain.invariants import violations
 from liza.errors import InvalidBoard, LizaError
@@ -56,7 +56,7 @@ def glance(location: str, *, home: Path | None = None) -> Glance | None:
     if not exists(location):
         return None
     with closing(_open(location, home)) as board:
-        return Glance(board.read(), board.switches.thrown())
+        return Glance(board.read(), board.switches.thrown(), board.presence.is_held(SUPERVISOR_NAME))
 
 
 def validate(location: str, *, home: Path | None = None) -> State:

@@ -31,17 +31,23 @@ if TYPE_CHECKING:
 @command(
     "init",
     "make a board in this repository",
-    argument("goal", metavar="GOAL", help="what to build, in a sentence"),
+    argument(
+        "goal", metavar="GOAL", nargs="?", help="what to build, in a sentence; --issues says it as well"
+    ),
     argument("--spec", metavar="PATH", help="the file that says it at length"),
     argument("--workflow", metavar="W", help="which workflow runs it (liza)"),
+    argument("--issues", metavar="N", help="the issues of the forge to work on: 1-5,8 or label:agent"),
     NO_BASELINE,
 )
 def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    words = {"spec": args.spec, "workflow": args.workflow}
-    board, choices = create_board(args.directory, args.goal, **words, fit=workflow_of)
+    if args.goal is None and args.issues is None:
+        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
+    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
+    board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
@@ -68,8 +74,9 @@ def _show_baseline(board: Board) -> None:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
-    from liza.board.protocol import Glance, glance_at
+    from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
+    from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
@@ -77,16 +84,15 @@ def _status(args: Namespace) -> int | None:
     if seen is None:
         board = board_of(args)
         state, trouble = _absorb(board)
-        seen = Glance(state, board.switches.thrown())
+        seen = Glance(state, board.switches.thrown(), board.presence.is_held(SUPERVISOR_NAME))
     state = seen.state
+    if args.json:
+        print(json.dumps(status.board_json(state)))
+        return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
     width = shutil.get_terminal_size((status.WIDTH, 24)).columns
-    shown = (
-        status.board_json(state)
-        if args.json
-        else status.status_text(state, seen.switches, shortage=lack, width=width)
-    )
-    print(json.dumps(shown) if args.json else str(shown).rstrip("\n"))
+    print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 
 

@@ -128,18 +128,22 @@ def _print_worst_case(args: Namespace) -> None:
 
 @command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
          argument("where", metavar="DIR", nargs="?",
-                  help="an empty directory (a temporary one, if not given)"))  # fmt: skip
+                  help="an empty directory (a temporary one, if not given)"),
+         argument("--workflow", metavar="W",
+                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
+    from liza.domain.config import Config
 
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
-    board = prepare_repository(where)
+    workflow = args.workflow or Config().workflow
+    board = prepare_repository(where, workflow)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
     # On a terminal the live view shows the pause by itself.
-    code = run_demo(board, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
-    print(demo_summary(board))
+    code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    print(demo_summary(board, workflow))
     return code
 
 

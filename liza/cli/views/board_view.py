@@ -20,7 +20,8 @@ from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, t
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
-from liza.daemon.policy import planner
+from liza.cli.views.runs import GATE, RunRecord
+from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import worker_roles
 from liza.domain import budget, providers
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from liza.board.protocol import Alert
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
-    from liza.cli.views.runs import RunRecord
     from liza.domain.config import Config
     from liza.domain.model import State, Task
     from liza.domain.spending import TaskAccount
@@ -134,7 +134,7 @@ class WorkerView(NamedTuple):
     agent: str  # the program, or the backend, with its model
     task: str | None
     task_status: str | None
-    step: str | None  # what its agent is asked for
+    step: str | None  # what its agent is asked for, or which gate judges its work
     run: str | None
     since: datetime | None
     seconds: float
@@ -281,7 +281,13 @@ def view_json(value: Any) -> Any:  # noqa: ANN401 - any value of a view
 def board_view(facts: BoardFacts, known: KnownRows | None = None) -> BoardView:
     """Return what is shown of *facts*; *known* are the rows of a look before, which may be used again."""
     state, now = facts.state, facts.now
-    headline = headline_of(state, now, facts.switches, is_running=facts.is_running, shortage=facts.shortage)
+    headline = headline_of(
+        state,
+        facts.switches,
+        is_running=facts.is_running,
+        only=progress.only_people(state, now),
+        shortage=facts.shortage,
+    )
     questions = open_questions(state)
     return BoardView(
         revision=state.revision,
@@ -443,17 +449,19 @@ def _workers(facts: BoardFacts) -> tuple[WorkerView, ...]:
 
 def _worker(facts: BoardFacts, name: str, role: Role, task: Task | None, *, thinks: bool) -> WorkerView:
     known, live = facts.state.agents.get(name), facts.runs.get(name)
+    if live and live.record.role == GATE and task is None:
+        live = None  # its task went on, so that the gate has said what it had to say
     since = live.record.began if live else _taken_at(task, name) if task else known.since if known else None
-    step = Step(live.record.step) if live else None
+    step = live.record.step if live else None
     return WorkerView(
         id=name,
         role=str(role),
         status=_worker_status(known, task, thinks=thinks),
         is_alive=None if facts.live_workers is None else name in facts.live_workers,
-        agent=agent_label(facts.state, role, step or FIRST_STEP[role]),
+        agent=agent_label(facts.state, role, Step(step) if step in set(Step) else FIRST_STEP[role]),
         task=live.record.task if live and live.record.task else task.id if task else None,
         task_status=str(task.status) if task else None,
-        step=str(step) if step else None,
+        step=step,
         run=live.record.run if live else None,
         since=since,
         seconds=max(0.0, (facts.now - since).total_seconds()) if since else 0.0,

@@ -22,6 +22,7 @@ from liza.domain.answers import Step
 from liza.domain.budget import Cap
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import MEANING, Role, Status, WorkerStatus
+from liza.domain.waits import HumanWait
 from liza.errors import NotThere
 from liza.system.disk_space import disk_shortage
 
@@ -290,7 +291,7 @@ def _work_for(name: str, role: Role, state: State, now: datetime) -> _NextWork |
     return _NextWork(_STEPS[role], task.id, f"it takes {task.id} next", f"liza task show {task.id}")
 
 
-def _wait_blocker(waits: tuple[progress.HumanWait, ...], *, is_running: bool) -> Blocker:
+def _wait_blocker(waits: tuple[HumanWait, ...], *, is_running: bool) -> Blocker:
     more = f", and {len(waits) - 1} more (`liza status`)" if len(waits) > 1 else ""
     then = waits[0].then if is_running or waits[0].then.endswith("liza run") else f"{waits[0].then}; liza run"
     return Blocker(f"{waits[0].what}{more}", "you", then)

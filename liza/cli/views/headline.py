@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.policy.progress import human_waits, only_people
-from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import SUCCEEDED, GoalStatus, Status
 from liza.domain.switches import Switch, resume_command, strongest_switch
+from liza.domain.waits import human_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from liza.domain.model import State
+    from liza.domain.waits import HumanWait
+
+GIVEN_UP: Final = frozenset({Status.ABANDONED, Status.SUPERSEDED})
 
 
 class RunStanding(StrEnum):
@@ -62,20 +63,24 @@ def tally_of(state: State) -> Tally:
     """Return how many tasks of *state* are where, those that left the board included."""
     counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
     done = sum(counts[status] for status in SUCCEEDED)
-    given_up = sum(counts[status] for status in TERMINAL) - done
+    given_up = sum(counts[status] for status in GIVEN_UP)
     by_status = {str(status): counts[status] for status in Status if counts[status]}
     return Tally(counts.total(), done, given_up, by_status)
 
 
 def headline_of(
     state: State,
-    now: datetime,
     switches: Mapping[str, str],
     *,
     is_running: bool,
+    only: tuple[HumanWait, ...] = (),
     shortage: str | None = None,
 ) -> Headline:
-    """Return the headline of *state* at *now*; *shortage* is why the disk lets nothing new start."""
+    """Return the headline of *state*.
+
+    *only* is what waits for people where nobody else can make progress, which takes more to find out;
+    *shortage* is why the disk lets nothing new start.
+    """
     tally = tally_of(state)
     if state.goal.is_over:
         return _over(state, tally)
@@ -83,14 +88,17 @@ def headline_of(
         return halted._replace(says=f"{halted.says}; {tally}")
     waits = human_waits(state)
     asks = f"{len(waits)} question{'s' if len(waits) > 1 else ''} for you" if waits else ""
-    if only := only_people(state, now):
+    if only:
         then = only[0].then
         command = then if is_running or then.endswith("liza run") else f"{then}; liza run"
         count = asks or "nobody else can go on"
         return Headline(RunStanding.WAITING, f"It waits for you: {tally}, {count}; {only[0].what}", command)
     parts = [str(tally), *([asks] if asks else [])]
     if not is_running:
-        return Headline(RunStanding.STOPPED, f"Nobody works: {', '.join(parts)}", "liza run")
+        then = (
+            f"{waits[0].then}; liza run" if waits and not waits[0].then.endswith("liza run") else "liza run"
+        )
+        return Headline(RunStanding.STOPPED, f"Nobody works: {', '.join(parts)}", then)
     held = [f"{task.lease.holder} on {task.id}" for task in state.tasks.values() if task.lease]
     parts[1:1] = [_shortened(held)] if held else []
     return Headline(RunStanding.GOING, f"It goes on: {', '.join(parts)}", waits[0].then if waits else "")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS: Final = "runs"  # the folder in `.liza/`
+GATE: Final = "gate"  # the role of a run that is a command of a gate
 _STAMP: Final = "%Y%m%dT%H%M%S"  # of the second at which a run began, in its name
 
 
@@ -54,12 +55,21 @@ class RunFolder:
         return tuple(sorted(filter(None, map(self.record, self._names())), key=_order))
 
     def latest(self, workers: Collection[str]) -> list[RunRecord]:
-        """Return the run that each of *workers* began last, if it is one of an agent."""
+        """Return the run that each of *workers* began last, of an agent or of a gate."""
         newest: dict[str, str] = {}
         for name in self.names():
             newest[worker_of(name)] = name
-        found = (self.record(newest[worker]) for worker in workers if worker in newest)
-        return [record for record in found if record]
+        names = [newest[worker] for worker in workers if worker in newest]
+        return [found for name in names if (found := self.record(name) or self._gate_record(name))]
+
+    def _gate_record(self, name: str) -> RunRecord | None:
+        """Return the run of a gate's command; nobody writes down that it ended."""
+        if name not in self._without_agent:
+            return None
+        step = name.rpartition(".")[2]
+        with suppress(OSError):  # it is gone
+            return RunRecord(name, worker_of(name), GATE, step, None, _began(self.path / name))
+        return None
 
     def names(self) -> list[str]:
         """Return the name of every run, of agents and of gates, in the order in which they began."""
@@ -120,7 +130,7 @@ def _began(folder: Path) -> datetime:
     try:
         return datetime.strptime(run_start(folder.name)[0], _STAMP).replace(tzinfo=UTC)
     except ValueError:  # a name that Liza did not give
-        return datetime.fromtimestamp((folder / BRIEF).stat().st_mtime, UTC)
+        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
 
 
 def _with_reply(record: RunRecord, reply: dict[str, Any]) -> RunRecord:

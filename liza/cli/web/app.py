@@ -69,9 +69,10 @@ def build_app(board: Board, access: PageAccess, feed: LiveFeed) -> Starlette:
 def _page(site: Site, path: str) -> Endpoint:
     async def show(request: Request) -> Response:
         asked = {**request.query_params, **request.path_params}
+        address = f"{request.url.path}?{request.url.query}".rstrip("?")
         is_part = request.headers.get("hx-request") == "true"
         try:
-            shown = await run_in_threadpool(site.render, path, request.url.path, asked, is_part=is_part)
+            shown = await run_in_threadpool(site.render, path, address, asked, is_part=is_part)
         except LizaError as error:
             return HTMLResponse(str(error_page(site, str(error), is_part=is_part)), _status_of(error))
         return HTMLResponse(shown)

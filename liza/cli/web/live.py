@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
 
 POLL_INTERVAL: Final = 0.5  # seconds until a switch or a death is seen that wakes nobody
-PAUSE: Final = 0.4  # seconds between two tellings: ten changes a second do not cost ten drawings
+PAUSE: Final = 0.6  # seconds between two tellings: ten changes a second do not cost ten drawings
 KEEP_ALIVE: Final = 15.0  # seconds after which something is sent, so that a browser that left is noticed
 
 

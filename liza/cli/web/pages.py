@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from liza.cli.web.security import PageAccess
 
 FRESH: Final = 0.3  # seconds for which several pages share one look at the board
+ON_CHANGE: Final = "board-changed from:body"
+ON_OUTPUT: Final = f"{ON_CHANGE}, every 3s"  # what agents print changes no board
 SHOWN_CARDS: Final = 60  # of a column; a board may have thousands of tasks
 
 COLUMNS: Final[dict[str, frozenset[Status]]] = {
@@ -104,13 +106,14 @@ class Page(NamedTuple):
     title: str
     show: Callable[[Site, Mapping[str, str]], Element]
     icon: str = ""
-    is_live: bool = True
+    triggers: str = ON_CHANGE  # what lets it look again
 
 
 def frame(site: Site, path: str, address: str, content: Element) -> Element:
     """Return a whole page around *content*."""
     page = PAGES.get(path)
-    live = {"hx_get": address, "hx_trigger": "board-changed from:body", "hx_swap": "innerMorph"}
+    triggers = page.triggers if page else ""
+    live = {"hx_get": address, "hx_trigger": triggers, "hx_swap": "innerMorph"} if triggers else {}
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -127,7 +130,7 @@ def frame(site: Site, path: str, address: str, content: Element) -> Element:
         el("a", "Skip to the content", href="#main", class_="skip"),
         _menu(path),
         el("div", site.toasts(), id="toasts", aria_live="polite"),
-        el("main", content, id="main", tabindex=0, **(live if page and page.is_live else {})),
+        el("main", content, id="main", tabindex=0, **live),
     )
     return Element(f"<!doctype html>{el('html', head, body, lang='en')}")
 
@@ -491,14 +494,14 @@ def _past(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 PAGES: Final[dict[str, Page]] = {
-    "/": Page("Overview", _overview, "◉"),
+    "/": Page("Overview", _overview, "◉", ON_OUTPUT),
     "/board": Page("Board", _board, "▤"),
     "/questions": Page("For you", _questions, "?"),
     "/graph": Page("Graph", _graph, "⋔"),
     "/timeline": Page("Timeline", _timeline, "≡"),
     "/money": Page("Money", _money, "$"),
     "/trouble": Page("Trouble", _trouble, "!"),
-    "/past": Page("Time travel", _past, "↺", is_live=False),
+    "/past": Page("Time travel", _past, "↺", triggers=""),
     "/tasks/{name:path}": Page("Task", _task),
-    "/runs/{name:path}": Page("Transcript", _run),
+    "/runs/{name:path}": Page("Transcript", _run, triggers=ON_OUTPUT),
 }

@@ -183,8 +183,18 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def is_unspecified(host: str) -> bool:
+    """Return whether *host* stands for every address: then no `Host` could be told from a foreign one."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return not host.strip()
+
+
 def check_exposure(host: str, *, has_tls: bool, is_unprotected: bool) -> None:
     """Refuse to listen where others can reach it in the clear, unless that was said in so many words."""
+    if is_unspecified(host):
+        raise UsageError(f"no browser asks for {host!r}; give the name or address by which it is reached")
     if is_loopback(host) or has_tls or is_unprotected:
         return
     raise UsageError(

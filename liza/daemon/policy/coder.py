@@ -190,6 +190,16 @@ def is_carried_on(task: Task) -> bool:
     return here is not None and task.review_commit is not None and here.made_in not in {None, here.phase}
 
 
+def start_of(state: State, task: Task) -> str | None:
+    """Return the commit of earlier work that *task* goes on from: its own, or that of what it waited for."""
+    if task.issue is None:
+        return None
+    if task.issue.begins:
+        return task.issue.begins
+    parents = (state.tasks[name] for name in reversed(task.depends_on) if name in state.tasks)
+    return next((one.review_commit for one in parents if one.status is Status.COMPLETE), None)
+
+
 def base_for(task: Task, me: str, head: str) -> str:
     """Return what the work of *me* on *task* is based on: what it was for the same coder, else *head*."""
     is_mine = task.authors[-1:] == (me,) or is_carried_on(task)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
-from liza.daemon.policy.progress import human_waits
 from liza.domain import budget
+from liza.domain.waits import human_waits
 from tests.support.scripted_team import STEPS, ScriptedTeam, dear
 from tests.support.shell import Shell
 

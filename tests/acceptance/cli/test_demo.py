@@ -13,6 +13,8 @@ import pytest
 
 from liza.board.protocol import Board
 from liza.cli.demo import demo_summary, prepare_repository, run_demo
+from liza.domain.cycle_archive import ARCHIVE
+from liza.domain.dialects.signal_block import SIGNAL_PATTERN
 from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, Status
 from liza.errors import UsageError
@@ -36,12 +38,12 @@ class Show(NamedTuple):
 def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     """One whole demo, which all here only look at."""
     root, said = tmp_path_factory.mktemp("show") / "demo", list[str]()
-    board = prepare_repository(root, pace="0.2")
+    board = prepare_repository(root, "liza", pace="0.2")
     before = checkout(root)
     with pytest.MonkeyPatch.context() as patch:
         # The python3 of the demo's tests is this one: a shim of a version manager is ten times slower.
         patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-        assert run_demo(board, said.append) == 0
+        assert run_demo(board, "liza", said.append) == 0
     yield Show(root, said, before, board)
     board.close()
 
@@ -62,7 +64,7 @@ def test_the_demo_rejects_once_resolves_a_conflict_pauses_and_merges_all(show: S
     assert [line.split()[0] for line in show.said] == ["PAUSE", "PAUSE"]
     assert verify_history(Repository.around(show.root), "liza/integration") == []
     assert checkout(show.root) == show.before
-    assert "Merge command: Greet from the command line" in demo_summary(show.board)
+    assert "Merge command: Greet from the command line" in demo_summary(show.board, "liza")
 
 
 def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp_path: Path) -> None:
@@ -83,8 +85,28 @@ def test_every_commit_of_the_demo_is_green_and_the_program_works(show: Show, tmp
 def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(UsageError, match="is not empty"):
-        prepare_repository(tmp_path)
+        prepare_repository(tmp_path, "liza")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_demo_of_a_cycle_is_judged_twice_approved_by_a_person_and_archived(tmp_path: Path) -> None:
+    board, said = prepare_repository(tmp_path / "demo", "cycle", pace="0"), list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        assert run_demo(board, "cycle", said.append) == 0
+
+    assert said[0] == "A person types: liza task accept goal-1"
+    assert board.read().status_of("goal-1") is Status.MERGED
+    (archive,) = (tmp_path / "demo" / ARCHIVE).iterdir()
+    words = [found[1] for found in SIGNAL_PATTERN.findall(archive.read_text())]
+    assert [words.count(one) for one in ("INSUFFICIENT", "SUCCESS", "APPROVED")] == [1, 2, 1]
+    board.close()
+
+
+def test_a_workflow_without_a_demo_is_told_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no demo of 'waterfall'; use one of .*liza"):
+        prepare_repository(tmp_path / "new", "waterfall")
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_demo_leaves_a_report_for_people_and_for_a_pull_request(show: Show) -> None:

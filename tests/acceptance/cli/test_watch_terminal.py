@@ -66,10 +66,11 @@ def test_without_colours_nothing_is_lost(ours: FileBoard, tmp_path: Path) -> Non
 @needs_tmux
 def test_whoever_ends_it_gets_the_terminal_back(ours: FileBoard, tmp_path: Path) -> None:
     with TmuxScreen(tmp_path, (80, 24)) as screen:
-        screen.run(ours.home.parent, "sh", "-c", f"{PROGRAM} watch; echo ended with $?; stty -a; read answer")
+        screen.run(ours.home.parent, "sh", "-c", f"{PROGRAM} watch && stty -a")
         screen.sees("? help")
-        screen.end_children(signal.SIGTERM)
-        shown = screen.sees("ended with 0", "speed")
+        screen.end_program(signal.SIGTERM)
+        assert screen.exit_code() == 0
+        shown = screen.sees("speed")
         assert " echo " in shown
         assert "-icanon" not in shown
 

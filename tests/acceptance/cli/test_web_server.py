@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import signal
 import socket
+import ssl
 import subprocess
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
@@ -48,6 +49,27 @@ def test_a_change_is_told_without_being_asked_for(board: FileBoard) -> None:
         assert server.wait(PATIENCE) == 0
 
 
+def test_with_a_certificate_it_is_served_by_https_alone(board: FileBoard, tmp_path: Path) -> None:
+    paths = (str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+    subject = ["-subj", "/CN=localhost", "-days", "1", "-nodes", "-newkey", "rsa:2048"]
+    made = ["openssl", "req", "-x509", *subject, "-out", paths[0], "-keyout", paths[1]]
+    subprocess.run(made, check=True, capture_output=True)
+    trusted = ssl.create_default_context(cafile=paths[0])
+    trusted.check_hostname = False
+    with page_of(board.home.parent, "--tls", *paths) as (_, host, port, token):
+        with closing(
+            http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=trusted)
+        ) as connection:
+            connection.request("GET", f"/?token={token}")
+            came = connection.getresponse()
+            came.read()
+        assert (came.status, str(came.getheader("set-cookie")).endswith("; Secure")) == (303, True)
+        with closing(http.client.HTTPConnection(host, port, timeout=PATIENCE)) as plain:
+            plain.request("GET", "/")
+            with pytest.raises((ConnectionError, http.client.HTTPException)):
+                plain.getresponse()
+
+
 def test_what_cannot_be_served_is_one_sentence(board: FileBoard) -> None:
     liza = Shell(board.home.parent)
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -58,7 +80,8 @@ def test_what_cannot_be_served_is_one_sentence(board: FileBoard) -> None:
         f"liza: port {port} of 127.0.0.1 is taken; give another with --port, or 0 for any that is free\n",
     )
     for words, part in (
-        (("--host", "0.0.0.0"), "can be reached from other machines"),  # noqa: S104
+        (("--host", "192.0.2.1"), "can be reached from other machines"),
+        (("--host", "0.0.0.0"), "give the name or address by which it is reached"),  # noqa: S104
         (("--port", "70000"), "there is no port 70000"),
         (("--tls", "a.pem", "b.pem"), "are no certificate and its key"),
     ):

@@ -164,6 +164,20 @@ class TestGatherer:
         assert shown.use.memory > 0
         assert shown.is_alive
 
+    def test_a_gate_that_judges_is_what_its_worker_does(self, ours: FileBoard) -> None:
+        """Until the task goes on: nobody writes down that a gate's command ended."""
+        folder = ours.home / "runs" / "coder-1.20260101T120000.1-abc.test"
+        folder.mkdir(parents=True)
+        (folder / "stdout").write_text("3 passed\n")
+        deed, by = claim(CODER, at=utc_now())
+        with ours.presence.hold("coder-1", at=NOW):
+            before = {worker.id: worker for worker in Gatherer(ours).view(utc_now()).workers}["coder-1"]
+            ours.update(apply(deed, to="t2", by=by, at=utc_now()))
+            after = {worker.id: worker for worker in Gatherer(ours).view(utc_now()).workers}["coder-1"]
+
+        assert (before.step, before.lines) == (None, ())
+        assert (after.step, after.lines, after.task) == ("test", ("3 passed",), "t2")
+
     def test_a_folder_of_runs_that_is_gone_is_an_empty_one(self, ours: FileBoard) -> None:
         reader = Gatherer(ours)
 

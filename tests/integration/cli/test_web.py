@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -132,6 +133,11 @@ class TestPages:
             shutil.rmtree(story.board.home / "runs")
             assert browser.get("/runs/coder-1.20260131T120000.1").status_code == 404
             assert "No agent has run for it." in browser.get("/tasks/greet").text
+
+    @pytest.mark.parametrize("path", ["/timeline?by=task", "/board?q=a%26b%22", "/tasks/greet"])
+    def test_a_page_looks_again_at_what_it_shows(self, story: Browser, path: str) -> None:
+        (address,) = re.findall(r'<main [^>]*hx-get="([^"]*)"', story.get(path).text)
+        assert unescape(address) == path
 
     def test_a_part_of_a_page_is_only_that(self, story: Browser) -> None:
         part = story.client.get("/board", headers={"hx-request": "true"}).text

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.daemon.policy.progress import human_waits, only_people
+from liza.daemon.policy.progress import only_people
 from liza.daemon.turn import AfterTurn
 from liza.domain import budget, providers
 from liza.domain.changes import HUMAN, Change
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
+from liza.domain.waits import human_waits
 from liza.workflow.transition import reply
 from tests.support.scripted_agent import __file__ as player_file
 from tests.support.scripted_agent import by_default

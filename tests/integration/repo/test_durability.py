@@ -16,6 +16,10 @@ from liza.daemon.policy import recovery
 from liza.daemon.recover import Recovery
 from liza.domain.changes import Change
 from liza.domain.model import State, Status
+from liza.domain.record import utc_now
+from liza.repo import command
+from liza.repo.object_reader import close_readers
+from liza.system.proc_table import RUN_MARK
 from tests.support.scripted_team import ROOT, ScriptedTeam
 
 if TYPE_CHECKING:
@@ -147,8 +151,8 @@ def test_the_beginning_of_a_run_asks_git_once_for_all_tasks(
     facts = scene.crash_facts(team.place("reviewer-1").clock())
 
     assert (facts.lost, len(facts.merged_branches)) == (frozenset(), 2)
-    # The merged ones; the submissions, with their files. Single commits are asked of the process that stays.
-    assert len(asked.read_text().splitlines()) == 3
+    # The merged ones; the submissions, with their files; and the process that stays, for single commits.
+    assert len(asked.read_text().splitlines()) == 4
 
 
 def archived(state: State, names: list[str]) -> State:
@@ -164,3 +168,18 @@ def archived(state: State, names: list[str]) -> State:
 def empty(path: Path) -> None:
     path.chmod(0o644)
     path.write_bytes(b"")
+
+
+def test_the_git_that_a_supervisor_asks_is_no_leftover_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It bears the mark of the run, and nobody is told that it was ended."""
+    team = ScriptedTeam(tmp_path)
+    monkeypatch.setitem(command._MARKER_VARIABLES, RUN_MARK, str(team.home / "runs" / "supervisor.git"))
+    close_readers()
+    team.user.repository.commit_at("HEAD")
+
+    facts = Recovery(team.board, team.user.repository).crash_facts(utc_now())
+
+    assert not facts.leftovers
+    assert team.user.repository.commit_at("HEAD") == team.user.base

@@ -11,14 +11,14 @@ import pytest
 from liza.board.protocol import Alert
 from liza.cli.views.board_view import BoardFacts, KnownRows, LiveRun, board_view, view_json
 from liza.cli.views.forecast import forecast_of, forecast_text
-from liza.cli.views.headline import RunStanding, headline_of
+from liza.cli.views.headline import GIVEN_UP, RunStanding, headline_of
 from liza.cli.views.questions import ACTIONS, QuestionKind, open_questions
 from liza.cli.views.runs import RunRecord
-from liza.daemon.policy.progress import human_waits
 from liza.domain import events as e
 from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import HUMAN, add_note
 from liza.domain.config import Budget, Config
+from liza.domain.lifecycle import SUCCEEDED, TERMINAL
 from liza.domain.metrics import with_metrics
 from liza.domain.model import (
     BreakerStatus,
@@ -36,6 +36,7 @@ from liza.domain.model import (
 )
 from liza.domain.record import records_by_id
 from liza.domain.spending import CostTotals, Provider, ProviderState, Spend, TaskAccount
+from liza.domain.waits import human_waits
 from liza.system.proc_table import ResourceUse
 from tests.support.sample_tasks import (
     HOUR,
@@ -106,17 +107,17 @@ class TestHeadline:
     def test_a_run_that_goes_on_says_who_works(self) -> None:
         state = board(task_in(Status.WORKING), new_task("t2"))
 
-        assert str(headline_of(state, LATER, {}, is_running=True)) == (
+        assert str(headline_of(state, {}, is_running=True)) == (
             "It goes on: 0 of 2 tasks done, coder-1 on t1."
         )
 
     def test_nobody_works_without_a_supervisor(self) -> None:
-        found = headline_of(board(new_task()), LATER, {}, is_running=False)
+        found = headline_of(board(new_task()), {}, is_running=False)
 
         assert (found.standing, found.command) == (RunStanding.STOPPED, "liza run")
 
     def test_a_switch_comes_before_all_that_it_stops(self) -> None:
-        found = headline_of(board(new_task()), LATER, {"PAUSE": "lunch"}, is_running=True)
+        found = headline_of(board(new_task()), {"PAUSE": "lunch"}, is_running=True)
 
         assert str(found) == (
             "Nothing new starts: PAUSE is thrown (lunch); 0 of 1 tasks done. Next: `liza resume`."
@@ -124,14 +125,17 @@ class TestHeadline:
 
     def test_where_only_people_can_go_on_it_names_the_command(self) -> None:
         state = board(goal=Goal(description="x", created=NOW, questions=("Which?",)))
-        found = headline_of(state, LATER, {}, is_running=False)
+        found = headline_of(state, {}, is_running=False, only=human_waits(state))
 
         assert found.standing is RunStanding.WAITING
         assert found.command == 'liza answer plan "…"; liza run'
 
+    def test_given_up_is_what_is_over_and_did_not_succeed(self) -> None:
+        assert GIVEN_UP == TERMINAL - SUCCEEDED
+
     def test_a_goal_that_is_over_says_how_to_take_the_work(self) -> None:
         goal = Goal(description="x", created=NOW, status=GoalStatus.COMPLETE, completed=NOW)
-        found = headline_of(board(task_in(Status.MERGED), goal=goal), LATER, {}, is_running=False)
+        found = headline_of(board(task_in(Status.MERGED), goal=goal), {}, is_running=False)
 
         assert (found.standing, found.command) == (RunStanding.OVER, "git merge liza/integration")
 

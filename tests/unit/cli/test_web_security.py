@@ -110,12 +110,17 @@ class TestExposure:
         assert is_loopback(host)
         check_exposure(host, has_tls=False, is_unprotected=False)
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "box.example"])  # noqa: S104
+    @pytest.mark.parametrize("host", ["192.168.1.5", "fd00::5", "box.example"])
     def test_others_need_tls_or_the_word(self, host: str) -> None:
         with pytest.raises(UsageError, match=UNPROTECTED):
             check_exposure(host, has_tls=False, is_unprotected=False)
         check_exposure(host, has_tls=True, is_unprotected=False)
         check_exposure(host, has_tls=False, is_unprotected=True)
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]", " "])  # noqa: S104
+    def test_every_address_is_no_name_that_a_browser_asks_for(self, host: str) -> None:
+        with pytest.raises(UsageError, match="give the name or address by which it is reached"):
+            check_exposure(host, has_tls=True, is_unprotected=True)
 
     def test_a_machine_with_a_name_answers_to_that_name_only(self) -> None:
         access = PageAccess("box.example", 7171, "https", session=ACCESS.session)

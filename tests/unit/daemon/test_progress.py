@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from liza.daemon.policy.planner import is_complete
-from liza.daemon.policy.progress import human_waits, only_people, with_goal_reopened
+from liza.daemon.policy.progress import only_people, with_goal_reopened
 from liza.domain import events as e
 from liza.domain.changes import HUMAN
 from liza.domain.model import (
@@ -27,6 +27,7 @@ from liza.domain.model import (
     WorkerStatus,
 )
 from liza.domain.record import records_by_id
+from liza.domain.waits import human_waits
 from tests.support.sample_tasks import (
     FORCE_PASS,
     NOW,

@@ -1,0 +1,1 @@
+"""One directory a demo, named after the workflow that it shows."""

@@ -1,1 +1,0 @@
-"""Runs written down for the demo, played back by the replay backend."""

@@ -1,0 +1,194 @@
+"""Issues of a forge, walked to their pull requests by real workers with scripted agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from liza.domain.changes import HUMAN
+from liza.domain.model import Status
+from liza.domain.record import utc_now
+from liza.forges.local import BARE
+from liza.repo.command import git
+from liza.workflow.transition import accept_task, reply
+from tests.support.local_forge import REJECT, SETTINGS, SIMPLE, ForgeFolder, script
+from tests.support.scripted_team import ScriptedTeam
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL: Final = ("planner-1", "coder-1", "reviewer-1")
+BRANCH: Final = "agent/issue-7-write-file-7"
+
+
+@pytest.fixture
+def forge(tmp_path: Path) -> ForgeFolder:
+    return ForgeFolder(tmp_path / "forge")
+
+
+def simple(**more: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever an agent may be told
+    return script(**{"review/complexity_assessor": SIMPLE, **more})
+
+
+def team_on(directory: Path, issues: str, told: dict[str, Any] | None = None) -> ScriptedTeam:
+    return ScriptedTeam(directory, told or simple(), **SETTINGS, issues=issues)
+
+
+def reason(team: ScriptedTeam, number: int) -> str | None:
+    task = team.state.task(f"issue-{number}")
+    return task.blocked_reason if task.status is Status.BLOCKED else None
+
+
+class TestIssues:
+    """Where tasks come from: numbers or a label, in the order in which they can be done."""
+
+    def test_an_issue_becomes_one_pull_request_that_is_ready(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7, "Write the file.")
+        team = team_on(tmp_path, "7")
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.description) == (
+            Status.COMPLETE,
+            "Issue #7: Write file 7\n\nWrite the file.",
+        )
+        assert forge.pulls() == {BRANCH: False}
+        assert forge.bases() == {BRANCH: "main"}
+        assert git("rev-parse", BRANCH, cwd=forge.path / BARE) == task.review_commit
+        assert sorted(forge.headings()) == [
+            "issues/7 ### Phase: PLAN — complexity_assessor (iteration 1)",
+            "issues/7 ### Phase: PLAN — thinker (iteration 1)",
+            *(
+                f"pulls/1 ### Phase: {phase} — {role} (iteration 1)"
+                for phase in ("DOCS", "IMPLEMENT")
+                for role in ("judge", "reviewer", "worker")
+            ),
+        ]
+
+    def test_one_that_waits_for_another_goes_on_from_its_branch(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(1, "Depends on #2.")
+        forge.issue(2)
+        team = team_on(tmp_path, "label:agent")
+        team.turns(*ALL)
+
+        child, parent = team.state.task("issue-1"), team.state.task("issue-2")
+        assert (child.status, child.depends_on) == (Status.COMPLETE, ("issue-2",))
+        assert child.base_commit == parent.review_commit
+        assert forge.bases()["agent/issue-1-write-file-1"] == "agent/issue-2-write-file-2"
+
+    def test_work_that_is_there_is_gone_on_with(self, tmp_path: Path, forge: ForgeFolder) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7")
+        git("init", "--quiet", "--bare", str(forge.path / BARE), cwd=forge.path)
+        old = team.user.commit({"old.txt": "old\n"})
+        team.user.git("push", "--quiet", str(forge.path / BARE), f"{old}:refs/heads/bug/issue-7-of-old")
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.base_commit) == (Status.COMPLETE, old)
+        assert "go on with it" in task.description
+        assert forge.pulls() == {"bug/issue-7-of-old": False}
+
+    @pytest.mark.parametrize(
+        ("body", "state", "sentence"),
+        [
+            ("Do it.", "closed", "issue #7 is closed; reopen it, or leave it out"),
+            ("", "open", "issue #7 has no text; say in it what is to be done"),
+            (
+                "After #9.",
+                "open",
+                "issue #7 waits for #9: nobody works on #9; add it to the issues, or close it",
+            ),
+        ],
+    )
+    def test_what_cannot_be_worked_on_is_blocked_with_a_sentence_and_the_rest_goes_on(
+        self, tmp_path: Path, forge: ForgeFolder, body: str, state: str, sentence: str
+    ) -> None:
+        forge.issue(7, body, state=state)
+        forge.issue(8)
+        team = team_on(tmp_path, "7-8")
+        team.turns(*ALL)
+
+        assert str(reason(team, 7)).startswith(sentence)
+        assert team.status("issue-8") is Status.COMPLETE
+
+    def test_two_that_block_each_other_are_both_blocked(self, tmp_path: Path, forge: ForgeFolder) -> None:
+        forge.issue(1, "after #2")
+        forge.issue(2, "after #1")
+        team = team_on(tmp_path, "1,2,3")
+        team.turns(*ALL)
+
+        assert "#1 waits for #2" in str(reason(team, 1))
+        assert "#1" in str(reason(team, 2))
+        assert reason(team, 3) == "there is no issue #3; look at the number"
+
+    def test_a_label_that_nobody_has_pauses_the_run_with_a_sentence(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(1, label="other")
+        team = team_on(tmp_path, "label:agent")
+
+        team.turn("planner-1")
+
+        said = team.board.switches.thrown()
+        assert "no open issue has the label 'agent'; look at how it is spelt" in str(said)
+        assert not team.state.tasks
+
+
+class TestPullRequests:
+    """What is shown to people, and when."""
+
+    def test_what_the_judge_never_lets_pass_stays_a_draft_and_says_why(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7", simple(**{"review/judge": REJECT}))
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert task.status is Status.AWAITING_APPROVAL
+        assert forge.pulls() == {BRANCH: True}
+        assert ["forced:IMPLEMENT" in one for one in forge.nomerge()] == [True]
+
+        team.board.update(accept_task("issue-7", "good enough", by=HUMAN, at=utc_now()))
+        team.turns(*ALL)
+        assert team.status("issue-7") is Status.COMPLETE
+        assert forge.pulls() == {BRANCH: True}
+
+    def test_every_round_is_published_on_the_same_branch(self, tmp_path: Path, forge: ForgeFolder) -> None:
+        forge.issue(7)
+        yes = {"answer": {"verdict": "approve", "reason": "good"}}
+        team = team_on(tmp_path, "7", simple(**{"review/judge": [REJECT, yes]}))
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.taints) == (Status.COMPLETE, ())
+        assert forge.pulls() == {BRANCH: False}
+        assert git("rev-parse", BRANCH, cwd=forge.path / BARE) == task.review_commit
+        assert "pulls/1 ### Phase: IMPLEMENT — judge (iteration 2)" in forge.headings()
+
+    def test_a_forge_that_refuses_blocks_the_task_and_it_goes_on_once_that_is_mended(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        forge.issue(8, "after #7")
+        team = team_on(tmp_path, "7-8")
+        for _ in range(2):
+            team.turn("planner-1")
+        (forge.path / "pulls").write_text("not a directory")
+        team.turns(*ALL)
+
+        assert "cannot" in str(reason(team, 7))
+        assert "issue-7 is BLOCKED: cannot publish the work" in str(reason(team, 8))
+
+        (forge.path / "pulls").unlink()
+        for name in ("issue-7", "issue-8"):
+            team.board.update(reply(name, "it is mended", by=HUMAN, at=utc_now()))
+        team.turns(*ALL)
+        assert [team.status(f"issue-{number}") for number in (7, 8)] == [Status.COMPLETE] * 2
+        assert len(forge.pulls()) == 2
