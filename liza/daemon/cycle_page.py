@@ -28,6 +28,7 @@ from liza.domain.cycle_file import (
     Addition,
     CycleAnswer,
     CycleHead,
+    HowToMerge,
     read_addition,
     read_answer,
     render_entries,
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
 
 MEMORY: Final = "cycle.json"  # below .liza
 SET_ASIDE: Final = "set_aside"  # below .liza: pages that were not taken
+NO_SQUASH: Final = (
+    "work is merged with its commits, which the gates have seen; add `Approved` without `squash`"
+)
 LONGEST_DIFF: Final = 20_000  # characters of a change that the page shows
 
 
@@ -216,6 +220,8 @@ class CyclePage:
         answer = read_answer(added, is_question=is_question) or CycleAnswer(Outcome.NONE, problem=UNCLEAR)
         if answer.outcome is Outcome.NONE:
             return answer
+        if answer.how is HowToMerge.SQUASH:
+            return answer._replace(problem=NO_SQUASH)
         try:
             self._board.update(_change_for(state, task, answer, added, self._board.now()))
         except LizaError as error:

@@ -144,8 +144,8 @@ class CycleAnswer(NamedTuple):
 
 
 UNCLEAR: Final = (
-    "this is neither yes nor no; add `Approved, commit and push`, `Approved, squash and merge`, "
-    "`Request changes` with what to change, or a SIGNAL BLOCK"
+    "this is neither yes nor no; add `Approved, commit and push`, `Request changes` with what to change, "
+    "or a SIGNAL BLOCK"
 )
 
 

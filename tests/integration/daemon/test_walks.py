@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.changes import HUMAN
@@ -66,6 +67,25 @@ class TestCycle:
         task = team.state.task("goal-1")
         assert (task.status, task.position and task.position.phase) == (Status.REJECTED, "PLAN")
         assert team.turn("coder-1").name == "WAIT"
+
+    def test_people_are_asked_only_when_the_goal_is_reached_where_an_edge_says_so(
+        self, tmp_path: Path
+    ) -> None:
+        judged = [
+            {"answer": {"verdict": "approve", "reason": "a beginning", "label": "progressing"}},
+            {"answer": {"verdict": "approve", "reason": "all of it", "label": "sufficient"}},
+        ]
+        act = {"run": "date +%s%N >> goal-1.txt", "answer": {"status": "done", "summary": "Add a line"}}
+        script = {**self.SCRIPT, "implement/actor": act, "review/judge": judged}
+        team = ScriptedTeam(tmp_path, script, workflow="mine.yaml")
+        text = files("liza.workflow").joinpath("cycle.yaml").read_text(encoding="utf-8")
+        mine = text.replace("    next: APPROVE\n", "      pass/progressing: PLAN\n    next: APPROVE\n")
+        (team.user.directory / "mine.yaml").write_text(mine)
+        team.turns(*ALL)
+
+        task = team.state.task("goal-1")
+        assert task.status is Status.AWAITING_APPROVAL
+        assert (task.position and task.position.loop, team.events("goal-1").count("ask_human")) == (2, 1)
 
     def test_a_risk_is_for_a_person_to_take(self, tmp_path: Path) -> None:
         # What the step is about counts for more than the word of who plans it.
