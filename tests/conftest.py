@@ -1,4 +1,4 @@
-"""What every test process inherits: a place for bytecode, since the tests start hundreds of interpreters.
+"""What every test process inherits: leave to write bytecode, since the tests start hundreds of interpreters.
 
 The order of the tests where several processes share them. And what long tests count (kills, points of a
 sweep), added up in a table at the end.
@@ -6,12 +6,9 @@ sweep), added up in a table at the end.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -33,12 +30,10 @@ COUNTED: Final = "counted"
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-if sys.dont_write_bytecode:
-    # Whoever wants no bytecode in the tree gets none; yet a worker that compiles all of Liza anew, each time
-    # that one is started, takes twice as long.
-    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="liza-bytecode-")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
+# Images of containers forbid bytecode, to stay small: here every process would compile all of Liza anew. With
+# a prefix elsewhere every agent in a sandbox would compile the standard library, which has none there.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if sys.prefix != sys.base_prefix:
     # As if it were activated: else gates run the `python3` of the machine, which may be the slow shim of a

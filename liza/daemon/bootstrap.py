@@ -37,13 +37,22 @@ class Bootstrap(NamedTuple):
     goal: str
     task: Task | None = None
     spec: str | None = None  # the reference that counts for the task, or else for the goal
+    hat: str | None = None  # the role of the workflow that is played in the phase of the task
 
     @classmethod
-    def of(cls, role: Role, step: Step, state: State, task: Task | None, where: RunPaths) -> Bootstrap:
+    def of(
+        cls,
+        role: Role,
+        step: Step,
+        state: State,
+        task: Task | None,
+        where: RunPaths,
+        hat: str | None = None,
+    ) -> Bootstrap:
         # A task whose spec is missing can only be replanned by who reads the goal's.
         own = task.spec_ref if task and step is not Step.REPLAN else None
         reference = own or state.goal.spec_ref
-        return cls(role, step, *where, state.goal.description, task, reference)
+        return cls(role, step, *where, state.goal.description, task, reference, hat)
 
     def missing(self) -> tuple[str, ...]:
         """Return a sentence for each thing that is missing."""
@@ -65,12 +74,17 @@ class Bootstrap(NamedTuple):
             [
                 f"role: {self.role}, step: {self.step}",
                 f"task: {self.task.id if self.task else 'none; the goal as a whole'}",
+                *self._phase_lines(),
                 f"working directory: {self.seen}",
                 *self._location_lines(),
                 f"specs: {self.spec or 'none but the goal'}",
                 *self._spec_text_lines(),
             ]
         )
+
+    def _phase_lines(self) -> list[str]:
+        position = self.task.position if self.task else None
+        return [f"phase: {position.phase}, hat: {self.hat}"] if position and self.hat else []
 
     def _location_lines(self) -> list[str]:
         if self.seen != self.cwd:

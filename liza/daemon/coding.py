@@ -248,7 +248,12 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
             found = course.run_gates(turn, flow, task.position, case, work=work, known=known)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
-    said = e.Report(verdicts=found.verdicts, known=found.known, session=_session_id(asked))
+    said = e.Report(
+        verdicts=found.verdicts,
+        known=found.known,
+        session=_session_id(asked),
+        remember=answer.remember,
+    )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
         return said.replace(artifacts={_artifact_name(task): answer.summary, **_step_artifact(answer, head)})
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
@@ -446,7 +451,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
     _record_at_rest(turn, worktree)
     event = coder.event_for_answer(answer, head, tuple(map(printable, reasons)))
     if isinstance(event, e.Report):
-        event = event.replace(verdicts=turn.verdicts, session=_session_id(asked))
+        event = event.replace(verdicts=turn.verdicts)
     if isinstance(event, e.Report) and event.commit:
         # What an agent committed itself, nobody has synced yet.
         sync_work(turn.place.repository, str(task.base_commit), event.commit, branch_of(task.id))
@@ -459,6 +464,8 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
             return
     elif isinstance(event, e.Report):
         event = _verify_nothing_to_do(turn, task, event, asked)
+    if isinstance(event, e.Report):
+        event = event.replace(session=_session_id(asked), remember=answer.remember)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 

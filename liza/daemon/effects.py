@@ -36,7 +36,7 @@ class EffectPlace(NamedTuple):
     taints: tuple[str, ...] = ()
 
     def delivery(self, task: Task) -> Delivery:
-        return Delivery(self.state, self.home.parent, task, self.commit, self.taints)
+        return Delivery(self.state, self.home.parent, task, self.at, self.commit, self.taints)
 
 
 class EffectPerformer(NamedTuple):

@@ -14,9 +14,12 @@ from liza.domain.model import Status
 from liza.errors import FULL, DiskTrouble, ForgeFailed, GitFailed
 from liza.forges.delivery import PhaseReport, ensure_pull_request, finalize_pull_request, report_phase
 from liza.forges.protocol import ForgeProblem
+from liza.repo.published import publishable
+from liza.repo.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from liza.domain.model import State, Task
@@ -32,6 +35,7 @@ class Delivery(NamedTuple):
     state: State
     root: Path
     task: Task
+    at: datetime
     commit: str | None
     taints: tuple[str, ...] = ()
 
@@ -77,7 +81,8 @@ def _pull_request(delivery: Delivery) -> PullRequest | str:
     forge = forge_of(delivery.state.config, delivery.root)
     told = Issue(number=issue.number, title=issue.title, body=task.description)
     base = parent_branch(delivery.state, task) or issue.base
-    return ensure_pull_request(forge, told, branch=issue.branch, commit=commit, base=base)
+    shown = publishable(Repository.around(delivery.root), issue.branch, commit, at=delivery.at)
+    return ensure_pull_request(forge, told, branch=issue.branch, commit=shown, base=base)
 
 
 def parent_branch(state: State, task: Task) -> str | None:

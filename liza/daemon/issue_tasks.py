@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.sources import NewTask, Source, goal_task
-from liza.domain.issues import parse_selection, queue_issues
+from liza.domain.issues import IssueSelection, parse_selection, queue_issues
 from liza.domain.model import SUCCEEDED, TaskIssue
 from liza.domain.phase_handoff import phase_input
 from liza.errors import ForgeFailed, GitFailed, UsageError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.domain.config import Config
-    from liza.domain.issues import Issue
+    from liza.domain.issues import Issue, UnfitIssue
     from liza.domain.model import State
     from liza.forges.protocol import Forge
     from liza.workflow.document import TaskSource
@@ -64,10 +65,28 @@ def _issue_tasks(state: State, root: Path) -> list[NewTask]:
         fetcher.task(issue, queue.waits_for.get(issue.number, ()), queue.blocked.get(issue.number))
         for issue in sorted(fetched.issues, key=lambda one: _place(queue.order, one.number))
     ]
-    for unfit in fetched.unfit:
-        there = TaskIssue(number=unfit.number, title=f"issue #{unfit.number}")
-        tasks.append(NewTask(task_name(unfit.number), str(unfit), there, blocked=str(unfit)))
+    tasks += map(_unfit_task, fetched.unfit)
     return [one for one in tasks if state.status_of(one.id) is None]
+
+
+def _unfit_task(unfit: UnfitIssue) -> NewTask:
+    there = TaskIssue(number=unfit.number, title=f"issue #{unfit.number}")
+    return NewTask(task_name(unfit.number), str(unfit), there, blocked=str(unfit))
+
+
+def refetch_tasks(state: State, root: Path) -> list[NewTask]:
+    """Return the tasks anew whose issues could not be fetched, once a person says that this is mended."""
+    again = [task.issue.number for task in state.tasks.values() if task.issue and is_unfetched(task)]
+    if not again:
+        return []
+    forge = forge_of(state.config, root)
+    fetched, fetcher = fetch_issues(forge, IssueSelection(tuple(again))), _Fetcher(forge, root)
+    known = [task.issue.number for task in state.tasks.values() if task.issue]
+    queue = queue_issues(fetched.issues, ended=set(known) - set(again), unfit=fetched.unfit)
+    return [
+        *(fetcher.task(one, (), queue.blocked.get(one.number)) for one in fetched.issues),
+        *map(_unfit_task, fetched.unfit),
+    ]
 
 
 def task_name(number: int) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from liza.board.protocol import PLANNING_NAME
 from liza.daemon import coding, prompt_values
 from liza.daemon.policy import plan_checks, planner
+from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
-from liza.daemon.sources import find_tasks, with_source_tasks
+from liza.daemon.sources import find_tasks, with_refetched_tasks, with_source_tasks
 from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
 from liza.domain.answers import Plan, Replan, Step
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.daemon.policy.planner import PlanRequest
+    from liza.daemon.sources import NewTask
     from liza.daemon.turn import AgentAnswer, Turn, Worker
     from liza.domain.answers import AnswerValue
     from liza.domain.model import State
@@ -59,12 +61,12 @@ def _tidy(place: Worker) -> bool:
         at, by = place.clock(), place.actor()
         for task, block in planner.stuck_tasks(state):
             state = apply(block, to=task.id, by=by, at=at)(state)
-        state = with_source_tasks(state, found, at)
+        state = with_refetched_tasks(with_source_tasks(state, found, at), again, at)
         return planner.with_goal_completed(state, at)
 
     before = place.board.read()
     try:
-        found = find_tasks(before, place.repository.root)
+        found, again = find_tasks(before, place.repository.root), _refetch(place, before)
     except (ForgeFailed, UsageError) as error:
         place.stop_requests.pause(f"{printable(str(error))}; mend it, then `{RESUME}`")
         return True
@@ -72,6 +74,14 @@ def _tidy(place: Worker) -> bool:
         return False
     place.board.update(Change(place.name, "tidy", make))
     return True
+
+
+def _refetch(place: Worker, state: State) -> list[NewTask]:
+    if not any(map(is_unfetched, state.tasks.values())):
+        return []
+    from liza.daemon.issue_tasks import refetch_tasks  # noqa: PLC0415 - few boards have issues
+
+    return refetch_tasks(state, place.repository.root)
 
 
 def _ask_planner(place: Worker) -> AfterTurn:

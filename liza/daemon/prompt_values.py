@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import anomaly_sentence
+from liza.domain.memory import FEEDBACK_TYPES, MEMORY_TYPES, feedback_for, render_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,6 +111,7 @@ def _guidance(state: State, task: Task) -> list[str]:
         *(f"People say: {message}" for message in _notes_about(state, task) if message != task.guidance),
         *_attempts(task),
         *_artifact_lines(task),
+        *_memory(task),
         *_handoff(state.handoff.get(task.id)),
     ]
 
@@ -117,6 +119,12 @@ def _guidance(state: State, task: Task) -> list[str]:
 def _artifact_lines(task: Task) -> list[str]:
     """Return what work in other phases left for this one."""
     return [f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items()]
+
+
+def _memory(task: Task) -> list[str]:
+    """Return what earlier work wants remembered; what was found wrong comes with the feedback."""
+    kept = tuple(entry for entry in task.memory if entry.type not in FEEDBACK_TYPES)
+    return [f"What is remembered of it:\n{render_memory(kept, task.id)}"] if kept else []
 
 
 def _notes_about(state: State, task: Task) -> list[str]:
@@ -143,12 +151,17 @@ def _handoff(handoff: Handoff | None) -> list[str]:
 def _feedback(task: Task) -> str:
     if task.rejection_reason is None:
         return ""
+    here = task.position
+    rounds = here.iterations.get(here.phase, 1) if here else 1
+    # Who works is one round further than who judged; who judges sees the round before its own.
+    known = feedback_for(task.memory, task.id, here.phase, rounds) if here else ()
     points = [
         f"- {item.severity}: {f'{item.file}:{item.line or 1}: ' if item.file else ''}{item.message}"
         f"{f' ({item.suggestion})' if item.suggestion else ''}"
         for item in task.rejection_feedback
     ]
-    return _lines([task.rejection_reason, *points, *_output(task.rejection_output)])
+    heard = [f"- {MEMORY_TYPES[one.type].heading}: {one.content}" for one in known]
+    return _lines([task.rejection_reason, *points, *heard, *_output(task.rejection_output)])
 
 
 def _output(evidence: Evidence | None) -> list[str]:

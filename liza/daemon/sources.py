@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
 from liza.domain.cycle_archive import ARCHIVE
@@ -99,8 +100,21 @@ def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -
             created=at,
             created_by=SUPERVISOR.id,
         )
-        state = add_task(task, by=SUPERVISOR, at=at)(state)
-        if one.blocked:
-            block = Block(reason=one.blocked, questions=(MENDED,), only_people=True)
-            state = apply(block, to=one.id, by=SUPERVISOR, at=at)(state)
+        state = _with_block(add_task(task, by=SUPERVISOR, at=at)(state), one, at)
     return state.replace(goal=state.goal.replace(planned=at))
+
+
+def with_refetched_tasks(state: State, found: list[NewTask], at: datetime) -> State:
+    """Return the board with the texts of issues that can be read by now."""
+    for one in found:
+        if is_unfetched(state.task(one.id)):
+            task = state.task(one.id).replace(description=one.description, issue=one.issue)
+            state = _with_block(state.with_task(task), one, at)
+    return state
+
+
+def _with_block(state: State, found: NewTask, at: datetime) -> State:
+    if found.blocked is None:
+        return state
+    block = Block(reason=found.blocked, questions=(MENDED,), only_people=True)
+    return apply(block, to=found.id, by=SUPERVISOR, at=at)(state)

@@ -618,7 +618,7 @@ class Turn:
         task = self.state.tasks.get(self.task or self.about or "")
         seen = self.place.project_sandbox(self.state).path_inside(cwd)
         where = RunPaths(self.place.repository.root, cwd, seen)
-        return Bootstrap.of(self.place.role, step, self.state, task, where)
+        return Bootstrap.of(self.place.role, step, self.state, task, where, self.hat)
 
     def _refuse_start(self, missing: tuple[str, ...]) -> AgentAnswer:
         """Start no agent that would have to guess; say what it would lack."""

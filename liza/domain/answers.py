@@ -11,6 +11,7 @@ from typing import Annotated, Final, Self, get_args
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from liza.domain.anomalies import AgentAnomaly, Other
+from liza.domain.memory import Remembered
 from liza.domain.model import Checkpoint, Role, TaskKind, TaskScope, Urgency, Validation
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.step_spec import StepSpec
@@ -267,6 +268,7 @@ class Implement(Record):
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()
     anomalies: AgentAnomalies = ()
     discovered: tuple[FoundWork, ...] = ()
+    remember: tuple[Remembered, ...] = ()
 
     @model_validator(mode="after")
     def _says_what_its_status_needs(self) -> Self:

@@ -8,15 +8,18 @@ from typing import Final
 from pydantic import ValidationError
 
 from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
-from liza.domain.answers import Implement, Review, Ruling, Step, WorkStatus
+from liza.domain.answers import Implement, Review, Ruling, Step, TestsEnd, WorkStatus
 from liza.domain.dialects.reading import DialectReading
 from liza.domain.dialects.registry import DIALECTS, read_dialect
+from liza.domain.memory import Remembered
 from liza.domain.step_spec import StepSpec
 from liza.domain.verdicts import Feedback, Outcome, Risk
 
 OWN_DIALECT: Final = "yaml"  # a tagged block of YAML at the end of the reply
 KNOWN_DIALECTS: Final = (OWN_DIALECT, *DIALECTS)
 MOST_QUESTIONS: Final = 3
+NOTHING_TO_DO: Final = "NOTHING_TO_DO"  # the label of a worker that found nothing to do
+_TESTS: Final = {"TESTS_PASSED": TestsEnd.PASSED, "TESTS_FAILED": TestsEnd.FAILED}
 # The fields of a step, by the keys that a block may have for each.
 _STEP_FIELDS: Final = {
     "objective": ("objective", "loop summary", "step summary", "summary"),
@@ -60,13 +63,16 @@ def _work(reading: DialectReading, text: str) -> Implement:
     reason = reading.reason or reading.word or str(reading.outcome)
     if reading.outcome is Outcome.PASS:
         risk = Risk(reading.risk) if reading.risk else None
-        sure = reading.confidence
+        told = reading.fields.get("plan") or text.strip() or reason
+        kept = tuple(Remembered(type=kind, text=said) for kind, said in reading.memory)
         return Implement(
-            status=WorkStatus.DONE,
-            summary=text.strip() or reason,
+            status=WorkStatus.NOTHING_TO_DO if reading.label == NOTHING_TO_DO else WorkStatus.DONE,
+            summary=told,
             risk=risk,
-            confidence=sure,
+            confidence=reading.confidence,
             step=_step(reading),
+            tests_ended=_tests(reading),
+            remember=kept,
         )
     asked = reading.questions[:MOST_QUESTIONS] or (f"How should this be settled: {reason}",)
     return Implement(status=WorkStatus.BLOCKED, blocked_reason=reason, blocked_questions=asked)
@@ -90,3 +96,7 @@ def _step(reading: DialectReading) -> StepSpec | None:
 
 def _items(text: str) -> list[str]:
     return [item for part in re.split(r"[,;]", text) if (item := part.strip(" `"))]
+
+
+def _tests(reading: DialectReading) -> TestsEnd | None:
+    return _TESTS.get(reading.word or "")

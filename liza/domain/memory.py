@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from liza.domain.record import Id, NonEmptyStr, Record, Time
 
@@ -54,7 +54,21 @@ MEMORY_TYPES: Final[dict[MemoryType, MemoryRow]] = {
     MemoryType.STEP_DONE: MemoryRow(Retention.PHASE, "Completed steps"),
     MemoryType.FILE_MODIFIED: MemoryRow(Retention.TASK, "Files modified"),
 }
+FEEDBACK_TYPES: Final = (MemoryType.JUDGE_DIRECTIVE, MemoryType.EVAL_FEEDBACK)
 AGENT_TYPES: Final = tuple(kind for kind, row in MEMORY_TYPES.items() if row.is_said_by_agents)
+
+
+def _check_said_by_agents(kind: MemoryType) -> MemoryType:
+    if kind not in AGENT_TYPES:
+        raise ValueError(f"{kind} is for judges alone; use one of {', '.join(AGENT_TYPES)}")
+    return kind
+
+
+class Remembered(Record):
+    """Something that who works on the task later should know."""
+
+    type: Annotated[MemoryType, AfterValidator(_check_said_by_agents)]
+    text: NonEmptyStr
 
 
 class MemoryEntry(Record):
@@ -97,13 +111,13 @@ def after_phase(memory: Memory, task: str) -> Memory:
 
 def feedback_for(memory: Memory, task: str, phase: str, iteration: int) -> Memory:
     """Return what was said of the round before *iteration*: directives first."""
-    kinds = (MemoryType.JUDGE_DIRECTIVE, MemoryType.EVAL_FEEDBACK)
     found = [
         entry
         for entry in memory
-        if (entry.task, entry.phase, entry.iteration) == (task, phase, iteration - 1) and entry.type in kinds
+        if (entry.task, entry.phase, entry.iteration) == (task, phase, iteration - 1)
+        and entry.type in FEEDBACK_TYPES
     ]
-    return tuple(sorted(found, key=lambda entry: kinds.index(entry.type)))
+    return tuple(sorted(found, key=lambda entry: FEEDBACK_TYPES.index(entry.type)))
 
 
 def render_memory(memory: Memory, task: str, budget: int = BUDGET) -> str:

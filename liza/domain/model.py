@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, PlainSerializer
 
 from liza.domain.anomalies import Anomaly
 from liza.domain.config import Config
+from liza.domain.memory import MemoryEntry
 from liza.domain.position import Position
 from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
 from liza.domain.spending import Provider, Spend, TaskAccount
@@ -218,6 +219,7 @@ class Task(Record):
     artifacts: Mapping[NonEmptyStr, Artifact] = Field(
         default={}
     )  # what work left for who comes after, by name
+    memory: tuple[MemoryEntry, ...] = ()  # what agents want remembered of it
     session: NonEmptyStr | None = None  # the conversation in which it was worked on last
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began

@@ -419,6 +419,7 @@ class Workflow(Record):
         Annotated[WatchedRule, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)], ...
     ] = ()
     crash_consumes_iteration: bool = False
+    remembers: bool = False  # what judges found wrong, and how phases ended, for who works next
     workspace: Workspace = Workspace()
     tasks: Annotated[TaskSource, BeforeValidator(lambda v: {"source": v} if isinstance(v, str) else v)] = (
         TaskSource()

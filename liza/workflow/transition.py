@@ -13,7 +13,7 @@ from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_an
 from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
 from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
 from liza.domain.lifecycle import ADDED, SENT_BACK, SUCCEEDED, TERMINAL, label_of
-from liza.domain.memory import Retention
+from liza.domain.memory import Memory, MemoryEntry, MemoryType, Retention, after_phase, with_entries
 from liza.domain.model import (
     Artifact,
     GoalStatus,
@@ -38,6 +38,7 @@ from liza.workflow.document import (
     Edge,
     Effect,
     Gate,
+    GateKind,
     Predicate,
     process_at,
 )
@@ -449,7 +450,45 @@ def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
         changes |= _onward_changes(step, moved, changes.get("artifacts", task.artifacts))
     elif moved.decision is not None and moved.decision.outcome is Outcome.REVISE:
         changes |= _revise_changes(step, event, moved)
+    changes["memory"] = _memory(step, event, moved, is_work=is_work)
     return changes | (e.NO_HOLDER if after.end is not None else {})
+
+
+def _memory(step: _Step, event: e.Report, moved: Move, *, is_work: bool) -> Memory:
+    """Return what is remembered of the task: what its agents said, and how its phases went."""
+    here, task = step.position, step.task
+    phase, rounds = here.phase, here.iterations.get(here.phase, 0)
+    made = {"task": task.id, "phase": phase, "iteration": rounds, "at": step.at}
+    said = [(one.type, one.text) for one in event.remember] if is_work else []
+    is_left = is_forward(moved) and moved.position.phase != phase
+    if step.workflow.remembers and not is_work and not is_left:
+        said += _feedback_to_remember(step, event)
+    entries = [MemoryEntry.model_validate({"type": kind, "content": text, **made}) for kind, text in said]
+    memory = with_entries(task.memory, entries)
+    if not is_left:
+        return memory
+    result = {"type": MemoryType.PHASE_RESULT, "content": f"{phase}: {_phase_result(moved)}", **made}
+    ended = [MemoryEntry.model_validate(result)] if step.workflow.remembers else []
+    return with_entries(after_phase(memory, task.id), ended)
+
+
+def _phase_result(moved: Move) -> str:
+    is_forced = moved.decision is not None and moved.decision.outcome is not Outcome.PASS
+    return "its rounds were over, and it went on all the same" if is_forced else "it was let pass"
+
+
+def _feedback_to_remember(step: _Step, event: e.Report) -> list[tuple[MemoryType, str]]:
+    """Return what agents found wrong: advice, and what who decides wants."""
+    phase = step.workflow.phases[step.position.phase]
+    found = []
+    for verdict in event.verdicts:
+        gate = phase.gate(verdict.gate)
+        if gate is None or gate.kind is not GateKind.AGENT or verdict.outcome is Outcome.PASS:
+            continue
+        kind = MemoryType.JUDGE_DIRECTIVE if gate.decides else MemoryType.EVAL_FEEDBACK
+        points = [one.message for one in verdict.feedback]
+        found.append((kind, "; ".join(dict.fromkeys([verdict.reason or str(verdict.outcome), *points]))))
+    return found
 
 
 def _verdict_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges:

@@ -42,12 +42,14 @@ class Seen(Record):
 
     wire: str
     step: str | None
+    phase: str | None = None  # of a workflow, and who is played in it
+    hat: str | None = None
     model: str
     tools: tuple[str, ...]
     streamed: bool
     status: int
     played: str = ""  # the tool that was called, or nothing where it was a text
-    results: tuple[str, ...] = ()  # what tools gave back so far
+    results: tuple[str, ...] = ()  # what tools gave back so far since the prompt
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -106,6 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         seen = Seen(
             wire=name.strip("/"),
             step=step,
+            phase=place.phase if place else None,
+            hat=place.hat if place else None,
             model=asked.model,
             tools=tuple(tool.name for tool in asked.tools),
             streamed=asked.streams,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 import yaml
@@ -21,6 +21,9 @@ from tests.agents.netless import SCRIPTED, TOO_LONG
 from tests.agents.programs import ROOT, installed
 from tests.agents.script import FILES, GATE
 from tests.support.sandboxed_project import require_cage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PATIENCE: Final = 240.0  # seconds for a whole run of a slow program on a busy machine
 INTEGRATION: Final = "liza/integration"
@@ -138,6 +141,7 @@ class Project:
         written = {"README.md": "# Greeter\n", "liza.yaml": yaml.safe_dump(told), **(files or {})}
         for name, text in written.items():
             (self.root / name).write_text(text)
+            (self.root / name).chmod(0o755 if text.startswith("#!") else 0o644)
         self.git("init", "-q", "-b", "main")
         self.git("add", *written)
         self.git("commit", "-q", "-m", "begin")
@@ -170,22 +174,30 @@ class Project:
 
     def run(self, *faults: Fault, model: str = SCRIPTED, seconds: float = PATIENCE) -> Run:
         """Let Liza run until only people can make progress, in a network of its own."""
-        told = json.dumps([fault.model_dump(mode="json") for fault in faults])
         began = time.monotonic()
+        words = (sys.executable, "-m", "liza", "run", "--until-idle")
+        done = self.alone(*words, faults=faults, model=model, seconds=seconds)
+        said = done.stdout + done.stderr
+        assert done.returncode != TOO_LONG, said
+        return Run(done.returncode, said, self.state, self.calls(), time.monotonic() - began)
+
+    def alone(
+        self, *command: str, faults: Sequence[Fault] = (), model: str = SCRIPTED, seconds: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
+        """Run *command* in the project, in a network of its own that has nothing but a model."""
+        told = json.dumps([fault.model_dump(mode="json") for fault in faults])
         words = ["-m", "tests.agents.netless", model, str(self.log), told, str(seconds), "--"]
-        command = ["sh", "-c", f'cd "{self.root}" && exec "$0" -m liza run --until-idle', sys.executable]
-        done = subprocess.run(
-            [*netless.words(), sys.executable, *words, *command],
+        there = ["sh", "-c", f'cd "{self.root}" && exec "$@"', "sh"]
+        return subprocess.run(
+            [*netless.words(), sys.executable, *words, *there, *command],
             cwd=ROOT,
             env=self.environment,
+            stdin=subprocess.DEVNULL,
             check=False,
             capture_output=True,
             text=True,
             timeout=seconds + 2 * netless.GRACE,
         )
-        said = done.stdout + done.stderr
-        assert done.returncode != TOO_LONG, said
-        return Run(done.returncode, said, self.state, self.calls(), time.monotonic() - began)
 
     @property
     def state(self) -> State:
@@ -201,8 +213,12 @@ class Project:
 
     def merged(self) -> dict[str, str]:
         """Return what is on the integration branch of what the script writes."""
-        there = self.git("ls-tree", "-r", "--name-only", INTEGRATION).split()
-        return {name: self.git("show", f"{INTEGRATION}:{name}") for name in there if name in FILES}
+        return {name: text for name, text in self.at(INTEGRATION).items() if name in FILES}
+
+    def at(self, ref: str) -> dict[str, str]:
+        """Return what *ref* changed of what the user committed."""
+        changed = self.git("diff", "--name-only", "main", ref).split()
+        return {name: self.git("show", f"{ref}:{name}") for name in changed}
 
     def fingerprint(self) -> dict[str, object]:
         """Return what is the user's own, and must not change whatever an agent does."""

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 SUBMITTING: Final = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # what mini ends by
 IN_TEXT: Final = "SEARCH/REPLACE"  # how aider's prompt says that edits are part of the text
 PRIED: Final = "pried-and-found:"
+# What a person says to an assistant that has `liza mcp`, and what the script then does about it.
+STEERING: Final = "Look how Liza stands, and tell its agents to be brief."
+NOTE: Final = "be brief"
+TOLD: Final = ('"headline"', "Noted.")  # in what the tools `status` and `note` say
+MOST_WAITS: Final = 9  # for servers that are slow to start
+STEERED: Final = "Liza stands well, and its agents know."
 TASK: Final = "hello"
 FILES: Final = {
     "hello.py": 'def hello(name):\n    return f"Hello, {name}!"\n',
@@ -24,7 +30,19 @@ FILES: Final = {
         '        self.assertEqual(hello("Ada"), "Hello, Ada!")\n'
     ),
 }
+README: Final = "# Greeter\n\n`hello(name)` greets somebody by name.\n"
 GATE: Final = "python3 -m unittest -q"
+_STEP_OF_A_LOOP: Final = {
+    "objective": "Greet somebody by name",
+    "instructions": "write hello.py, and its test in test_hello.py",
+    "files": list(FILES),
+    "loc_estimate": 10,
+    "risk": "low",
+    "success_criteria": ["the tests are green"],
+    "avoid": ["other files"],
+}
+_THOUGHT: Final = {"status": "done", "summary": "write hello.py and test_hello.py", "risk": "low"}
+# By step, and by `step/PHASE` or `step/hat` where one answers otherwise than the step does elsewhere.
 ANSWERS: Final[dict[str, dict[str, Any]]] = {
     "plan": {
         "tasks": [
@@ -45,7 +63,12 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
         "files_to_modify": list(FILES),
     },
     "implement": {"status": "done", "summary": "wrote hello and its test"},
+    "implement/DOCS": {"status": "done", "summary": "said in README.md what hello does"},
+    "implement/thinker": _THOUGHT,
+    "implement/coordinator": _THOUGHT,
+    "implement/planner": {**_THOUGHT, "confidence": 9, "step": _STEP_OF_A_LOOP},
     "review": {"verdict": "approve", "reason": "it greets by name, and a test shows it", "confidence": 9},
+    "review/complexity_assessor": {"verdict": "approve", "reason": "one function", "label": "SIMPLE"},
 }
 
 
@@ -58,6 +81,7 @@ class Tool(NamedTuple):
 class Call(NamedTuple):
     tool: Tool
     arguments: Any  # a mapping, or a text for a freeform tool
+    number: int = 0  # of the call in its conversation, where the same is called twice
 
 
 class Said(NamedTuple):
@@ -78,12 +102,20 @@ class Place(NamedTuple):
     """What a prompt says about where it belongs."""
 
     step: str
+    phase: str | None  # of the workflow, and who is played in it
+    hat: str | None
     cwd: str
     root: str
 
+    def row(self, table: Iterable[str]) -> str:
+        """Return the most exact key of *table* for it."""
+        exact = (f"{self.step}/{self.phase}", f"{self.step}/{self.hat}")
+        return next((key for key in exact if key in table), self.step)
+
 
 _PLACE: Final = re.compile(
-    r"role: \w+, step: (\w+)\n.*?working directory: ([^\n]+)\nproject root: ([^\n]+?) \(", re.DOTALL
+    r"role: \w+, step: (\w+)\ntask: [^\n]*\n(?:phase: (\w+), hat: (\w+)\n)?"
+    r"working directory: ([^\n]+)\nproject root: ([^\n]+?) \("
 )
 _READERS: Final = ("read", "read_file", "view")
 _WRITERS: Final = ("write", "write_file", "create_file", "edit", "text_editor")
@@ -95,8 +127,8 @@ _PATHS: Final = ("file_path", "filePath", "absolute_path", "path")
 _BODIES: Final = ("content", "contents", "file_text", "new")
 
 
-def block(step: str) -> str:
-    return f"Here it is.\n\n```liza\n{json.dumps(ANSWERS[step])}\n```\n"
+def block(place: Place) -> str:
+    return f"Here it is.\n\n```liza\n{json.dumps(ANSWERS[place.row(ANSWERS)])}\n```\n"
 
 
 def placed(parts: Sequence[Part]) -> tuple[Place | None, list[str]]:
@@ -113,14 +145,27 @@ def spoken(parts: Sequence[Part], tools: Sequence[Tool]) -> Said:
     """Return what comes next in the conversation."""
     place, results = placed(parts)
     if place is None:
-        return Said("a title")
+        return _steer(parts, tools, results)
     if not tools:
-        return Said(_edits(parts, place.step) + block(place.step))
-    calls = [call for move in _MOVES[place.step] if (call := move(place, tools))]
+        return Said(_edits(parts, place.step) + block(place))
+    calls = [call for move in _MOVES[place.row(_MOVES)] if (call := move(place, tools))]
     if len(results) < len(calls):
         return Said("", calls[len(results)])
     submits = any(SUBMITTING in part.text for part in parts)
-    return Said(block(place.step), _shell(tools, f"echo {SUBMITTING}") if submits else None)
+    return Said(block(place), _shell(tools, f"echo {SUBMITTING}") if submits else None)
+
+
+def _steer(parts: Sequence[Part], tools: Sequence[Tool], results: Sequence[str]) -> Said:
+    """Return what an assistant does whose user wants something of Liza; whoever else asks wants a title."""
+    if not tools or not any(STEERING in part.text for part in parts):
+        return Said("a title")
+    offered = [_offered(tools, (f"liza__{name}",)) for name in ("status", "note")]
+    calls = [Call(tool, {"text": NOTE} if "text" in tool.properties else {}) for tool in offered if tool]
+    wait = _offered(tools, ("waitformcpservers",))
+    if not calls and wait and len(results) < MOST_WAITS:
+        return Said("", Call(wait, {}, len(results)))
+    done = sum(any(told in result for told in TOLD) for result in results)
+    return Said("", calls[done]._replace(number=len(results))) if done < len(calls) else Said(STEERED)
 
 
 def _edits(parts: Sequence[Part], step: str) -> str:
@@ -175,12 +220,16 @@ def _commit(place: Place, tools: Sequence[Tool]) -> Call | None:
     return _shell(tools, f"cd {place.cwd} && git add -A && git commit -q -m 'Greet by name' && git log -1")
 
 
+_THINKING: Final = (_look("README.md"),)
 _MOVES: Final[dict[str, tuple[Move, ...]]] = {
-    "plan": (_look("README.md"),),
+    "plan": _THINKING,
     "replan": (),
-    "checkpoint": (_look("README.md"),),
+    "checkpoint": _THINKING,
     "implement": (*(_write(name, text) for name, text in FILES.items()), _pry, _commit),
+    "implement/DOCS": (_look("README.md"), _write("README.md", README), _commit),
+    **dict.fromkeys(("implement/thinker", "implement/coordinator", "implement/planner"), _THINKING),
     "review": (_look("hello.py"),),
+    "review/complexity_assessor": _THINKING,
 }
 
 

@@ -6,6 +6,7 @@ Each wire reads a request into parts and tools, and writes what is said as one d
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -206,7 +207,7 @@ class Messages:
 
     def whole(self, said: Said, model: str) -> Json:
         return {
-            "id": "msg_1",
+            "id": f"msg_{secrets.token_hex(8)}",  # claude takes two with one id for one
             "type": "message",
             "role": "assistant",
             "model": model,
@@ -300,4 +301,4 @@ WIRES: Final[dict[str, Wire]] = {
 def _id(said: Said) -> str:
     """Return an id that no other call of the conversation has: programs drop a call they have seen."""
     assert said.call
-    return f"call_{abs(hash(json.dumps(said.call.arguments)))}"
+    return f"call_{said.call.number}_{abs(hash(json.dumps(said.call.arguments)))}"

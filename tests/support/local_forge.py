@@ -14,7 +14,7 @@ SETTINGS: Final = {"workflow": "phased", "forge": {"local": {"path": "../forge"}
 SIMPLE: Final = {"answer": {"verdict": "approve", "reason": "one file", "label": "SIMPLE"}}
 COMPLEX: Final = {"answer": {"verdict": "approve", "reason": "much", "label": "COMPLEX"}}
 PLAN: Final = {"answer": {"status": "done", "summary": "Write a file"}}
-WORK: Final = {
+WORK: Final[dict[str, Any]] = {
     "run": 'date +%s%N >> "$LIZA_TASK.txt"',
     "answer": {"status": "done", "summary": "Write it"},
 }
@@ -36,7 +36,7 @@ class ForgeFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        (path / "issues").mkdir(parents=True)
+        (path / "issues").mkdir(parents=True, exist_ok=True)
 
     def issue(self, number: int, body: str = "Do it.", *, state: str = "open", label: str = "agent") -> None:
         head = f"---\ntitle: Write file {number}\nstate: {state}\nlabels: [{label}]\n---\n"

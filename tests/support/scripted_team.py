@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -51,7 +50,7 @@ class ScriptedTeam:
         self.user = Home(directory / "project")
         self.home = self.user.directory / ".liza"
         self.script(script or {})
-        command = [sys.executable, "-S", scripted_agent.__file__, str(self.yard / "script.json")]
+        command = [sys.executable, "-S", scripted_agent.__file__, str(self.yard / "script")]
         config = Config.model_validate(
             {
                 "agents": {"default": {"command": command}},
@@ -67,7 +66,7 @@ class ScriptedTeam:
         self.places: dict[str, Worker] = {}
 
     def script(self, script: dict[str, Any]) -> None:
-        (self.yard / "script.json").write_text(json.dumps(script))
+        scripted_agent.save(script, self.yard / "script")
 
     def task(self, name: str = "t1", **fields: Any) -> None:  # noqa: ANN401 - whatever a task may be told
         now = utc_now()

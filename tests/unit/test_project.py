@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
 
 from liza.domain.config import Config
 
@@ -374,3 +376,11 @@ def test_no_workflow_is_known_by_its_name_outside_of_its_file() -> None:
     assert len(names) > 1
     assert usual in names
     assert found == []
+
+
+def test_what_the_extra_llm_pins_can_be_installed_beside_the_rest() -> None:
+    """The litellm that is pinned takes no filelock of version 4, whose range has to leave it an older one."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needs = {one.name: one.specifier for one in map(Requirement, found["dependencies"])}
+    assert "litellm==1.106.2" in found["optional-dependencies"]["llm"]
+    assert needs["filelock"].contains("3.32.7")

@@ -90,6 +90,15 @@ def _dependency_blocker(look: Candidate) -> Blocker:
     return Blocker(f"it waits for {named}", "whoever works on that", f"liza explain {waiting[0]}")
 
 
+def is_unfetched(task: Task) -> bool:
+    """Return whether the issue of an open task has to be fetched before anybody can work on it."""
+    return task.status is Status.IDLE and task.issue is not None and task.issue.branch is None
+
+
+def _unfetched_blocker(look: Candidate) -> Blocker:
+    return Blocker("its issue is fetched first", "the planner", f"liza task show {look.task.id}")
+
+
 def _may_merge(look: Candidate) -> bool:
     failures = look.task.integration_failures
     return look.task.status is not Status.INTEGRATION_FAILED or failures < MOST_FAILED_INTEGRATIONS
@@ -168,6 +177,7 @@ _TASK_CONDITIONS: Final = (
     Condition(_is_open, _status_blocker),
     Condition(_is_mine, _process_blocker),
     Condition(lambda look: not waits_for(look.state, look.task), _dependency_blocker),
+    Condition(lambda look: not is_unfetched(look.task), _unfetched_blocker),
     Condition(_may_merge, _merge_blocker),
     Condition(lambda look: not is_given_up(look.state, look.task), _given_up_blocker),
     Condition(_is_unassigned_or_mine, _assigned_blocker),

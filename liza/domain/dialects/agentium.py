@@ -20,9 +20,7 @@ AGENTIUM_RESULTS: Final[dict[str, dict[str, Outcome]]] = {
     "complexity_assessor": _PATHS,
 }
 AGENTIUM_STATUSES: Final[dict[str, Outcome]] = {
-    **dict.fromkeys(
-        ("COMPLETE", "TESTSOutcome.PASSED", "PUSHED", "PR_CREATED", "NOTHING_TO_DO"), Outcome.PASS
-    ),
+    **dict.fromkeys(("COMPLETE", "TESTS_PASSED", "PUSHED", "PR_CREATED", "NOTHING_TO_DO"), Outcome.PASS),
     **dict.fromkeys(("ANALYZING", "TESTS_RUNNING"), Outcome.PASS),
     "TESTS_FAILED": Outcome.REVISE,
     **dict.fromkeys(("BLOCKED", "FAILED"), Outcome.BLOCK),

@@ -21,6 +21,7 @@ from liza.errors import UsageError
 from liza.repo.command import git
 from liza.repo.repository import Repository
 from liza.repo.verify import verify_history
+from tests.support.local_forge import ForgeFolder
 
 
 def events_of(home: Path) -> list[str]:
@@ -115,3 +116,20 @@ def test_the_demo_leaves_a_report_for_people_and_for_a_pull_request(show: Show) 
     assert "The goal is complete: 5 of 5 tasks done" in text
     assert "<svg" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_demo_of_issues_ends_in_pull_requests_that_are_ready(tmp_path: Path) -> None:
+    root = tmp_path / "demo"
+    board = prepare_repository(root, "phased", pace="0.1")
+    before = checkout(root)
+    assert run_demo(board, "phased", lambda _: None) == 0
+
+    tasks = board.read().tasks
+    assert {name: task.status for name, task in tasks.items()} == dict.fromkeys(tasks, Status.COMPLETE)
+    assert ForgeFolder(root / "tracker").pulls() == {
+        "feature/issue-1-greet-somebody-by-name": False,
+        "feature/issue-2-say-goodbye": False,
+    }
+    assert checkout(root) == before
+    assert "Nothing was merged" in demo_summary(board, "phased")
+    board.close()

@@ -36,6 +36,7 @@ class Project(NamedTuple):
         command = [
             str(self.root.parent / "steps"),
             sys.executable,
+            "-S",
             scripted_agent.__file__,
             str(self.root.parent / "script"),
         ]
@@ -80,7 +81,7 @@ def project(tmp_path: Path) -> Project:
         subprocess.run(["git", *words], cwd=root, check=True)
     bad = {"write": {"t1.txt": "FIXME\n"}, "answer": {"status": "done", "summary": "Add t1"}}
     good = {"write": {"t1.txt": "t1\n"}, "answer": {"status": "done", "summary": "Add t1 well"}}
-    (tmp_path / "script").write_text(json.dumps({"implement t1 1": bad, "implement t1 2": good}))
+    scripted_agent.save({"implement t1 1": bad, "implement t1 2": good}, tmp_path / "script")
     found = Project(root)
     found.settings()
     found.workflow()

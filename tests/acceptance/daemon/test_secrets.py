@@ -64,9 +64,9 @@ def written(home: Path) -> dict[str, list[str]]:
 
 def test_nothing_that_is_written_holds_a_secret(tmp_path: Path) -> None:
     """Board, journal, transcripts, prompts, patches, logs and alerts, with a crash and a red gate."""
-    (tmp_path / "script.json").write_text(json.dumps(script()))
+    scripted_agent.save(script(), tmp_path / "script")
     home = Home(tmp_path / "project")
-    command = [sys.executable, "-S", scripted_agent.__file__, str(tmp_path / "script.json")]
+    command = [sys.executable, "-S", scripted_agent.__file__, str(tmp_path / "script")]
     settings = {
         "agents": {"default": {"command": command}},
         "workers": {"coder": 1},

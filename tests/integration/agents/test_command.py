@@ -78,6 +78,7 @@ class TestTheContract:
             str(desk.cwd),
             "LIZA_AGAIN=",
             f"LIZA_BRIEF={folder / 'brief.json'}",
+            "LIZA_HAT=coder",
             "LIZA_ITERATION=2",
             "LIZA_ROLE=coder",
             f"LIZA_RUN={folder}",

@@ -119,7 +119,6 @@ class TestWrong:
             ("workers: {coder: 0}\n", "workers.coder"),
             ("spec: nowhere.md\n", "the spec 'nowhere.md' of liza.yaml is not a file"),
             ("workflow: zen\n", "there is no workflow 'zen'; "),
-            ("workflow: cycle\n", "phases: it cannot be run yet: workers run one phase of a coder"),
             ("workflow: flows/zen.yaml\n", "flows/zen.yaml: No such file"),
             ("workers: [\n", "liza.yaml: "),
         ],

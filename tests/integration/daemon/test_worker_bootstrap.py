@@ -31,6 +31,16 @@ def test_every_prompt_says_who_what_and_where(tmp_path: Path) -> None:
         assert "\nspecs: none but the goal\n" in one
 
 
+def test_who_wears_a_hat_is_told_which_and_in_which_phase(tmp_path: Path) -> None:
+    """The same hat works in several phases, and each of them wants something else."""
+    team = ScriptedTeam(tmp_path, workflow="cycle")
+    for _ in range(3):  # the first puts the goal on the board
+        team.turn("planner-1")
+
+    for phase, text in zip(("ALIGN", "PLAN"), prompts(team), strict=True):
+        assert f"\nrole: planner, step: implement\ntask: goal-1\nphase: {phase}, hat: planner\n" in text
+
+
 def test_in_a_sandbox_the_prompt_names_the_paths_that_are_there(tmp_path: Path) -> None:
     """The worktree is at the path of the project, and nothing is said of a place out of reach."""
     require_cage()

@@ -255,7 +255,7 @@ class TestProviders:
     @pytest.mark.parametrize("ending", ["quota", "auth"])
     def test_the_fallback_takes_over_with_the_work_kept(self, tmp_path: Path, ending: str) -> None:
         """In the same turn where the quota ends in the middle of the work; afterwards from the start."""
-        player = [sys.executable, "-S", player_file, str(tmp_path / "yard" / "script.json")]
+        player = [sys.executable, "-S", player_file, str(tmp_path / "yard" / "script")]
         recording = tmp_path / "recording.yaml"
         default = {
             "backend": "replay",
