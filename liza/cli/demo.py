@@ -88,7 +88,9 @@ def _liza(directory: Path, *words: str) -> list[str]:
 def run_demo(board: Board, workflow: str, say: Callable[[str], None]) -> int:
     """Let `liza run` work on the goal, and do what a person would do meanwhile; return its exit code."""
     demo = demo_of(workflow)
-    run = subprocess.Popen(_liza(board.home.parent, "run", "--until-idle"))
+    # Where people are asked, the run waits for them.
+    words = ["run"] if demo.answers else ["run", "--until-idle"]
+    run = subprocess.Popen(_liza(board.home.parent, *words))
     people = threading.Thread(target=_be_people, args=(board, demo, run, say), daemon=True)
     people.start()
     try:

@@ -27,10 +27,12 @@ from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
 from liza.domain.model import Handoff, Status
 from liza.domain.record import printable, with_record
+from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
 from liza.gates.finding import blames_history
+from liza.gates.forbidden import forbidden_command_in
 from liza.repo import salvage
 from liza.repo.apply_patch import apply_patch
 from liza.repo.copies import committed_copies
@@ -241,7 +243,9 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
     if answer.status is WorkStatus.BLOCKED:
         is_asked = any(Predicate.ASKED in gate.when for gate in phase.gates)
         outcome = GateOutcome.ASK if is_asked else GateOutcome.BLOCK
-        asks = e.Report(outcome=outcome, reason=answer.blocked_reason, questions=answer.blocked_questions)
+        told = " ".join([f"{answer.blocked_reason}:", *answer.blocked_questions])
+        reason = told if is_asked else answer.blocked_reason
+        asks = e.Report(outcome=outcome, reason=reason, questions=answer.blocked_questions)
         return asks.replace(artifacts={_artifact_name(task): str(answer.blocked_reason)})
     flow, known = turn.place.workflow(turn.state), _known_facts(answer)
     work = Worked(turn.place.clock(), run=asked.run)
@@ -257,8 +261,15 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
-        return said.replace(artifacts={_artifact_name(task): answer.summary})
+        return said.replace(artifacts={_artifact_name(task): answer.summary, **_step_artifact(answer, head)})
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
+
+
+def _step_artifact(answer: Implement, head: str) -> dict[str, str]:
+    if answer.step is None:
+        return {}
+    given = IssuedStep.model_validate({**answer.step.to_json(), "base": head})
+    return {STEP: given.model_dump_json(indent=1, exclude_defaults=True)}
 
 
 def _artifact_name(task: Task) -> str:
@@ -273,11 +284,34 @@ def _known_facts(answer: Implement) -> frozenset[str]:
     """Return what conditions of gates ask that only an answer tells."""
     lines = [line for line in answer.summary.splitlines() if line.strip()]
     facts = {
-        Predicate.RISK_MEDIUM_OR_HIGH: answer.risk in {Risk.MEDIUM, Risk.HIGH},
+        Predicate.RISK_MEDIUM_OR_HIGH: _risk(answer) in {Risk.MEDIUM, Risk.HIGH},
         Predicate.EMPTY_OUTPUT: not lines,
         Predicate.SIMPLE_OUTPUT: len(lines) < SIMPLE_LINES,
     }
     return frozenset(str(name) for name, holds in facts.items() if holds)
+
+
+def _risk(answer: Implement) -> Risk | None:
+    """Return the risk of what is to be done; a command that is forbidden is for a person to allow."""
+    step = answer.step
+    if step is None:
+        return answer.risk
+    if any(forbidden_command_in(line) for line in step.instructions.splitlines()):
+        return Risk.HIGH
+    return max(step_risk(step), answer.risk or Risk.LOW, key=list(Risk).index)
+
+
+def _signals(turn: Turn, answer: Implement) -> list[Signal]:
+    """Return what rules count of *answer*."""
+    task = turn.state.task(str(turn.task))
+    said = {
+        SignalName.TESTS: answer.tests_ended,
+        SignalName.CONFIDENCE: answer.confidence,
+        SignalName.RISK: _risk(answer) if answer.step else None,
+    }
+    phase = task.position.phase if task.position else None
+    about = Signal(name=SignalName.TESTS, at=turn.place.clock(), phase=phase, role=turn.hat)
+    return [about.replace(name=name, value=value) for name, value in said.items() if value is not None]
 
 
 def _without_answer(turn: Turn, asked: AgentAnswer) -> Event:
@@ -549,8 +583,7 @@ def _with_side_reports(turn: Turn, state: State, answer: Implement, event: Event
     """
     name, at, task = turn.place.name, turn.place.clock(), turn.task
     state = turn.with_anomalies(state, answer.anomalies)
-    if answer.tests_ended is not None:
-        state = with_signals(state, str(task), Signal(name=SignalName.TESTS, value=answer.tests_ended, at=at))
+    state = with_signals(state, str(task), *_signals(turn, answer))
     for found in answer.discovered:
         state = with_discovery(state, found.description, urgency=found.urgency, about=task, by=name, at=at)
     is_handed_in = isinstance(event, e.Report) and event.outcome is GateOutcome.PASS

@@ -104,7 +104,9 @@ class GatesResult(NamedTuple):
 def agent_output(asked: AgentAnswer) -> Statements:
     """Return what an agent said in the run that made the work."""
     summary = getattr(asked.value, "summary", "")
-    return Statements(text=asked.reply.text, answers=(summary,) if summary else ())
+    step = getattr(asked.value, "step", None)
+    told = (summary, step.instructions, *step.success_criteria) if step else (summary,)
+    return Statements(text=asked.reply.text, answers=tuple(filter(None, told)), step=step)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.daemon.effects import PERFORMERS
+from liza.daemon.policy.cycle_log import ROLES
 from liza.daemon.prompting import hat_names
 from liza.daemon.sources import SOURCES
 from liza.domain.changes import Change
@@ -92,7 +93,12 @@ def added_names() -> AddedNames:
 
 def _shape_violations(flow: Workflow) -> list[Violation]:
     """Return why workers cannot run *flow*: what of it they would not do."""
-    return [*unsupported_parts(flow), *_effects_without_effect(flow), *_unknown_names(flow)]
+    return [
+        *unsupported_parts(flow),
+        *_effects_without_effect(flow),
+        *_unknown_names(flow),
+        *_page_violations(flow),
+    ]
 
 
 def _unknown_names(flow: Workflow) -> Iterator[Violation]:
@@ -114,6 +120,16 @@ def _unknown_names(flow: Workflow) -> Iterator[Violation]:
         for effect in set(effects) - PERFORMERS.keys():
             known_effects = [str(one) for one in PERFORMERS]
             yield Violation(path, f"nobody performs {str(effect)!r}", did_you_mean(effect, known_effects))
+
+
+def _page_violations(flow: Workflow) -> Iterator[Violation]:
+    """Yield why *flow* cannot have a page: it tells of one task, and has names for these hats alone."""
+    if flow.page is None:
+        return
+    if flow.tasks.source != "goal":
+        yield Violation("page", "a page tells of one piece of work, and there may be many", "say tasks: goal")
+    for name in sorted(flow.roles.keys() - ROLES):
+        yield Violation(f"roles.{name}", "the page has no name for it", did_you_mean(name, sorted(ROLES)))
 
 
 def _effects_without_effect(flow: Workflow) -> Iterator[Violation]:

@@ -8,9 +8,10 @@ from liza.daemon.experiment_files import read_ideas
 from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.policy.planner import is_to_be_filled
 from liza.domain.changes import SUPERVISOR
+from liza.domain.cycle_archive import ARCHIVE
 from liza.domain.events import Block
 from liza.domain.ideas import first_ideas
-from liza.domain.model import Status, Task
+from liza.domain.model import Status, Task, TaskScope
 from liza.system.plugins import Registry
 from liza.workflow.load import workflow_on
 from liza.workflow.transition import add_task, apply
@@ -72,6 +73,12 @@ OWN_SOURCES: Final[dict[str, Source | str]] = {
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
 
 
+def page_paths(state: State) -> tuple[str, ...]:
+    """Return what only Liza and people write: the page of the workflow, and its archives."""
+    page = workflow_on(state).page
+    return () if page is None else (page.path, ARCHIVE)
+
+
 def find_tasks(state: State, root: Path) -> list[NewTask] | None:
     """Return the tasks of the goal, where they come from elsewhere than a planner and are not there yet."""
     source = workflow_on(state).tasks
@@ -90,6 +97,7 @@ def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -
             description=one.description,
             status=Status.IDLE,
             done_when=(DONE_WHEN,),
+            scope=TaskScope(exclude=page_paths(state)),
             depends_on=one.depends_on,
             issue=one.issue,
             created=at,

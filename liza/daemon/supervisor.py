@@ -22,6 +22,7 @@ from liza.daemon import integration_tip, sprint
 from liza.daemon.baseline import BaselineContext, run_baseline
 from liza.daemon.breaker import Breaker
 from liza.daemon.course import Halted
+from liza.daemon.cycle_page import CyclePage
 from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
@@ -238,6 +239,7 @@ class Supervisor:
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
         self._breaker = Breaker(scene.board)
+        self._page = CyclePage(scene.board, scene.repository)
         self._sent_alarms = SentAlarms(scene.home)
         self._said: set[str] = set()  # keys of alarms that this very run has said
         self._notifier = Notifier(scene.board)
@@ -331,6 +333,7 @@ class Supervisor:
             self._gone.pop(0)
         is_halted = Switch.CHECKPOINT.name in switches
         thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT) if is_halted else None
+        self._page.sync()  # first: what a person added may be what everybody waits for
         state = self._breaker.look(self._reclaim(self._board.read()), self._clock(), thrown_at)
         self._check_disk_space(state)
         if self._breaker.hold(state, switches):
@@ -605,6 +608,7 @@ class Supervisor:
         if ending is RunEnd.COMPLETE:
             self._announce_done()
         self._board.presence.remove_stale()
+        self._page.sync()
         self._write_report()
         state = self._board.read()
         self._view.show(state, self._board.switches.thrown())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.daemon import integration_tip
+from liza.daemon.sources import page_paths
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import State, Status
 from liza.domain.record import utc_now
@@ -27,7 +28,7 @@ from liza.repo.worktree_fingerprint import git_link_stamps
 from liza.system.locks import hold_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -169,10 +170,15 @@ class TamperMonitor:
             self.task
         }
         refs = before.print.refs.keys() | after.print.refs.keys()
-        own = [branch_of(task) for task in resting]
-        allowed = [ref for ref in refs if ref.startswith(f"{BRANCHES}{TASK_PREFIX}/") and ref not in own]
+        theirs = [branch_of(task) for task in resting]
+        allowed = [ref for ref in refs if ref.startswith(f"{BRANCHES}{TASK_PREFIX}/") and ref not in theirs]
         integration = self._integration(state)
-        moved = drift(before.print, after.print, [*allowed, integration])
+        own = page_paths(state)  # the supervisor looks after these
+        moved = [
+            one
+            for one in drift(before.print, after.print, [*allowed, integration])
+            if not _is_of(one.ref, own)
+        ]
         stops = [str(one) for one in moved if not one.may_be_yours]
         if after.print.looked:
             stops += self._lost_commits(before, after, integration)
@@ -244,6 +250,10 @@ def unknown_commits_sentence(state: State, told: str) -> str:
     """Return that the integration branch has commits which nobody announced."""
     name = state.config.integration_branch
     return f"the branch {name} was changed: it has what no merge of the board made: {told}"
+
+
+def _is_of(path: str, own: Collection[str]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in own)
 
 
 def _at_rest(state: State) -> dict[str, int]:

@@ -14,6 +14,7 @@ from liza.domain.anomalies import AgentAnomaly, Other
 from liza.domain.memory import Remembered
 from liza.domain.model import Checkpoint, Role, TaskKind, TaskScope, Urgency, Validation
 from liza.domain.record import Id, NonEmptyStr, Record
+from liza.domain.step_spec import StepSpec
 from liza.domain.verdicts import Feedback, Risk
 
 TAG: Final = "liza"
@@ -260,6 +261,8 @@ class Implement(Record):
     status: WorkStatus
     summary: str = ""
     risk: Risk | None = None
+    confidence: Annotated[int, Field(ge=0, le=10)] | None = None
+    step: StepSpec | None = None  # what is to be done next, of who plans and changes nothing
     tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves
     blocked_reason: NonEmptyStr | None = None
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()

@@ -53,12 +53,16 @@ class CycleEntry(NamedTuple):
 
 def render_cycle(head: CycleHead, entries: Sequence[CycleEntry]) -> str:
     """Return the page; with one more entry, it begins with the page that was there before."""
-    loops = [0, *(entry.loop for entry in entries)]
-    parts = [_render_entry(entry, before) for entry, before in zip(entries, loops, strict=False)]
-    return _render_head(head) + "".join(parts)
+    return render_head(head) + render_entries(entries)
 
 
-def _render_head(head: CycleHead) -> str:
+def render_entries(entries: Sequence[CycleEntry], loop_before: int = 0) -> str:
+    """Return what *entries* add to a page whose last entry is of the loop *loop_before*."""
+    loops = [loop_before, *(entry.loop for entry in entries)]
+    return "".join(_render_entry(entry, before) for entry, before in zip(entries, loops, strict=False))
+
+
+def render_head(head: CycleHead) -> str:
     sections = [
         f"# Cycle: {head.id}",
         f"## Goal\n\n{_plain(head.goal)}",
@@ -140,8 +144,8 @@ class CycleAnswer(NamedTuple):
 
 
 UNCLEAR: Final = (
-    "this is neither yes nor no; add `Approved, commit and push`, `Approved, squash and merge`, "
-    "`Request changes` with what to change, or a SIGNAL BLOCK"
+    "this is neither yes nor no; add `Approved, commit and push`, `Request changes` with what to change, "
+    "or a SIGNAL BLOCK"
 )
 
 

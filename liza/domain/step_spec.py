@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from liza.domain.config import Count
-from liza.domain.record import NonEmptyStr, Record
+from liza.domain.record import Commit, NonEmptyStr, Record
 from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
 from liza.domain.verdicts import Risk
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from liza.domain.model import Artifact
+
+STEP: Final = "step"  # the name of the artifact
 MOST_LINES: Final = 50  # of instructions
 STEP_LIMIT: Final = SizeLimit(max_loc=150, max_files=2)
 
@@ -49,6 +55,22 @@ class StepSpec(Record):
     success_criteria: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
     avoid: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
     operations: tuple[NonEmptyStr, ...] = ()  # words of `RISKS`, where they fit
+
+
+class IssuedStep(StepSpec):
+    """A step as it was given out, with the commit that it begins at."""
+
+    base: Commit
+
+
+def issued_step(artifacts: Mapping[str, Artifact]) -> IssuedStep | None:
+    """Return the step that a task is at; None where nobody plans in steps."""
+    if STEP not in artifacts:
+        return None
+    try:
+        return IssuedStep.model_validate_json(artifacts[STEP].text)
+    except ValidationError:  # another workflow calls something else so
+        return None
 
 
 def step_risk(step: StepSpec) -> Risk:

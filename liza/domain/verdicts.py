@@ -112,7 +112,8 @@ class SignalName(StrEnum):
     TESTS = "tests"  # passed or failed, as the maker of the work says
     VERDICT = "verdict"  # the outcome
     SILENCE = "silence"  # no verdict, where one was asked for
-    CONFIDENCE = "confidence"  # of ten, in a verdict
+    CONFIDENCE = "confidence"  # of ten
+    RISK = "risk"  # low, medium or high, of the step that is next
 
 
 class Signal(Record):

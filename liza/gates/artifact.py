@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from liza.domain.record import Record
+from liza.domain.step_spec import StepSpec, step_problems
 from liza.domain.verdicts import Feedback
 from liza.gates.context import MOST_COMMITS, GateContext
 from liza.gates.files import touches_code
@@ -36,6 +37,7 @@ _DIRECTION_MARKS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 
 CHECKPOINT: Final = "pre_execution_checkpoint"
 CLAIM: Final = "claim"
+_STEP_KEYS: Final = tuple(name for name, field in StepSpec.model_fields.items() if field.is_required())
 
 Required = Literal["required"]
 
@@ -60,16 +62,18 @@ def judge(options: ArtifactOptions, case: GateContext) -> Finding:
         *([judge_checkpoint(case)] if options.checkpoint else []),
         *([judge_diff(case, options.max_bytes)] if options.diff else []),
         *([judge_tests(case)] if options.tests else []),
-        *([judge_words(case)] if options.form else []),
+        *([judge_step(case)] if options.form else []),
     ]
     return next((one for one in found if one.outcome != "pass"), found[-1])
 
 
-def judge_words(case: GateContext) -> Finding:
-    """Look for what the maker says is to be done next."""
-    if any(one.strip() for one in case.said.answers):
-        return passed("the step is said")
-    return revise("no step is said", [blocker("say what is to be done, in which files, and how it is shown")])
+def judge_step(case: GateContext) -> Finding:
+    """Look for the step that is to be done next: all of it is said, and it is small."""
+    step = case.said.step
+    if step is None:
+        return revise("there is no step", [blocker(f"add `step` with {', '.join(_STEP_KEYS)}")])
+    problems = [blocker(problem) for problem in step_problems(step)]
+    return finding_from("the step is whole and small", "the step cannot be given to anybody", problems)
 
 
 def judge_checkpoint(case: GateContext) -> Finding:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 from liza.domain.config import Config
 from liza.domain.model import Checkpoint, Task
 from liza.domain.record import Record, Time, utc_now
+from liza.domain.step_spec import IssuedStep, StepSpec, issued_step
 from liza.domain.verdicts import Feedback, Outcome
 from liza.gates.checkout import Checkout, PreparedTree
 from liza.gates.failures import cause_of, failed_tests, finds_no_tests
@@ -57,6 +58,7 @@ class Statements:
     commands: tuple[str, ...] = ()  # what the agent ran, where its backend tells
     answers: tuple[str, ...] = ()  # summaries, plans, reasons
     feedback: tuple[Feedback, ...] = ()  # a reviewer's
+    step: StepSpec | None = None  # that is to be done next
     word: PersonAnswer | None = None
     asked: datetime | None = None  # since when a person is waited for
 
@@ -161,6 +163,17 @@ class GateContext:
     @cached_property
     def diff(self) -> tuple[DiffEntry, ...]:
         return diff_trees(self.repository, self.base, self.head)
+
+    @cached_property
+    def step(self) -> IssuedStep | None:
+        """The step that this is the work of; None where there is none, or the work has another beginning."""
+        step = issued_step(self.task.artifacts)
+        return step if step and self.repository.contains(self.head, step.base) else None
+
+    @cached_property
+    def step_diff(self) -> tuple[DiffEntry, ...]:
+        """What the last step changed; all of the work where there are no steps."""
+        return diff_trees(self.repository, self.step.base, self.head) if self.step else self.diff
 
     @cached_property
     def commits(self) -> tuple[CommitInfo, ...]:

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from liza.domain.record import Record
 from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
+from liza.domain.step_spec import step_risk
 from liza.domain.verdicts import Feedback
 from liza.gates.context import GateContext
-from liza.gates.files import is_generated
+from liza.gates.files import diff_facts, is_generated
 from liza.gates.finding import ONE_COMMIT, Finding, blocker, concern, finding_from
 from liza.gates.known_runners import is_runner_file
 from liza.gates.languages import folder_for_tests, is_for_tests, is_named_as_test
@@ -32,7 +33,12 @@ class ScopeOptions(Record):
 
 def judge(options: ScopeOptions, case: GateContext) -> Finding:
     """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
-    strayed = [*_outside_scope(case), *_outside_in_history(case), *_unannounced_files(options, case)]
+    strayed = [
+        *_outside_scope(case),
+        *_outside_in_history(case),
+        *_unannounced_files(options, case),
+        *_outside_step(case),
+    ]
     size = list(_oversize(options, case))
     prose = [
         concern(f"the scope says {entry!r}, which is no path; judge it yourself")
@@ -129,8 +135,19 @@ def _is_allowed_unannounced(case: GateContext, path: str, announced: list[str]) 
     return not announced or bounds.names(path) or not bounds.includes(path) or not is_old
 
 
+def _outside_step(case: GateContext) -> Iterator[Feedback]:
+    """Look at what the last step touched and was not given out to touch."""
+    if case.step is None:
+        return
+    named = [path for entry in case.step.files for path in paths_in_entry(_with_relative_paths(case, entry))]
+    for path in sorted({path for entry in case.step_diff for path in entry.paths}):
+        if not any(matches(pattern, path) for pattern in named) and not is_companion(case, path):
+            yield blocker("the step does not name this among its files; undo the change", path)
+
+
 def _oversize(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
-    loc = sum(entry.loc for entry in case.diff if not is_generated(entry.path))
-    size = ChangeSize(loc, len(case.diff), "docs_only" in case.facts)
+    loc = sum(entry.loc for entry in case.step_diff if not is_generated(entry.path))
+    risk = step_risk(case.step) if case.step else None
+    size = ChangeSize(loc, len(case.step_diff), "docs_only" in diff_facts(case.step_diff), risk)
     limit = SizeLimit(options.max_loc, options.max_files, options.limit, options.tolerance)
     yield from (blocker(f"{message}; split the work") for message in oversize(size, limit))

@@ -61,7 +61,7 @@ class DriftItem(NamedTuple):
     part: Part
     sentence: str
     may_be_yours: bool = False  # people do so every day
-    ref: str = ""
+    ref: str = ""  # or the path of a file
 
     def __str__(self) -> str:
         return self.sentence
@@ -138,7 +138,7 @@ def _ref_drift(
 def _file_drift(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DriftItem]:
     paths = sorted(path for path, _ in _differences(before, after))
     for path in paths[:PATHS_SHOWN]:
-        yield DriftItem(Part.FILES, f"{path} in your checkout was changed", may_be_yours=True)
+        yield DriftItem(Part.FILES, f"{path} in your checkout was changed", may_be_yours=True, ref=path)
     if paths[PATHS_SHOWN:]:
         sentence = f"{len(paths) - PATHS_SHOWN} more files in your checkout were changed"
         yield DriftItem(Part.FILES, sentence, may_be_yours=True)

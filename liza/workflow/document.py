@@ -8,8 +8,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from liza.domain.cycle_archive import PAGE, ArchiveNaming
 from liza.domain.memory import Retention
 from liza.domain.model import Role
 from liza.domain.position import Position, Stage
@@ -177,6 +178,12 @@ def _one_or_many(value: object) -> object:
 
 def _for_any_path(value: object) -> object:
     return value if isinstance(value, Mapping) else {ANY_PATH: value}
+
+
+def _check_inside(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/") or not path.endswith(".md"):
+        raise ValueError(f"{path!r} is no Markdown file of the project; name one, such as {PAGE}")
+    return path
 
 
 def _target(value: object) -> object:
@@ -396,6 +403,13 @@ class Workspace(Record):
     cleanup: WorkspaceCleanup = WorkspaceCleanup.ON_ARCHIVE
 
 
+class WorkflowPage(Record):
+    """A page in the checkout that people read along and answer in."""
+
+    path: Annotated[NonEmptyStr, AfterValidator(_check_inside)] = PAGE
+    naming: ArchiveNaming = ArchiveNaming.NUMBER  # of its archives
+
+
 class Workflow(Record):
     name: Id
     says: NonEmptyStr
@@ -413,6 +427,7 @@ class Workflow(Record):
     )
     artifacts: dict[str, ArtifactKind] = Field(default_factory=dict)
     at_end: tuple[Effect, ...] = ()
+    page: WorkflowPage | None = None
 
     def hat(self, role: str) -> Hat:
         """Return the hat *role*, which is there."""

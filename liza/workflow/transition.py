@@ -517,6 +517,8 @@ def _onward_changes(step: _Step, moved: Move, artifacts: Mapping[str, Artifact])
             **e.NO_HOLDER,
             **e.FRESH_ROUNDS,
             **e.NO_REJECTION,
+            # What later phases said of an earlier round counts on: it is the same work that goes round.
+            "decisions": tuple(one for one in step.task.decisions if one.phase != before.phase),
             "checkpoint": None,
             "approved_by": None,
         }
@@ -674,20 +676,39 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers a BLOCKED task: the answer is kept as a note and the task goes on."""
 
     def make(state: State) -> State:
-        if state.task(task).status is not Status.BLOCKED:
+        found = state.task(task)
+        if asks_for_answer(state, found):
+            judged = None if found.nothing_to_do else found.review_commit
+            said = with_answer_noted(state, task, text, by=by, at=at)
+            return apply(e.Report(commit=judged, reason=text), to=task, by=by, at=at)(said)
+        if found.status is not Status.BLOCKED:
             message = (
                 f"{task}: it asks nothing, because it is {state.task(task).status}; "
                 f'`liza note "…" --for {task}` tells the agents something'
             )
             raise Refused(message)
-        noted = add_note(text, about=task, by=by, at=at)(state)
-        note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
+        noted = with_answer_noted(state, task, text, by=by, at=at)
         unblocked = apply(e.Answer(guidance=text), to=task, by=by, at=at)(noted)
         over = [one.id for one in open_anomalies(unblocked, task) if is_for_planner(one)]
-        unblocked = close_anomalies(unblocked, over, by=by.id, at=at)
-        return unblocked.replace(human_notes=with_record(unblocked.human_notes, note))
+        return close_anomalies(unblocked, over, by=by.id, at=at)
 
     return Change(by.id, f"answer {task}", make)
+
+
+def with_answer_noted(state: State, task: str, text: str, *, by: Actor, at: datetime) -> State:
+    """Return the board with what a person says of *task*, for whoever works on it; no planner is asked."""
+    noted = add_note(text, about=task, by=by, at=at)(state)
+    note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
+    return noted.replace(human_notes=with_record(noted.human_notes, note))
+
+
+def asks_for_answer(state: State, task: Task) -> bool:
+    """Return whether a person is asked for words where *task* waits, and not for consent."""
+    here = task.position
+    if task.status is not Status.AWAITING_APPROVAL or here is None:
+        return False
+    gate = workflow_on(state).phases[here.phase].gate(here.waiting or "")
+    return gate is not None and gate.options.get("asks") == "answer"
 
 
 def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
@@ -705,8 +726,11 @@ def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
     return Change(by.id, f"answer {who}", make)
 
 
-def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
-    """Return the change by which a person says yes to what *task* asks: its approval, its forced pass."""
+def accept_task(task: str, reason: str, *, by: Actor, at: datetime, label: str | None = None) -> Change:
+    """Return the change by which a person says yes to what *task* asks: its approval, its forced pass.
+
+    *label* is which of several ways to go on.
+    """
 
     def make(state: State) -> State:
         found = state.task(task)
@@ -715,7 +739,7 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime) -> Change:
             found = state.task(task)
         if found.status is Status.AWAITING_APPROVAL:
             judged = None if found.nothing_to_do else found.review_commit
-            yes = e.Report(commit=judged, reason=reason if found.nothing_to_do else None)
+            yes = e.Report(commit=judged, reason=reason if found.nothing_to_do else None, label=label)
             state = apply(yes, to=task, by=by, at=at)(state)
         elif not found.is_tainted:
             message = f"{task}: it asks for no consent, because it is {found.status}; `liza explain {task}`"

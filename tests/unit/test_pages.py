@@ -31,7 +31,13 @@ HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
 # A file of the project, perhaps without the directories that the page is about anyway.
 FILE: Final = re.compile(r"`((?:liza|scripts|tests|specs|docs)/[\w./*-]+|[\w/]+/\w+\.py)`")
 ABOUT: Final = ("", "liza", "liza/daemon", "liza/system/sandbox", "liza/gauntlet")
-NO_FILES: Final = {"liza/integration", "liza/gates/NAME.py"}  # a branch; whatever you call it
+# A branch; whatever you call it; what a cycle writes into the checkout of its project.
+NO_FILES: Final = {
+    "liza/integration",
+    "liza/gates/NAME.py",
+    "docs/context/current_cycle.md",
+    "docs/context/archive/YYYY-MM-DD_cycle-NNN.md",
+}
 
 # What was is told in the changelog.
 TOLD: Final = [page for page in PAGES if page != "CHANGELOG.md"]

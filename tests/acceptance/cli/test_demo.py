@@ -13,6 +13,8 @@ import pytest
 
 from liza.board.protocol import Board
 from liza.cli.demo import demo_summary, prepare_repository, run_demo
+from liza.domain.cycle_archive import ARCHIVE
+from liza.domain.dialects.signal_block import SIGNAL_PATTERN
 from liza.domain.invariants import violations
 from liza.domain.model import GoalStatus, Status
 from liza.errors import UsageError
@@ -86,6 +88,20 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not empty"):
         prepare_repository(tmp_path, "liza")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_demo_of_a_cycle_is_judged_twice_approved_by_a_person_and_archived(tmp_path: Path) -> None:
+    board, said = prepare_repository(tmp_path / "demo", "cycle", pace="0"), list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        assert run_demo(board, "cycle", said.append) == 0
+
+    assert said[0] == "A person types: liza task accept goal-1"
+    assert board.read().status_of("goal-1") is Status.MERGED
+    (archive,) = (tmp_path / "demo" / ARCHIVE).iterdir()
+    words = [found[1] for found in SIGNAL_PATTERN.findall(archive.read_text())]
+    assert [words.count(one) for one in ("INSUFFICIENT", "SUCCESS", "APPROVED")] == [1, 2, 1]
+    board.close()
 
 
 def test_a_workflow_without_a_demo_is_told_the_known_ones(tmp_path: Path) -> None:

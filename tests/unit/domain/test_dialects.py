@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liza.domain.answer_parsing import ParsedAnswer
+from liza.domain.answers import Implement, Step
+from liza.domain.dialect_answers import read_answer
 from liza.domain.dialects.reading import DialectReading
 from liza.domain.dialects.registry import DIALECTS, read_dialect
 from liza.domain.dialects.signal_block import (
@@ -19,7 +22,7 @@ from liza.domain.dialects.signal_block import (
 )
 from liza.domain.dialects.verdict_lines import patch_in
 from liza.domain.memory import MemoryType
-from liza.domain.verdicts import Outcome
+from liza.domain.verdicts import Outcome, Risk
 from liza.errors import UsageError
 
 ROLES = [
@@ -418,3 +421,34 @@ def test_no_text_breaks_a_reader_and_no_verdict_comes_of_nothing(text: str, role
 def test_an_unknown_dialect_is_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"^there is no dialect 'agentum'; did you mean 'agentium'\?$"):
         read_dialect("agentum", "", role="judge")
+
+
+def test_a_planner_that_speaks_in_blocks_issues_a_step() -> None:
+    block = """### SIGNAL BLOCK
+
+- Agent: Planner
+- Result: PLAN_CREATED
+- Loop Summary: Greet the world
+- Confidence: 8
+- Next: Actor
+- What to change: greet in greeter.py:5
+- Files in Scope: `greeter.py`, test_greeter.py
+- Estimated LOC: about 12
+- Risk: low
+- Success criteria: it greets
+- What to avoid: other files
+"""
+    found = read_answer("signal_block", block, Step.IMPLEMENT, role="planner", prompt="")
+    assert isinstance(found, ParsedAnswer)
+    assert isinstance(found.value, Implement)
+    step = found.value.step
+    assert step is not None
+    assert (step.files, step.loc_estimate, step.risk) == (("greeter.py", "test_greeter.py"), 12, Risk.LOW)
+    assert found.value.confidence == 8
+
+    without = read_answer(
+        "signal_block", block.replace("- Risk: low\n", ""), Step.IMPLEMENT, role="planner", prompt=""
+    )
+    assert isinstance(without, ParsedAnswer)
+    assert isinstance(without.value, Implement)
+    assert without.value.step is None

@@ -1,0 +1,317 @@
+"""The cycle file beside the board: it grows with the board, and what people add to it becomes their word.
+
+The board is the truth, and the page a rendering of it that only grows. What Liza wrote last is kept below
+`.liza`, so that every other change is seen: an addition is an answer, a change further up pauses the run.
+An agent without a sandbox reaches the page as well: what appears while one is at work is nobody's word.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from liza.daemon.cycle_files import archive_page, publish_page, read_page
+from liza.daemon.policy.cycle_log import CycleLog, loop_outcomes
+from liza.daemon.project_sandbox import is_sandboxed
+from liza.domain.changes import HUMAN, Change
+from liza.domain.cycle_archive import (
+    PAUSED,
+    ArchiveNaming,
+    CycleEnd,
+    CycleName,
+    cycle_id,
+    failure_summary,
+    pause_summary,
+)
+from liza.domain.cycle_file import (
+    UNCLEAR,
+    Addition,
+    CycleAnswer,
+    CycleHead,
+    HowToMerge,
+    read_addition,
+    read_answer,
+    render_entries,
+    render_head,
+)
+from liza.domain.lifecycle import SUCCEEDED
+from liza.domain.model import Status
+from liza.domain.record import NonEmptyStr, Record
+from liza.domain.rules import RuleAction
+from liza.domain.step_spec import issued_step
+from liza.domain.switches import Switch
+from liza.domain.verdicts import Outcome
+from liza.errors import DiskTrouble, LizaError
+from liza.system.files import overwrite
+from liza.system.masking import environment_mask
+from liza.workflow.load import workflow_on
+from liza.workflow.transition import (
+    accept_task,
+    asks_for_answer,
+    reject_task,
+    reply,
+    with_answer_noted,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from liza.board.protocol import Board
+    from liza.domain.model import State, Task
+    from liza.repo.repository import Repository
+    from liza.workflow.document import Workflow, WorkflowPage
+
+MEMORY: Final = "cycle.json"  # below .liza
+SET_ASIDE: Final = "set_aside"  # below .liza: pages that were not taken
+NO_SQUASH: Final = (
+    "work is merged with its commits, which the gates have seen; add `Approved` without `squash`"
+)
+LONGEST_DIFF: Final = 20_000  # characters of a change that the page shows
+
+
+class PageMemory(Record):
+    """What Liza knows of the page: all of it can be read again, but for what people did to it meanwhile."""
+
+    goal: int = 0
+    id: NonEmptyStr = "none"
+    ids: tuple[str, ...] = ()
+    text: str = ""  # the page as the board has it
+    written: str | None = None  # what was written last, with what is not taken yet at its end
+    loop: int = 0  # of its last entry
+    known: int = 0  # events of the task that it tells of
+    events: int = 0  # on the whole board, when the page was read last
+    is_busy: bool = False  # somebody was at work then
+    taken: str = ""  # an addition that the board has, and the page not yet
+    told: str = ""  # a digest of the page that people were told of
+    archived: tuple[str, ...] = ()
+
+
+class CyclePage:
+    """Keeps the page of a workflow that has one; called by the supervisor at every turn."""
+
+    def __init__(self, board: Board, repository: Repository) -> None:
+        self._board = board
+        self._repository = repository
+        self._seen: tuple[object, ...] = ()
+
+    def sync(self) -> None:
+        """Take what people added, and bring the page up to date."""
+        page = workflow_on(self._board.read()).page
+        if page is None:
+            return
+        path = self._repository.root / page.path
+        # The page first: who is at work when the board is read after it may have written what was found.
+        found = read_page(path)
+        state = self._board.read()
+        thrown = Switch.PAUSE.name in self._board.switches.thrown()
+        seen = (found, state.revision, thrown)
+        if seen == self._seen:
+            return
+        before = self._memory(state, found)
+        after = self._with_board(before, page, found, state)
+        is_written = after is not None and self._publish(path, after, found)
+        # Not as it is on disk by now: what somebody saved meanwhile was not looked at.
+        self._seen = (after.written if after and is_written else found, state.revision, thrown)
+
+    def _memory(self, state: State, found: str | None) -> PageMemory:
+        """Return what is known of the page of this goal; a new goal begins a new one."""
+        try:
+            kept = PageMemory.model_validate_json((self._board.home / MEMORY).read_bytes())
+        except (OSError, ValueError):
+            kept = PageMemory()
+        if kept.goal == state.goal.number:
+            return kept
+        name = cycle_id(state.goal.since, kept.ids)
+        head = CycleHead(
+            id=name, goal=state.goal.description, docs=tuple(filter(None, [state.goal.spec_ref]))
+        )
+        if found is not None and found != kept.written:
+            self._tell(
+                f"the page of the cycle begins anew; the one that was there is kept in {self._save(found)}"
+            )
+        text = _masked(render_head(head))
+        new = PageMemory(goal=state.goal.number, id=name, ids=(*kept.ids, name), text=text, written=found)
+        self._keep(new)
+        return new
+
+    def _keep(self, memory: PageMemory) -> None:
+        path = self._board.home / MEMORY
+        try:
+            overwrite(path, memory.model_dump_json())
+        except OSError as error:
+            raise DiskTrouble(f"write {path}", error) from error
+
+    def _with_board(
+        self, memory: PageMemory, page: WorkflowPage, found: str | None, state: State
+    ) -> PageMemory | None:
+        """Return the page as it is to be, with what was added taken; None where people have to look first."""
+        is_busy = any(task.lease for task in state.tasks.values())
+        events = sum(task.event_count for task in state.tasks.values())
+        is_quiet = not is_busy and not memory.is_busy and events == memory.events
+        said, rest = "", ""
+        addition = read_addition(found, memory.text) if found is not None else Addition()
+        if found == memory.written:
+            rest = addition.text  # what was said to be unclear waits until it is mended
+        elif found is not None:
+            if addition.problem is not None:
+                if not self._may_rewrite(memory, page, found, addition.problem):
+                    return None
+            elif addition.text and not is_quiet and not is_sandboxed(state.config.sandbox):
+                self._set_aside(memory, found, page, state)
+            elif new := addition.text.removeprefix(memory.taken).strip():
+                said, rest = self._take(memory, page, state, new)
+                memory = memory.replace(taken=addition.text if said else memory.taken)
+                self._keep(memory)
+                state = self._board.read()
+        after = self._with_entries(memory, state, said)
+        kept = f"{after.text}\n{rest}\n" if rest else after.text
+        return after.replace(written=kept, is_busy=is_busy, events=events)
+
+    def _may_rewrite(self, memory: PageMemory, page: WorkflowPage, found: str, problem: str) -> bool:
+        """Pause once for a page whose earlier part was edited; who resumes has looked, and theirs is kept."""
+        told = _digest(found)
+        if memory.told != told:
+            sentence = f"{page.path}: {problem}"
+            self._board.switches.throw(Switch.PAUSE, f"{sentence}; then `liza resume`")
+            self._tell(f"everybody pauses: {sentence}; then `liza resume`")
+            self._keep(memory.replace(told=told))
+            return False
+        if Switch.PAUSE.name in self._board.switches.thrown():
+            return False
+        where = self._save(found)
+        self._tell(f"{page.path} is as the board has it again; your page is kept in {where}")
+        return True
+
+    def _set_aside(self, memory: PageMemory, found: str, page: WorkflowPage, state: State) -> None:
+        where = self._save(found)
+        task = f"goal-{memory.goal}"
+        status = state.status_of(task)
+        how = f"`liza answer {task} …`" if status is Status.BLOCKED else f"`liza task accept {task}`"
+        self._tell(
+            f"what was added to {page.path} while agents were at work without a sandbox does not count, "
+            f"because one of them may have written it; it is kept in {where}: say it again, or {how}"
+        )
+
+    def _save(self, found: str) -> str:
+        folder = self._board.home / SET_ASIDE
+        path = folder / f"{_digest(found)}.md"
+        try:
+            folder.mkdir(exist_ok=True)
+            overwrite(path, found)
+        except OSError as error:
+            raise DiskTrouble(f"write {path}", error) from error
+        return f".liza/{SET_ASIDE}/{path.name}"
+
+    def _take(self, memory: PageMemory, page: WorkflowPage, state: State, added: str) -> tuple[str, str]:
+        """Let the board have what was added; return it as it was taken, or else as it is to stay."""
+        task = state.tasks.get(f"goal-{memory.goal}")
+        if task is None:
+            return "", added
+        answer = self._answer(state, task, added)
+        if answer.problem is None:
+            return answer.text or added, ""
+        self._tell(f"{page.path}: {answer.problem}")
+        return "", added
+
+    def _answer(self, state: State, task: Task, added: str) -> CycleAnswer:
+        """Let the board have what a person says; return it, with the problem where that cannot be."""
+        is_question = task.status is not Status.AWAITING_APPROVAL or asks_for_answer(state, task)
+        answer = read_answer(added, is_question=is_question) or CycleAnswer(Outcome.NONE, problem=UNCLEAR)
+        if answer.outcome is Outcome.NONE:
+            return answer
+        if answer.how is HowToMerge.SQUASH:
+            return answer._replace(problem=NO_SQUASH)
+        try:
+            self._board.update(_change_for(state, task, answer, added, self._board.now()))
+        except LizaError as error:
+            return answer._replace(problem=str(error))
+        return answer
+
+    def _with_entries(self, memory: PageMemory, state: State, said: str) -> PageMemory:
+        """Return the page with what happened since; its end is archived."""
+        task, flow = state.tasks.get(f"goal-{memory.goal}"), workflow_on(state)
+        if task is None:
+            return memory
+        step = issued_step(task.artifacts)
+        base = str(step.base if step else task.base_commit)
+        log = CycleLog(flow, task, memory.goal, lambda commit: self._show(base, commit), said)
+        entries = log.entries_since(memory.known)
+        text = memory.text + _masked(render_entries(entries, memory.loop))
+        last = entries[-1].loop if entries else memory.loop
+        after = memory.replace(text=text, known=task.event_count, loop=last)
+        return self._archive(after, state, task, flow)
+
+    def _archive(self, memory: PageMemory, state: State, task: Task, flow: Workflow) -> PageMemory:
+        """Archive a page whose cycle is over or paused, once, with its summary below."""
+        end = _cycle_end(flow, task)
+        key = f"{task.status} {task.asked}"
+        if end is None or key in memory.archived:
+            return memory
+        summary = ""
+        if end is CycleEnd.INCOMPLETE:
+            loops = loop_outcomes(flow, task)
+            summary = pause_summary(loops)
+            self._tell(PAUSED.format(count=len(loops)))
+        elif end is CycleEnd.FAILED:
+            summary = failure_summary(task.closing_reason or task.blocked_reason or "it was given up", ())
+        text = memory.text + (f"\n{_masked(summary)}\n---\n" if summary else "")
+        name = CycleName(memory.id, state.goal.since, state.goal.description)
+        naming = flow.page.naming if flow.page else ArchiveNaming.NUMBER
+        archive_page(self._repository.root, text, name, naming, end)
+        return memory.replace(text=text, archived=(*memory.archived, key))
+
+    def _show(self, base: str, commit: str) -> str:
+        """Return the message of *commit*, and what changed since *base*."""
+        message = self._repository.git("log", "-1", "--format=%B", commit).strip()
+        diff = self._repository.git("diff", "--no-color", base, commit)
+        cut = diff if len(diff) <= LONGEST_DIFF else f"{diff[:LONGEST_DIFF]}\n(cut; git has the rest)"
+        return "\n\n".join([message, "\n".join(f"    {line}" for line in cut.splitlines())])
+
+    def _publish(self, path: Path, memory: PageMemory, found: str | None) -> bool:
+        """Write the page; return False where somebody saved at this moment, which the next turn reads."""
+        written = memory.written or ""
+        if found == written or publish_page(path, written, found) is None:
+            self._keep(memory.replace(taken=""))
+            return True
+        # What the board has from the page is not taken a second time.
+        self._keep(memory.replace(written=found))
+        return False
+
+    def _tell(self, sentence: str) -> None:
+        self._board.alerts.append(environment_mask().text(sentence), at=self._board.now())
+
+
+def _change_for(state: State, task: Task, answer: CycleAnswer, added: str, at: datetime) -> Change:
+    """Return the change by which the board has what a person says; unasked, it is a note."""
+    said = answer.text or added
+    if task.status is Status.BLOCKED or asks_for_answer(state, task):
+        return reply(task.id, said, by=HUMAN, at=at)
+    if task.status is not Status.AWAITING_APPROVAL:
+        return Change(
+            HUMAN.id,
+            f"note {task.id}",
+            lambda latest: with_answer_noted(latest, task.id, said, by=HUMAN, at=at),
+        )
+    if answer.outcome is Outcome.REVISE:
+        return reject_task(task.id, said, by=HUMAN, at=at)
+    return accept_task(task.id, said, by=HUMAN, at=at, label=answer.label)
+
+
+def _cycle_end(flow: Workflow, task: Task) -> CycleEnd | None:
+    """Return how the cycle ended; None while it goes on."""
+    if task.status in SUCCEEDED:
+        return CycleEnd.COMPLETE
+    if task.status is Status.ABANDONED:
+        return CycleEnd.FAILED
+    pauses = {rule.name for rule in flow.watched_rules() if rule.action is RuleAction.PAUSE}
+    is_paused = task.status is Status.BLOCKED and task.blocked_rule in pauses
+    return CycleEnd.INCOMPLETE if is_paused else None
+
+
+def _masked(text: str) -> str:
+    return environment_mask().text(text).encode(errors="replace").decode()
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()

@@ -1,0 +1,179 @@
+"""The history of a task as entries of the cycle file: who said what in which loop, and who is next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from liza.domain.cycle_archive import LoopOutcome
+from liza.domain.cycle_file import CycleEntry, signature
+from liza.domain.dialects.signal_block import SignalBlock
+from liza.domain.lifecycle import ADDED
+from liza.domain.model import HistoryEntry, Role, Status
+from liza.domain.position import Stage
+from liza.domain.step_spec import STEP, issued_step
+from liza.domain.verdicts import Outcome
+from liza.workflow.document import process_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from liza.domain.model import Task
+    from liza.workflow.document import Workflow
+
+HUMAN: Final = "human"
+PLANNER: Final = "planner"
+ROLES: Final = frozenset({PLANNER, "actor", "judge"})  # the hats that a page has names for
+# The result that is written for what history calls an event, by who made it; what is not here is not shown.
+RESULTS: Final[Mapping[tuple[str, str], str]] = {
+    (PLANNER, "proceed"): "PLAN_CREATED",
+    (PLANNER, "ask_human"): "PLAN_CREATED",
+    (PLANNER, "block"): "CLARIFICATION_NEEDED",
+    ("actor", "submit"): "SUCCESS",
+    ("actor", "revise"): "FAIL",
+    ("actor", "ask_human"): "FAIL",
+    ("actor", "block"): "FAIL",
+    ("judge", "ask_human"): "PASS",
+    ("judge", "approve"): "PASS",
+    ("judge", "proceed"): "PASS",
+    ("judge", "reject"): "INSUFFICIENT",
+    ("judge", "fail_integration"): "INSUFFICIENT",
+    ("judge", "block"): "INSUFFICIENT",
+    ("judge", "abandon"): "INSUFFICIENT",
+    ("judge", "merge"): "PASS",
+    (HUMAN, ADDED): "INIT",
+    (HUMAN, "unblock"): "INIT",
+    (HUMAN, "retry"): "INIT",
+    (HUMAN, "retry_merge"): "INIT",
+    (HUMAN, "approve"): "APPROVED",
+    (HUMAN, "confirm"): "APPROVED",
+    (HUMAN, "pass"): "APPROVED",
+    (HUMAN, "proceed"): "APPROVED",
+    (HUMAN, "accept_taint"): "APPROVED",
+    (HUMAN, "reject"): "REVISION_REQUESTED",
+    (HUMAN, "abandon"): "REVISION_REQUESTED",
+}
+_FOR_PEOPLE: Final = frozenset({Status.AWAITING_APPROVAL, Status.BLOCKED})
+_ENDS_LOOP: Final = frozenset({"proceed", "reject", "revise", "unblock", "retry", "fail_integration"})
+_CLARIFY: Final = "CLARIFICATION_NEEDED"
+
+
+class CycleLog(NamedTuple):
+    """A task in its workflow, and what the page needs to know beside it."""
+
+    flow: Workflow
+    task: Task
+    goal: int
+    show: Callable[[str], str]  # the change of a commit, for people
+    said: str = ""  # by a person, in the page itself
+
+    def entries_since(self, known: int) -> list[CycleEntry]:
+        """Return what the page says of the events after the first *known*."""
+        history = self.task.history
+        first = max(0, known - self.task.history_earlier)
+        follows = [self._next(place) for place in range(len(history))]
+        loops = _loops(list(zip(history, follows, strict=True)), self._last_loop)
+        return [
+            self._entry(role, entry, follower, loop)
+            for entry, follower, loop in list(zip(history, follows, loops, strict=True))[first:]
+            if (role := self._role(entry), entry.event) in RESULTS
+        ]
+
+    @property
+    def _last_loop(self) -> int:
+        return self.task.position.loop if self.task.position else 0
+
+    def _role(self, entry: HistoryEntry) -> str:
+        if entry.role is Role.HUMAN or entry.event == ADDED:
+            return HUMAN
+        hats: dict[Role, str] = {hat.process: name for name, hat in self.flow.roles.items()}
+        return hats.get(entry.role, "judge")  # what rules decide is told in the name of who judges
+
+    def _next(self, place: int) -> str:
+        """Return who is next after an event: who came then, or whose job it is now."""
+        history, position = self.task.history, self.task.position
+        if history[place].target in _FOR_PEOPLE:
+            return HUMAN
+        later = (self._role(one) for one in history[place + 1 :] if one.role is not Role.SUPERVISOR)
+        if follower := next(later, None):
+            return follower
+        if position is None or position.end is not None or position.waiting is not None:
+            return HUMAN
+        process = process_at(self.flow, position)
+        return next((name for name, hat in self.flow.roles.items() if hat.process is process), HUMAN)
+
+    def _entry(self, role: str, entry: HistoryEntry, follows: str, loop: int) -> CycleEntry:
+        result = _CLARIFY if role == PLANNER and "question" in entry.facts else RESULTS[role, entry.event]
+        text = self._text(role, entry)
+        checks = entry.facts.get("gates")
+        fields = {"Checks": ", ".join(f"{name} {said}" for name, said in checks.items())} if checks else {}
+        block = SignalBlock(
+            role,
+            result,
+            _first_line(text),
+            follows,
+            signature(self.goal, loop, role),
+            fields=fields,
+        )
+        return CycleEntry(loop, role, text, block)
+
+    def _text(self, role: str, entry: HistoryEntry) -> str:
+        if entry.event == ADDED:
+            return self.task.description
+        if role == PLANNER and "question" not in entry.facts and (made := self._artifacts(entry)):
+            return made
+        if entry.event == "submit" and (commit := entry.facts.get("commit")):
+            return self.show(str(commit))
+        if entry.event == "merge":
+            return "The work is merged."
+        return "\n\n".join(_told(entry)) or (self.said if role == HUMAN else "")
+
+    def _artifacts(self, entry: HistoryEntry) -> str:
+        """Return what was made in the turn that *entry* ends."""
+        made = {name: one.text for name, one in self.task.artifacts.items() if one.at == entry.at}
+        step = issued_step(self.task.artifacts) if STEP in made else None
+        told = [text for name, text in made.items() if name != STEP]
+        if step is not None:
+            lists = {"Files": step.files, "Success criteria": step.success_criteria, "Avoid": step.avoid}
+            told += [step.objective, step.instructions]
+            told += [f"{name}: {', '.join(items)}" for name, items in lists.items()]
+            told.append(f"Estimated LOC: {step.loc_estimate}; risk: {step.risk}")
+        return "\n\n".join(dict.fromkeys(told))
+
+
+def _loops(history: Sequence[tuple[HistoryEntry, str]], last: int) -> list[int]:
+    """Return the loop of each entry, counted back from the *last*: who plans next begins another one."""
+    found: list[int] = []
+    for entry, follows in reversed(history):
+        is_last_of_loop = entry.target is Status.REJECTED or follows == PLANNER
+        last -= entry.event in _ENDS_LOOP and is_last_of_loop
+        found.append(0 if entry.event == ADDED else max(0, last))
+    found.reverse()
+    # What a rule does is about the loop that it saw.
+    for place, (entry, _) in enumerate(history):
+        if entry.role is Role.SUPERVISOR and place:
+            found[place] = found[place - 1]
+    return found
+
+
+def _told(entry: HistoryEntry) -> Iterator[str]:
+    facts = entry.facts
+    yield from (str(facts[key]) for key in ("reason", "question", "guidance") if facts.get(key))
+    for one in facts.get("feedback", ()):
+        place = f"{one['file']}:{one.get('line') or 1}: " if one.get("file") else ""
+        yield f"- {place}{one['message']}"
+    for number, question in enumerate(facts.get("questions", ()), start=1):
+        yield f"{number}. {question}"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:200]
+
+
+def loop_outcomes(flow: Workflow, task: Task) -> list[LoopOutcome]:
+    """Return what was said of each loop that was sent back, as far as the board counts them."""
+    back = [
+        one
+        for one in task.decisions
+        if one.outcome is Outcome.REVISE and flow.phases[one.phase].stage is not Stage.EFFECT
+    ]
+    return [LoopOutcome(number, one.reason or "(nothing)") for number, one in enumerate(back, start=1)]
