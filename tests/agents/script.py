@@ -150,7 +150,8 @@ def spoken(parts: Sequence[Part], tools: Sequence[Tool]) -> Said:
         return Said(_edits(parts, place.step) + block(place))
     calls = [call for move in _MOVES[place.row(_MOVES)] if (call := move(place, tools))]
     if len(results) < len(calls):
-        return Said("", calls[len(results)])
+        # A conversation that goes on in another phase may call the same again.
+        return Said("", calls[len(results)]._replace(number=sum(len(part.results) for part in parts)))
     submits = any(SUBMITTING in part.text for part in parts)
     return Said(block(place), _shell(tools, f"echo {SUBMITTING}") if submits else None)
 
