@@ -12,7 +12,7 @@ import pytest
 
 from liza.cli.completion import HIDDEN, SHELLS, first_words
 from liza.cli.examples import EXAMPLES
-from liza.cli.main import parser
+from liza.cli.main import SECTIONS, parser
 from liza.cli.registry import COMMANDS
 from tests.support.shell import ROOT, Shell
 from tests.support.web_story import WebStory
@@ -77,7 +77,7 @@ class TestHelp:
     def test_commands_are_in_groups_with_an_example_each(self) -> None:
         text = parser().format_help()
         assert [word for word in first_words() if not re.search(rf"^  {word} ", text, re.MULTILINE)] == []
-        assert text.count("  for example  liza ") == 6
+        assert text.count("  for example  liza ") == len(SECTIONS)
         assert "\n  worker " not in text
 
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in HIDDEN])
