@@ -26,7 +26,6 @@ SCHEMA_VERSIONS: Final = {
 class ArchiveNaming(StrEnum):
     NUMBER = "number"  # YYYY-MM-DD_cycle-NNN
     TIMESTAMP = "timestamp"  # YYYYMMDD_HHMMSS_description
-    PULL_REQUEST = "pull_request"  # the number and the title of its pull request
 
 
 class CycleEnd(StrEnum):
@@ -43,7 +42,6 @@ class CycleName(NamedTuple):
     id: str
     at: datetime
     description: str
-    pull_request: int | None = None
 
 
 def cycle_id(at: datetime, taken: Iterable[str]) -> str:
@@ -54,20 +52,17 @@ def cycle_id(at: datetime, taken: Iterable[str]) -> str:
 
 
 def archive_name(name: CycleName, naming: ArchiveNaming, end: CycleEnd, taken: Collection[str] = ()) -> str:
-    """Return a name for an archive that is not *taken*; without a pull request the timestamp is used."""
+    """Return a name for an archive that is not *taken*."""
     stem = f"{_stem(name, naming)}{end.value}"
     names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, len(taken) + 3))]
     return next(one for one in names if one not in taken)
 
 
 def _stem(name: CycleName, naming: ArchiveNaming) -> str:
-    slug = slug_of(name.description) or "goal"
     if naming is ArchiveNaming.NUMBER:
         day, _, number = name.id.rpartition("-")
         return f"{day}_cycle-{number}"
-    if naming is ArchiveNaming.PULL_REQUEST and name.pull_request is not None:
-        return f"{name.pull_request}_{slug}"
-    return f"{name.at:%Y%m%d_%H%M%S}_{slug}"
+    return f"{name.at:%Y%m%d_%H%M%S}_{slug_of(name.description) or 'goal'}"
 
 
 class LoopOutcome(NamedTuple):

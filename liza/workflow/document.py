@@ -392,15 +392,8 @@ class WorkspaceBase(StrEnum):
     WORKING_TREE = "working_tree"
 
 
-class WorkspaceCleanup(StrEnum):
-    ON_ARCHIVE = "on_archive"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
 class Workspace(Record):
     base: WorkspaceBase = WorkspaceBase.INTEGRATION
-    cleanup: WorkspaceCleanup = WorkspaceCleanup.ON_ARCHIVE
 
 
 class WorkflowPage(Record):

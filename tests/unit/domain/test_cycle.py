@@ -287,17 +287,16 @@ class TestSteps:
 
 class TestArchives:
     @pytest.mark.parametrize(
-        ("naming", "end", "pull_request", "name"),
+        ("naming", "end", "name"),
         [
-            (ArchiveNaming.NUMBER, CycleEnd.COMPLETE, None, "2026-01-31_cycle-003.md"),
-            (ArchiveNaming.NUMBER, CycleEnd.INCOMPLETE, 7, "2026-01-31_cycle-003_incomplete.md"),
-            (ArchiveNaming.TIMESTAMP, CycleEnd.FAILED, 7, "20260131_120507_make-it-faster_failed.md"),
-            (ArchiveNaming.PULL_REQUEST, CycleEnd.COMPLETE, 7, "7_make-it-faster.md"),
-            (ArchiveNaming.PULL_REQUEST, CycleEnd.COMPLETE, None, "20260131_120507_make-it-faster.md"),
+            (ArchiveNaming.NUMBER, CycleEnd.COMPLETE, "2026-01-31_cycle-003.md"),
+            (ArchiveNaming.NUMBER, CycleEnd.INCOMPLETE, "2026-01-31_cycle-003_incomplete.md"),
+            (ArchiveNaming.TIMESTAMP, CycleEnd.FAILED, "20260131_120507_make-it-faster_failed.md"),
+            (ArchiveNaming.TIMESTAMP, CycleEnd.COMPLETE, "20260131_120507_make-it-faster.md"),
         ],
     )
-    def test_names(self, naming: ArchiveNaming, end: CycleEnd, pull_request: int | None, name: str) -> None:
-        cycle = CycleName("2026-01-31-003", AT, "Make it faster!", pull_request)
+    def test_names(self, naming: ArchiveNaming, end: CycleEnd, name: str) -> None:
+        cycle = CycleName("2026-01-31-003", AT, "Make it faster!")
 
         assert archive_name(cycle, naming, end) == name
         assert archive_name(cycle, naming, end, {name}) == f"{name[:-3]}-2.md"
