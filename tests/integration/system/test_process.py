@@ -24,6 +24,7 @@ from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 LONG: Final = 60  # seconds that a hanging process would last if it were not ended
+LONGER: Final = 3600  # seconds of a process that has to be there at the end, also where a disk stands still
 PROMPT_NOBODY_READS: Final = b"x" * 5_000_000
 
 
@@ -247,8 +248,8 @@ class TestEnding:
         """The same run id in another project is somebody else's, and so is a child of ours without a mark."""
         other = {"PATH": os.environ["PATH"], "LIZA_RUN": str(zoo.runs.parent / "other" / "run-1")}
         with (
-            subprocess.Popen(["sleep", str(LONG)], env=other, start_new_session=True) as marked,
-            subprocess.Popen(["sleep", str(LONG)], start_new_session=True) as ours,
+            subprocess.Popen(["sleep", str(LONGER)], env=other, start_new_session=True) as marked,
+            subprocess.Popen(["sleep", str(LONGER)], start_new_session=True) as ours,
         ):
             zoo.run("setsid sleep 5 & true")
             sweep(zoo.runs)
