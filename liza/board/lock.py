@@ -70,7 +70,11 @@ class BoardLock:
 
     def has_next(self) -> bool:
         """Return whether another process is next, as seen by the holder."""
-        return self._queue.is_taken()
+        try:
+            return self._queue.is_taken()
+        except BaseException:  # a signal handler raised, perhaps while the lock was ours for a moment
+            self._queue.close()  # which gives the lock back
+            raise
 
     def peek(self) -> LockState | None:
         """Return the baton as it is now, without the lock, or None where there is no lock file."""

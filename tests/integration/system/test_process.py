@@ -251,6 +251,9 @@ class TestEnding:
             subprocess.Popen(["sleep", str(LONGER)], env=other, start_new_session=True) as marked,
             subprocess.Popen(["sleep", str(LONGER)], start_new_session=True) as ours,
         ):
+            # Where this process adopts orphans, a child in a session of its own that is no older than the run
+            # is taken for one, and the kernel counts ages in ticks.
+            time.sleep(2 / os.sysconf("SC_CLK_TCK"))
             zoo.run("setsid sleep 5 & true")
             sweep(zoo.runs)
             alive = [process.poll() for process in (marked, ours)]
