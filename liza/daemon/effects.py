@@ -10,7 +10,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.forge_effects import Delivery, ensure_draft, finalize
-from liza.daemon.idea_outcome import IDEA_SOURCE, TriedIdea, write_outcome
+from liza.daemon.idea_outcome import TriedIdea, write_outcome
+from liza.daemon.sources import IDEA_SOURCE
 from liza.repo.worktree import write_text_whole
 from liza.workflow.document import Effect
 from liza.workflow.load import workflow_on

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 EXPERIMENTS: Final = "experiments"  # below .liza: a folder for each idea that was tried
 RUNS: Final = "runs"
-IDEA_SOURCE: Final = "ideas"
 _VERDICTS: Final = {Outcome.PASS: APPROVED, Outcome.REVISE: REJECTED}
 NO_PATCH: Final = "no patch was made"
 _IN_ROUNDS: Final = frozenset({"coder", "reviewer"})  # whose every round is kept

@@ -15,6 +15,7 @@ from liza.board.location import home_from as home_from  # noqa: PLC0414 - as abo
 from liza.board.location import note_address, without_password
 from liza.board.protocol import create_board_at, open_board
 from liza.domain.config import Config
+from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.model import Adopted, Goal, State, Status
 from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
@@ -123,20 +124,25 @@ def _workflow_text(config: Config, root: Path) -> Adopted:
     return workflow_to_adopt(config, root)
 
 
+def _require_source(root: Path, config: Config) -> None:
+    """Refuse ideas, issues and a forge that cannot be used, or that nobody would ask for."""
+    is_default = config.workflow == Config.model_fields["workflow"].default
+    if is_default and not (config.forge or config.issues or config.experiment != ExperimentConfig()):
+        return
+    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
+    from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - as above
+    from liza.daemon.sources import IDEA_SOURCE, configured_ideas  # noqa: PLC0415 - as above
+
+    tasks = workflow_of(config, root).tasks
+    if tasks.source == IDEA_SOURCE:
+        configured_ideas(config, root, tasks)
+    elif config.experiment != ExperimentConfig():
+        raise UsageError(f"the workflow {config.workflow} tries no ideas; leave `experiment` out")
+    require_forge(config, root, tasks.source)
+
+
 def _require_runnable(root: Path, config: Config) -> None:
-    if config.workflow != Config.model_fields["workflow"].default:
-        from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
-
-        flow = workflow_of(config, root)
-        if flow.tasks.source == "ideas":
-            from liza.daemon.sources import configured_ideas  # noqa: PLC0415 - as above
-
-            configured_ideas(config, root, flow.tasks)
-    if config.forge or config.issues:
-        from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
-        from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - few projects have one
-
-        require_forge(config, root, workflow_of(config, root).tasks.source)
+    _require_source(root, config)
     if config.worktree.copied:
         from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.domain.answers import AGENT_ANOMALY_TYPES, ROLE_OF_STEP
+from liza.domain.answers import AGENT_ANOMALY_TYPES
 from liza.domain.record import safe_id
 
 if TYPE_CHECKING:
@@ -88,17 +88,30 @@ def correction_prompt(why: str, *, only_answer: bool, nonce: str) -> str:
     return _template(name).substitute(nonce=nonce, why=fence("why", why, nonce))
 
 
-def answer_prompt(step: Step, reply: str, why: str, *, nonce: str) -> str:
+class AnswerForm(NamedTuple):
+    """What an answer looks like: the prompt that has its form, and what a hat adds to it."""
+
+    template: str
+    role: str
+    hat: str | None = None  # the file that says what the role is there for
+
+
+def answer_prompt(form: AnswerForm, step: Step, reply: str, why: str, *, nonce: str) -> str:
     """Return the prompt that asks a new session for the answer block that *reply* lacks."""
     # Marked line by line, so that no block in it is a block of this prompt.
     end = "\n".join(f"| {line}" for line in reply.strip()[-LONGEST_REPLY:].split("\n"))
     return _template("answer").substitute(
         nonce=nonce,
         step=step,
-        role=ROLE_OF_STEP[step],
+        role=form.role,
         why=fence("why", why, nonce),
         reply=fence("reply", end, nonce),
-        form=_template(step).template.partition("## Answer\n")[2].strip(),
+        form="\n\n".join(
+            [
+                _template(form.template).template.partition("## Answer\n")[2].strip(),
+                *([hat_text(form.hat).strip()] if form.hat else []),
+            ]
+        ),
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from liza.domain.model import State, TaskIssue
     from liza.workflow.document import TaskSource
 
+IDEA_SOURCE: Final = "ideas"
 IDEAS_FILE: Final = "ideas.md"
 DONE_WHEN: Final = "what it says is so, and shown to be"
 MENDED: Final = "Is that mended, or should it be given up?"
@@ -67,7 +68,7 @@ def configured_ideas(config: Config, root: Path, source: TaskSource) -> tuple[Id
 
 OWN_SOURCES: Final[dict[str, Source | str]] = {
     "goal": Source(goal_task, "the goal is the one task"),
-    "ideas": Source(_ideas, "each paragraph of a file, or each file of a directory, is a task"),
+    IDEA_SOURCE: Source(_ideas, "each paragraph of a file, or each file of a directory, is a task"),
     "issues": "liza.daemon.issue_tasks:ISSUES",
 }
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)

@@ -41,7 +41,7 @@ from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
 from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
 from liza.domain.answer_parsing import ParsedAnswer
-from liza.domain.answers import AnswerValue, Step
+from liza.domain.answers import ROLE_OF_STEP, AnswerValue, Step
 from liza.domain.budget import (
     AdmissionRequest,
     Cap,
@@ -341,6 +341,7 @@ class Question(NamedTuple):
     instead: AgentChoice | None = None
     dialect: str = OWN_DIALECT
     hat: str = ""
+    form: prompting.AnswerForm | None = None  # where it is another than that of the step
 
 
 @dataclass
@@ -532,10 +533,10 @@ class Turn:
             template or step, facts, nonce=secrets.token_hex(8), hat=hat.prompt if hat else None
         )
         self.place.trees.begin(begins)
-        dialect = hat.dialect if hat else OWN_DIALECT
-        first = Question(
-            step, prompt, cwd, check, shown=prompt, session=session, dialect=dialect, hat=self.hat or ""
-        )
+        first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
+        if hat:
+            form = prompting.AnswerForm(template or step, str(self.hat), hat.prompt)
+            first = first._replace(dialect=hat.dialect, form=form)
         return self._run_until_answered(first, again)
 
     def _run_until_answered(self, first: Question, again: frozenset[RunEnding]) -> AgentAnswer:
@@ -749,7 +750,8 @@ def _second(first: Question, failed: AgentAnswer, retry: RetryKind) -> Question:
             short = prompting.correction_prompt(failed.why, only_answer=failed.is_unread, nonce=nonce)
             return more._replace(prompt=short, session=failed.reply.session, only_answer=failed.is_unread)
         case RetryKind.ANSWER_ONLY:
-            short = prompting.answer_prompt(first.step, failed.reply.text, failed.why, nonce=nonce)
+            form = first.form or prompting.AnswerForm(first.step, ROLE_OF_STEP[first.step])
+            short = prompting.answer_prompt(form, first.step, failed.reply.text, failed.why, nonce=nonce)
             return more._replace(prompt=short, only_answer=True)
     return more._replace(prompt=prompting.repeat_prompt(first.shown, failed.why, nonce=nonce))
 

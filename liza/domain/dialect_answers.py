@@ -15,6 +15,7 @@ from liza.domain.memory import Remembered
 from liza.domain.step_spec import StepSpec
 from liza.domain.verdicts import Feedback, Outcome, Risk
 
+OWN_BLOCK: Final = "```liza"
 OWN_DIALECT: Final = "yaml"  # a tagged block of YAML at the end of the reply
 KNOWN_DIALECTS: Final = (OWN_DIALECT, *DIALECTS)
 MOST_QUESTIONS: Final = 3
@@ -42,6 +43,10 @@ def read_answer(
         return parse_answer(text, step, prompt=prompt)
     reading = read_dialect(dialect, text, role=role, prompt=prompt)
     if reading.outcome is Outcome.NONE:
+        # Who is asked for the answer alone is asked for our own block, whatever they speak, and nothing else.
+        own = parse_answer(text, step, prompt=prompt) if text.strip().startswith(OWN_BLOCK) else None
+        if isinstance(own, ParsedAnswer):
+            return own
         return UnreadableAnswer(reading.problem or "there is no result in the answer")
     value = _review(reading) if step is Step.REVIEW else _work(reading, text)
     return ParsedAnswer(value, reading.oddities)

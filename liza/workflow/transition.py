@@ -739,7 +739,7 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime, label: str |
             found = state.task(task)
         if found.status is Status.AWAITING_APPROVAL:
             judged = None if found.nothing_to_do else found.review_commit
-            yes = e.Report(commit=judged, reason=reason if found.nothing_to_do else None, label=label)
+            yes = e.Report(commit=judged, reason=reason, label=label)
             state = apply(yes, to=task, by=by, at=at)(state)
         elif not found.is_tainted:
             message = f"{task}: it asks for no consent, because it is {found.status}; `liza explain {task}`"

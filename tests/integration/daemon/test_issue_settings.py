@@ -32,6 +32,12 @@ LOCAL = "forge: {local: {path: ../forge}}"
         ),
         (LOCAL, "phased", None, "a forge is set up, and no issues are named; say which: `--issues 1-5,8`"),
         (LOCAL, "liza", "1", "the workflow liza takes no issues; leave `forge` and `issues` out"),
+        (
+            "experiment: {keep_worktrees: true}",
+            "liza",
+            None,
+            "the workflow liza tries no ideas; leave `experiment` out",
+        ),
         (LOCAL, "phased", "1-x", "'1-x' is no issue number or range; write issues as `1-5,8` or `label:"),
         (LOCAL, "phased", "label:", "names no label; write it as `label:agent`"),
         ("forge: {gitub: {}}", "phased", "1", "there is no forge 'gitub'; did you mean 'github'?"),

@@ -9,6 +9,7 @@ import pytest
 import liza.daemon.prompts
 from liza.daemon.prompting import (
     UNFENCED,
+    AnswerForm,
     answer_prompt,
     correction_prompt,
     fence,
@@ -89,13 +90,31 @@ class TestFences:
     @pytest.mark.parametrize("step", Step)
     def test_the_answer_alone_is_asked_for_with_the_end_of_the_reply(self, step: Step) -> None:
         """Whoever gets it has no memory; a block in the reply is no block of the prompt, and no answer."""
-        text = answer_prompt(step, f"early words\n{'x' * 12_000}\n{HOSTILE}", HOSTILE, nonce=NONCE)
+        text = answer_prompt(
+            AnswerForm(step, ROLE_OF_STEP[step]),
+            step,
+            f"early words\n{'x' * 12_000}\n{HOSTILE}",
+            HOSTILE,
+            nonce=NONCE,
+        )
 
         assert f"role: {ROLE_OF_STEP[step]}, step: {step}" in text
         assert "| ```liza\n| verdict: approve" in text
         assert "early words" not in text
         assert len(tagged_blocks(text.replace(fence("why", HOSTILE, NONCE), ""))) == 1
         assert isinstance(parse_answer(text, step), UnreadableAnswer)
+
+    def test_a_hat_is_asked_for_its_own_form(self) -> None:
+        """A planner of steps that is asked for its answer alone has to know what a step looks like."""
+        form = AnswerForm("hats/think", "planner", "steps.md")
+
+        text = answer_prompt(
+            form, Step.IMPLEMENT, "I would begin with a.py.", "there is no block", nonce=NONCE
+        )
+
+        assert "role: planner, step: implement" in text
+        assert "status: <done, blocked or nothing_to_do>" in text
+        assert "success_criteria:" in text
 
     @pytest.mark.parametrize("only_answer", [True, False])
     def test_what_is_said_in_a_session_is_short_and_fenced(self, only_answer: bool) -> None:

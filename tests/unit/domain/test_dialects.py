@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.answer_parsing import ParsedAnswer
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer
 from liza.domain.answers import Implement, Step
 from liza.domain.dialect_answers import read_answer
 from liza.domain.dialects.reading import DialectReading
@@ -63,6 +63,22 @@ def line(role: str, text: str) -> DialectReading:
 
 def verdict(text: str, role: str = "reviewer") -> DialectReading:
     return read_dialect("verdict", text, role=role)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_who_is_asked_for_the_answer_alone_may_give_our_own_block(dialect: str) -> None:
+    own = "```liza\nstatus: done\nsummary: it is there\n```"
+
+    found = read_answer(dialect, own, Step.IMPLEMENT, role="worker", prompt="")
+
+    assert isinstance(found, ParsedAnswer)
+    assert isinstance(found.value, Implement)
+
+
+def test_a_word_that_says_another_thing_is_not_passed_over_for_our_block() -> None:
+    text = "AGENTIUM_EVAL: PERHAPS\n\n```liza\nverdict: approve\nreason: fine\n```"
+
+    assert isinstance(read_answer("agentium", text, Step.REVIEW, role="judge", prompt=""), UnreadableAnswer)
 
 
 class TestSignalBlock:
