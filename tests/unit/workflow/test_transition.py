@@ -19,7 +19,7 @@ from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow import transition
 from liza.workflow.load import load_workflow, parse_workflow
-from liza.workflow.transition import apply, new_task_at_start
+from liza.workflow.transition import accept_task, apply, new_task_at_start
 from tests.support.sample_tasks import (
     ASK_HUMAN,
     CODER,
@@ -49,7 +49,7 @@ LEASE: Final = Lease(holder="coder-1", token="t", expires=NOW + HOUR)  # noqa: S
 # The only modules that may say where a task is.
 MOVERS: Final = {
     "liza/domain/position.py",
-    *(f"liza/workflow/{name}.py" for name in ("engine", "routes", "settling", "transition")),
+    *(f"liza/workflow/{name}.py" for name in ("engine", "transition")),
 }
 
 
@@ -149,6 +149,13 @@ class TestTheWay:
             True,
         )
         assert not at(walked(forced, (e.Accept(reason="I looked"), HUMAN))).is_tainted
+
+    def test_why_a_person_said_yes_stays_in_the_history(self) -> None:
+        asking = board(task_in(Status.AWAITING_APPROVAL))
+
+        task = accept_task("t1", "I tried it", by=HUMAN, at=NOW + HOUR)(asking).task("t1")
+
+        assert (task.history[-1].event, task.history[-1].facts["reason"]) == ("approve", "I tried it")
 
 
 class TestTheFloor:
