@@ -169,14 +169,6 @@ def gate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in {"tree", "on_timeout", "effect"}}
 
 
-def merging_phase(workflow: Workflow) -> str | None:
-    """Return the phase whose gate merges."""
-    for name, phase in workflow.phases.items():
-        if any(gate.options.get("effect") == Effect.MERGE for gate in phase.gates):
-            return name
-    return None
-
-
 def asks_checkpoint(phase: Phase) -> bool:
     """Return whether a gate of *phase* wants to see what is announced before the work."""
     return any(gate.at == "before" and "checkpoint" in gate.options for gate in phase.gates)

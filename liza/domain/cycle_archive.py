@@ -119,11 +119,3 @@ def _repeated_reason(loops: Sequence[LoopOutcome]) -> tuple[str, int] | None:
     counts = [(loop.reason, sum(are_similar(loop.reason, other.reason) for other in loops)) for loop in loops]
     found = max(counts, key=lambda pair: pair[1], default=("", 0))
     return found if found[1] > 1 else None
-
-
-_ASSET: Final = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[\w-]+\.(?:png|jpe?g|svg|pdf)")
-
-
-def is_asset_name(name: str) -> bool:
-    """Return whether *name* is that of an image of a cycle, as 2026-01-31_12-00-00_login.png."""
-    return _ASSET.fullmatch(name) is not None

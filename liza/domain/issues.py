@@ -223,14 +223,6 @@ def _chain_parents(
     return {number: tuple(sorted(parents, key=place.__getitem__)) for number, parents in chained.items()}
 
 
-def base_branch(parents: Iterable[int], branches: Mapping[int, str]) -> str | None:
-    """Return the branch that a child begins on: that of its last parent whose work is not merged; else None.
-
-    *branches* are those of finished issues that are not merged; parents are in the order of the queue.
-    """
-    return next((branches[parent] for parent in reversed(list(parents)) if parent in branches), None)
-
-
 def slug_of(text: str, longest: int = LONGEST_SLUG) -> str:
     """Return *text* in lower case with a dash for all that is no letter or digit; empty where none is."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().casefold()

@@ -13,7 +13,7 @@ from itertools import chain, compress, islice
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL
+from liza.domain.lifecycle import ADDED, TERMINAL
 from liza.domain.model import Metrics, ReviewCounts, Role, Status
 from liza.domain.rule_events import rubber_stampers
 from liza.domain.similarity import are_similar
@@ -341,10 +341,6 @@ def figures(
         anomalies=dict(Counter(one.type for one in state.anomalies.values() if one.timestamp >= began)),
         gates=known.gates,
     )
-
-
-def succeeded_count(metrics: Metrics) -> int:
-    return sum(metrics.outcomes.get(status, 0) for status in SUCCEEDED)
 
 
 def _ratio(part: int, whole: int) -> float | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.domain.issues import Issue, base_branch, parse_selection, queue_issues
+from liza.domain.issues import Issue, parse_selection, queue_issues
 from liza.forges.comments import NOMERGE_HEADING
 from liza.forges.delivery import (
     PhaseReport,
@@ -103,7 +103,7 @@ def work_off(home: Home, forge: Forge, tainted: int) -> None:
     finished: dict[int, str] = {}
     for number in queue.order:
         branch = choose_branch(forge, issues[number])
-        base = base_branch(queue.waits_for[number], finished)
+        base = next((finished[one] for one in reversed(queue.waits_for[number]) if one in finished), None)
         _, agent = home.task(f"issue-{number}", home.git("rev-parse", f"work/{base}") if base else home.base)
         if not (agent.directory / f"{number}.txt").exists():
             agent.commit({f"{number}.txt": "done\n"})

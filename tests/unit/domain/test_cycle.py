@@ -20,7 +20,6 @@ from liza.domain.cycle_archive import (
     archive_name,
     cycle_id,
     failure_summary,
-    is_asset_name,
     pause_summary,
 )
 from liza.domain.cycle_file import (
@@ -327,10 +326,6 @@ class TestArchives:
         assert failure_summary("the disk is gone", ["a.py"]).startswith(
             "## FAILURE SUMMARY\n\nthe disk is gone\n"
         )
-
-    def test_images_have_a_moment_in_their_name(self) -> None:
-        assert is_asset_name("2026-01-31_12-00-00_login-page.png")
-        assert not is_asset_name("login.png")
 
 
 class TestMetrics:

@@ -14,7 +14,6 @@ from liza.domain.issues import (
     IssueProblem,
     IssueSelection,
     UnfitIssue,
-    base_branch,
     branch_for,
     dependencies_in,
     existing_branch,
@@ -144,11 +143,6 @@ class TestDependencies:
             2: "issue #2 waits for #1, which is blocked",
             3: "issue #3 waits for #2, which is blocked",
         }
-
-    def test_a_child_begins_where_its_last_parent_ended(self) -> None:
-        assert base_branch((1, 3), {1: "x/issue-1-a", 3: "x/issue-3-b"}) == "x/issue-3-b"
-        assert base_branch((1, 3), {1: "x/issue-1-a"}) == "x/issue-1-a"
-        assert base_branch((1, 3), {}) is None
 
 
 class TestBranches:
