@@ -23,7 +23,7 @@ from liza.cli.terminal.diff_screen import DiffScreen
 from liza.cli.terminal.drawing import progress_text, question_pieces, task_pieces, worker_pieces
 from liza.cli.terminal.feed import BoardFeed
 from liza.cli.terminal.keys import KEYS, key_rows
-from liza.cli.terminal.line_list import LineList, text_pieces
+from liza.cli.terminal.line_list import CursorWidget, LineList, text_pieces
 from liza.cli.terminal.log_screen import LogScreen
 from liza.cli.terminal.pages import cost_page, explain_page, task_page
 from liza.cli.terminal.screens import AskScreen, ConfirmScreen, PageScreen, plain
@@ -178,12 +178,12 @@ class BoardScreen(Screen[None]):
         lines = worker.lines if worker else ()
         self.tail.show(lines, cursor=len(lines) - 1)
 
-    def on_line_list_moved(self, message: LineList.Moved) -> None:
+    def on_cursor_widget_moved(self, message: CursorWidget.Moved) -> None:
         if message.sender is self.staff:
             self._draw_tail()
 
-    def on_line_list_chosen(self, message: LineList.Chosen) -> None:
-        if type(message) is not LineList.Chosen:
+    def on_cursor_widget_chosen(self, message: CursorWidget.Chosen) -> None:
+        if type(message) is not CursorWidget.Chosen:
             return
         if message.sender is self.questions:
             self._act_on(self.questions.current)

@@ -8,10 +8,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
 from textual.strip import Strip
-from textual.widget import Widget
 
 from liza.cli.terminal.drawing import STYLES
-from liza.cli.terminal.line_list import LineList, fit, safe
+from liza.cli.terminal.line_list import CursorWidget, fit, safe
 from liza.domain.model import Status
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ COLUMN: Final = 26  # cells of one, where the terminal is wide
 NARROW: Final = 19  # cells of one, so that four fit into eighty
 
 
-class BoardColumns(Widget, can_focus=True):
+class BoardColumns(CursorWidget):
     """Tasks by status. Left and right go to another column, up and down within one."""
 
     BINDINGS: ClassVar = [
@@ -63,10 +62,10 @@ class BoardColumns(Widget, can_focus=True):
             rows = [row for row, task in enumerate(found) if task.id == chosen]
             if rows:
                 self._column, self._row = place, rows[0]
-        self._clamp()
+        self.keep_in_view()
         self.refresh()
 
-    def _clamp(self) -> None:
+    def keep_in_view(self) -> None:
         if not self._columns:
             self._column = self._row = 0
             return
@@ -116,23 +115,9 @@ class BoardColumns(Widget, can_focus=True):
         self._after_move()
 
     def _after_move(self) -> None:
-        self._clamp()
+        self.keep_in_view()
         self.refresh()
-        self.post_message(LineList.Moved(self))
-
-    def action_choose(self) -> None:
-        if self.current is not None:
-            self.post_message(LineList.Chosen(self))
-
-    def on_resize(self) -> None:
-        self._clamp()
-        self.refresh()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
+        self.post_message(self.Moved(self))
 
     def on_click(self, event: events.Click) -> None:
         first, _, width = self._layout()

@@ -39,19 +39,8 @@ def fit(text: str, width: int) -> str:
     return fitted if fitted.rstrip() == text.rstrip() or width < 1 else set_cell_size(text, width - 1) + "…"
 
 
-class LineList(Widget, Generic[Row], can_focus=True):
-    """Rows of one line each, with a cursor; `draw` says what a row looks like in a given width."""
-
-    BINDINGS: ClassVar = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown,space", "page(1)", "page down", show=False),
-        Binding("home", "end(0)", "first", show=False),
-        Binding("end,G", "end(1)", "last", show=False),
-        Binding("enter", "choose", "open", show=False),
-    ]
-    DEFAULT_CSS = "LineList { width: 1fr; height: 1fr; }"
+class CursorWidget(Widget, can_focus=True):
+    """What has a cursor on one of its rows: it tells when that moves, and when somebody chooses."""
 
     class Chosen(Message):
         """Somebody pressed enter on a row, or clicked it twice."""
@@ -66,6 +55,44 @@ class LineList(Widget, Generic[Row], can_focus=True):
 
     class Moved(Chosen):
         """The cursor is on another row."""
+
+    @property
+    def current(self) -> object | None:
+        """The row of the cursor."""
+        raise NotImplementedError
+
+    def keep_in_view(self) -> None:
+        """Bring the cursor to a row that is there, and that row onto the screen."""
+        raise NotImplementedError
+
+    def action_choose(self) -> None:
+        if self.current is not None:
+            self.post_message(self.Chosen(self))
+
+    def on_resize(self) -> None:
+        self.keep_in_view()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+
+class LineList(CursorWidget, Generic[Row]):
+    """Rows of one line each, with a cursor; `draw` says what a row looks like in a given width."""
+
+    BINDINGS: ClassVar = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown,space", "page(1)", "page down", show=False),
+        Binding("home", "end(0)", "first", show=False),
+        Binding("end,G", "end(1)", "last", show=False),
+        Binding("enter", "choose", "open", show=False),
+    ]
+    DEFAULT_CSS = "LineList { width: 1fr; height: 1fr; }"
 
     def __init__(
         self,
@@ -89,7 +116,7 @@ class LineList(Widget, Generic[Row], can_focus=True):
         """Show *rows*; the cursor stays at its place, or goes to *cursor*."""
         before, place, self.rows = self.rows, self.cursor, rows
         self.cursor = max(0, min(len(rows) - 1, self.cursor if cursor is None else cursor))
-        self._scroll()
+        self.keep_in_view()
         if rows != before or self.cursor != place:
             self.refresh()
 
@@ -97,11 +124,11 @@ class LineList(Widget, Generic[Row], can_focus=True):
         place = max(0, min(len(self.rows) - 1, place))
         if place != self.cursor:
             self.cursor = place
-            self._scroll()
+            self.keep_in_view()
             self.post_message(self.Moved(self))
         self.refresh()
 
-    def _scroll(self) -> None:
+    def keep_in_view(self) -> None:
         height = max(1, self.size.height)
         self._top = min(self._top, self.cursor, max(0, len(self.rows) - height))
         self._top = max(self._top, self.cursor - height + 1)
@@ -125,20 +152,6 @@ class LineList(Widget, Generic[Row], can_focus=True):
 
     def action_end(self, last: int) -> None:
         self.move_to(len(self.rows) - 1 if last else 0)
-
-    def action_choose(self) -> None:
-        if self.current is not None:
-            self.post_message(self.Chosen(self))
-
-    def on_resize(self) -> None:
-        self._scroll()
-        self.refresh()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         self.move_to(self._top + event.y)
