@@ -21,7 +21,7 @@ def rows_of(system: str) -> list[Row]:
     return found
 
 
-def tests_in(path: Path) -> set[str]:
+def named_in(path: Path) -> set[str]:
     """Return the tests of a module, those of a class as `Class::test`."""
     found = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -47,4 +47,4 @@ def _is_shown(row: Row) -> bool:
     if row.keys() == {"row", "demand", "reason"}:
         return bool(row["demand"] and row["reason"])
     path, _, name = row["test"].partition("::")
-    return row.keys() == {"row", "demand", "test"} and name in tests_in(ROOT / path)
+    return row.keys() == {"row", "demand", "test"} and name in named_in(ROOT / path)
