@@ -11,9 +11,9 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.protocol import Session
+from liza.agents.select import backend_of
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.breaker import apply_rules
-from liza.daemon.flows import asks_checkpoint
 from liza.daemon.policy import coder
 from liza.daemon.policy.admission import admit, denial_of
 from liza.daemon.project_sandbox import SANDBOXES
@@ -25,7 +25,7 @@ from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
-from liza.domain.model import Handoff, Status
+from liza.domain.model import Handoff, Status, WorkSession
 from liza.domain.record import printable, with_record
 from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
@@ -144,7 +144,10 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
 
 
 def _first_run(place: Worker, state: State, task: Task) -> AdmissionRequest:
-    return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    flow, here = place.workflow(state), task.position
+    if flow.phases[here.phase if here else flow.start].asks_checkpoint:
+        return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    return place.planned_run(state, Step.IMPLEMENT, task.id)
 
 
 def claim_next(place: Worker, head: str) -> ClaimedTask | None:
@@ -180,7 +183,7 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
 
 
 def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
-    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(_phase(turn)) else None
+    asked = _ask_checkpoint(turn, worktree) if _phase(turn).asks_checkpoint else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
         return _record_block(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
@@ -212,8 +215,12 @@ def _session(turn: Turn, before: Task) -> Session | None:
     """Return the conversation to go on with, where the phase says so and the same worker had one."""
     phase, here = _phase(turn), before.position
     resumes = phase.session_mode(here.path if here else None) is SessionMode.RESUME
-    is_mine = before.authors[-1:] == (turn.place.name,)
-    return Session(id=before.session) if resumes and is_mine and before.session else None
+    left = before.session
+    if not resumes or left is None or before.authors[-1:] != (turn.place.name,):
+        return None
+    chosen = turn.place.choice(turn.state, Step.IMPLEMENT, turn.task, turn.hat)
+    is_same = (left.hat, left.backend) == (turn.hat, backend_of(chosen))
+    return Session(id=left.id) if is_same else None
 
 
 def _think(turn: Turn) -> AfterTurn:
@@ -257,7 +264,7 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
     said = e.Report(
         verdicts=found.verdicts,
         known=found.known,
-        session=_session_id(asked),
+        session=_work_session(turn, asked),
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
@@ -276,8 +283,10 @@ def _artifact_name(task: Task) -> str:
     return task.position.phase.lower() if task.position else "work"
 
 
-def _session_id(asked: AgentAnswer) -> str | None:
-    return asked.reply.session.id if asked.reply.session else None
+def _work_session(turn: Turn, asked: AgentAnswer) -> WorkSession | None:
+    """Return the conversation that *asked* ended with, and whose it is."""
+    said, backend = asked.reply.session, backend_of(turn.last) if turn.last else None
+    return WorkSession(id=said.id, hat=str(turn.hat), backend=backend) if said and backend else None
 
 
 def _known_facts(answer: Implement) -> frozenset[str]:
@@ -490,7 +499,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         event = _verify_nothing_to_do(turn, task, event, asked)
     event = _as_document_says(turn, event)
     if isinstance(event, e.Report):
-        event = event.replace(session=_session_id(asked), remember=answer.remember)
+        event = event.replace(session=_work_session(turn, asked), remember=answer.remember)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 

@@ -130,6 +130,14 @@ class Artifact(Record):
     by: Id
 
 
+class WorkSession(Record):
+    """The conversation in which a task was worked on last; only the same hat of the same program has it."""
+
+    id: NonEmptyStr
+    hat: NonEmptyStr
+    backend: NonEmptyStr
+
+
 class IntegrationFailure(Record):
     reason: NonEmptyStr
     paths: tuple[str, ...] = ()
@@ -220,7 +228,7 @@ class Task(Record):
         default={}
     )  # what work left for who comes after, by name
     memory: tuple[MemoryEntry, ...] = ()  # what agents want remembered of it
-    session: NonEmptyStr | None = None  # the conversation in which it was worked on last
+    session: WorkSession | None = None
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
     signals: tuple[Signal, ...] = ()  # what its agents said beside that
