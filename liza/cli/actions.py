@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
@@ -18,6 +19,7 @@ from liza.domain.providers import closed_providers, retry_providers
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
+from liza.workflow.plan_approval import accept_plan, return_plan
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
 if TYPE_CHECKING:
@@ -80,16 +82,39 @@ def answer(board: Board, *, by: Actor, at: datetime, task: str, text: str) -> Ac
 
 
 def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
-    change = accept_task(task, require_text(reason, "reason"), by=by, at=at)
-    return commit_change(board, _checked_approval(change, by), f"Accepted {task}.")
+    reason = require_text(reason, "reason")
+    if is_plan(board, task):
+        change, done = (
+            accept_plan(by=by, at=at),
+            f"Accepted the plan; its tasks are released to the coders.{_idle_hint(board)}",
+        )
+    else:
+        change, done = accept_task(task, reason, by=by, at=at), f"Accepted {task}."
+    return commit_change(board, _checked_approval(change, by), done)
+
+
+def _idle_hint(board: Board) -> str:
+    return "" if board.presence.is_held(SUPERVISOR_NAME) else " Nobody works now; `liza run` goes on."
+
+
+def is_plan(board: Board, name: str) -> bool:
+    """Return whether *name* means the plan as a whole, and not a task that is called so."""
+    return name in PLAN_NAMES and board.read().status_of(name) is None
 
 
 def reject(
     board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: tuple[Feedback, ...] = ()
 ) -> ActionResult:
     """Say no to what *task* asks; *comments* on its lines go back with the reason, as one round."""
-    change = reject_task(task, require_text(reason, "reason"), by=by, at=at, comments=comments)
-    return commit_change(board, _checked_approval(change, by), f"Rejected {task}.")
+    reason = require_text(reason, "reason")
+    if is_plan(board, task):
+        change, done = (
+            return_plan(reason, by=by),
+            f"Sent the plan back; the planner makes another.{_idle_hint(board)}",
+        )
+    else:
+        change, done = reject_task(task, reason, by=by, at=at, comments=comments), f"Rejected {task}."
+    return commit_change(board, _checked_approval(change, by), done)
 
 
 def parse_comment(text: str) -> Feedback:

@@ -14,12 +14,12 @@ from liza.board.location import TEAM_FILE as TEAM_FILE  # noqa: PLC0414 - as abo
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
 from liza.board.location import note_address, without_password
 from liza.board.protocol import create_board_at, open_board
-from liza.domain.config import Config
+from liza.domain.config import Config, PlanApproval
 from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.model import Adopted, Goal, State, Status
-from liza.domain.problems import violations_from
+from liza.domain.problems import line_of, violations_from
 from liza.domain.record import utc_now
-from liza.errors import UsageError
+from liza.errors import UsageError, Violation
 from liza.repo.command import exclude, top_level
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.files import overwrite
@@ -126,6 +126,8 @@ def _workflow_text(config: Config, root: Path) -> Adopted:
 
 def _require_source(root: Path, config: Config) -> None:
     """Refuse ideas, issues and a forge that cannot be used, or that nobody would ask for."""
+    if config.plan.approval is not PlanApproval.NONE:
+        _require_planner(root, config)
     is_default = config.workflow == Config.model_fields["workflow"].default
     if is_default and not (config.forge or config.issues or config.experiment != ExperimentConfig()):
         return
@@ -139,6 +141,31 @@ def _require_source(root: Path, config: Config) -> None:
     elif config.experiment != ExperimentConfig():
         raise UsageError(f"the workflow {config.workflow} tries no ideas; leave `experiment` out")
     require_forge(config, root, tasks.source)
+
+
+def _require_planner(root: Path, config: Config) -> None:
+    """Refuse approval of plans where no planner splits the goal."""
+    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
+    from liza.workflow.document import PLANNER_SPLITS  # noqa: PLC0415 - as above
+
+    source = workflow_of(config, root).tasks.source
+    if source != PLANNER_SPLITS:
+        problem = f"no planner makes tasks in the workflow {config.workflow}, they come from {source!r}"
+        raise _refused_setting(root, "plan.approval", problem, "leave it out")
+
+
+def _refused_setting(root: Path, path: str, problem: str, mend: str) -> UsageError:
+    """Return what is wrong with a setting, with its line where the team's file has it."""
+    found = Violation(path, problem, mend, line_of(path, _setting_lines(root)))
+    return UsageError(f"{TEAM_FILE}: {found}")
+
+
+def _setting_lines(root: Path) -> dict[str, int]:
+    from liza.domain.yaml_parse import parse_yaml  # noqa: PLC0415 - only for what is refused
+
+    path = root / TEAM_FILE
+    lines = parse_yaml(path.read_text()).lines if path.exists() else {}
+    return {".".join(map(str, place)): line for place, line in lines.items()}
 
 
 def _require_runnable(root: Path, config: Config) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from liza.daemon import course, prompt_values
 from liza.daemon.course import GatesResult
 from liza.daemon.integrate import integrate, pause_and_release
 from liza.daemon.policy import reviewer
 from liza.daemon.policy.admission import admit, denial_of
+from liza.daemon.policy.retries import RELEASE_ENDINGS, RETRY_ENDINGS
 from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_signals
+from liza.domain.config import PlanApproval
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
 from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
@@ -39,24 +41,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
 
-# After these a second try may give what the first did not; all others say when to come back.
-RETRY_ENDINGS: Final = frozenset(
-    {
-        RunEnding.DONE,
-        RunEnding.TIMEOUT,
-        RunEnding.SILENT,
-        RunEnding.SLOW_START,
-        RunEnding.CRASHED,
-        RunEnding.EMPTY,
-    }
-)
-RELEASE_ENDINGS: Final = frozenset(
-    {
-        *(RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH),
-        *(RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED),
-    }
-)
-
 log = logging.getLogger(__name__)
 
 
@@ -66,9 +50,8 @@ def take_turn(place: Worker) -> AfterTurn:
     if reviewer.resolved_conflict(state):
         _retry_merge(place)
         return AfterTurn.WORK
-    found = _next_task(place, state)
-    if found is None:
-        return AfterTurn.WAIT
+    if _next_task(place, state) is None:
+        return _review_plan(place, state)
     token = secrets.token_hex(16)
     state = _take_next(place, token)
     task = task_with_token(state, token)
@@ -85,6 +68,15 @@ def take_turn(place: Worker) -> AfterTurn:
         except (GitFailed, UnfitRepository) as error:
             _release_unfit(turn, error)
         return AfterTurn.WORK
+
+
+def _review_plan(place: Worker, state: State) -> AfterTurn:
+    """Judge the plan, which has to wait for work that others wait for."""
+    if state.config.plan.approval is not PlanApproval.REVIEWER:
+        return AfterTurn.WAIT
+    from liza.daemon import plan_reviewing  # noqa: PLC0415 - few boards have plans that are judged
+
+    return plan_reviewing.take_turn(place)
 
 
 def _next_task(place: Worker, state: State) -> Task | None:

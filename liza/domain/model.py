@@ -306,6 +306,8 @@ class Goal(Record):
     number: Annotated[int, Field(ge=1)] = 1
     begun: Time | None = None  # when its turn came, where another goal was first
     planned: Time | None = None
+    sent_back: NonEmptyStr | None = None  # what is wrong with the plan; the planner's next one answers it
+    plan_returns: Count = 0  # times that reviewers did not let it pass since a person decided
     queued: tuple[NextGoal, ...] = ()
     past: tuple[PastGoal, ...] = ()
 

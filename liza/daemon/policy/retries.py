@@ -11,6 +11,23 @@ from liza.system.run_control import RunEnding
 AFTER_A_KILL: Final = (0.2, 0.5, 1.0)  # seconds until a killed agent is started again: memory may be short
 # How a session ends that cannot be gone on with.
 BROKEN: Final = frozenset({RunEnding.CRASHED, RunEnding.EMPTY, RunEnding.NOT_STARTED})
+# After these a second try may give what the first did not; all others say when to come back.
+RETRY_ENDINGS: Final = frozenset(
+    {
+        RunEnding.DONE,
+        RunEnding.TIMEOUT,
+        RunEnding.SILENT,
+        RunEnding.SLOW_START,
+        RunEnding.CRASHED,
+        RunEnding.EMPTY,
+    }
+)
+RELEASE_ENDINGS: Final = frozenset(
+    {
+        *(RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH),
+        *(RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED),
+    }
+)
 
 
 class RetryKind(Enum):
