@@ -306,6 +306,7 @@ class Goal(Record):
     number: Annotated[int, Field(ge=1)] = 1
     begun: Time | None = None  # when its turn came, where another goal was first
     planned: Time | None = None
+    search_ended: NonEmptyStr | None = None  # why no further ideas are tried, where a search tries them
     queued: tuple[NextGoal, ...] = ()
     past: tuple[PastGoal, ...] = ()
 
