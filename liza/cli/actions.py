@@ -5,7 +5,8 @@ Each is one function of a board, so that every way obeys the same rules and says
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.tasks import new_task
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.domain.events import Event
     from liza.domain.model import Actor, State
+
+_LINE_COMMENT: Final = re.compile(r"([^:]+):0*([1-9][0-9]{0,8}):(.*)", re.DOTALL)
+_LINE_COMMENT_OF_ODD_FILE: Final = re.compile(r"(\S+?):([1-9][0-9]{0,8}):(.*)", re.DOTALL)  # such as a:b.py
 
 
 class ActionResult(NamedTuple):
@@ -115,10 +119,12 @@ def reject(
 
 def parse_comment(text: str) -> Feedback:
     """Return the comment that `FILE:LINE:TEXT` means; the line may be left out."""
-    file, _, rest = text.partition(":")
-    line, _, said = rest.partition(":")
-    number = int(line) if line.isdecimal() and int(line) > 0 else None
-    message = said if number or not line.strip() else rest
+    found = _LINE_COMMENT.fullmatch(text) or _LINE_COMMENT_OF_ODD_FILE.fullmatch(text)
+    if found:
+        file, number, message = found[1], int(found[2]), found[3]
+    else:
+        file, _, rest = text.partition(":")
+        number, message = None, rest.removeprefix(":")
     if not file.strip() or not message.strip():
         raise UsageError(f"{text!r} is no comment; write FILE:LINE:TEXT, such as src/a.py:12:no test")
     return Feedback(file=file, line=number, message=require_text(message.strip(), "comment"))

@@ -29,7 +29,7 @@ from liza.workflow.document import GateKind, Predicate
 from liza.workflow.position import GateJob, Move, Worked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -56,6 +56,7 @@ class GatesResult(NamedTuple):
     moved: Move
     verdicts: tuple[Verdict, ...]
     facts: frozenset[Predicate] = frozenset()  # what conditions of gates ask, as it is for this work
+    artifacts: Mapping[str, str] = {}  # what the task keeps of a review
 
     @property
     def outcome(self) -> Outcome:

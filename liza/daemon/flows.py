@@ -21,6 +21,7 @@ from liza.workflow.load import (
     NOTHING_ADDED,
     SUFFIX,
     AddedNames,
+    NamedSettings,
     is_file,
     load_workflow,
     workflow_on,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
-    from liza.domain.config import Limits
     from liza.domain.model import Adopted, State
     from liza.workflow.document import Gate, Workflow
 
@@ -50,17 +50,18 @@ def workflow_of(config: Config, root: Path) -> Workflow:
 def _loaded(config: Config, root: Path) -> Workflow:
     name = config.workflow
     if not is_file(name):
-        return _load_runnable(name, config.limits, 0)
+        return _load_runnable(name, NamedSettings.of(config), 0)
     path = root / name
     # A person may edit the file while a run goes on.
-    return _load_runnable(str(path), config.limits, path.stat().st_mtime_ns if path.exists() else 0)
+    stamp = path.stat().st_mtime_ns if path.exists() else 0
+    return _load_runnable(str(path), NamedSettings.of(config), stamp)
 
 
 @lru_cache(maxsize=4)
-def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
+def _load_runnable(name: str, settings: NamedSettings, _stamp: int) -> Workflow:
     # Those that come with Liza name nothing that a package adds, so that nobody has to look for it.
     added = added_names() if name.endswith(SUFFIX) else NOTHING_ADDED
-    flow = load_workflow(name, limits, _shape_violations, added)
+    flow = load_workflow(name, settings, _shape_violations, added)
     for place, phase in flow.phases.items():
         for gate in phase.gates:
             _require_valid_gate(f"the workflow {name!r}, phase {place}, gate {gate.id}", gate)

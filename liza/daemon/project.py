@@ -134,9 +134,13 @@ def _require_source(root: Path, config: Config) -> None:
     from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - as above
     from liza.daemon.sources import IDEA_SOURCE, configured_ideas  # noqa: PLC0415 - as above
 
-    tasks = workflow_of(config, root).tasks
+    flow = workflow_of(config, root)
+    tasks = flow.tasks
     if tasks.source == IDEA_SOURCE:
         configured_ideas(config, root, tasks)
+        if config.experiment.converge and flow.publishes:
+            # It lets work pass against the word of its reviewer.
+            raise UsageError(f"the workflow {config.workflow} merges; leave `experiment.converge` out")
     elif config.experiment != ExperimentConfig():
         raise UsageError(f"the workflow {config.workflow} tries no ideas; leave `experiment` out")
     require_forge(config, root, tasks.source)

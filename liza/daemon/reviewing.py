@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from liza.daemon import course, prompt_values
 from liza.daemon.course import GatesResult
@@ -21,6 +21,7 @@ from liza.domain.changes import Change, with_signals
 from liza.domain.config import PlanApproval
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
+from liza.domain.review_rounds import HeldVerdict, hold_to_first
 from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
     from liza.domain.answers import AnswerValue
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
+
+LATE_BUT_CRITICAL: Final = (
+    "{}: its reviewer found something critical after the first review, which decides nothing any more: {}; "
+    "look at it before you apply the patch"
+)
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +188,10 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                 )
             case _:
                 break
-    _conclude(turn, reviewer.event_for_verdicts(task, found), said)
+    event = reviewer.event_for_verdicts(task, found)
+    if found.artifacts and isinstance(event, e.Report):
+        event = event.replace(artifacts=found.artifacts)
+    _conclude(turn, event, said)
     return None
 
 
@@ -217,10 +226,17 @@ def _with_verdict(
     """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
     tree = turn.place.repository.tree_of(str(task.review_commit or task.base_commit))
     verdict = reviewer.verdict_of_review(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
-    log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
-    moved = engine.after(flow, position, verdict, so_far.facts)
-    return so_far._replace(moved=moved, verdicts=(*so_far.verdicts, verdict))
+    held = HeldVerdict(verdict)
+    if turn.state.config.experiment.converge:
+        held = hold_to_first(verdict, task.artifacts, position.iterations.get(position.phase, 1) - 1)
+        turn.place.tell(
+            [LATE_BUT_CRITICAL.format(task.id, "; ".join(held.critical))] if held.critical else []
+        )
+    log.info("%s: reviewed: %s", task.id, held.verdict.outcome)
+    moved = engine.after(flow, position, held.verdict, so_far.facts)
+    said = (*so_far.verdicts, held.verdict)
+    return so_far._replace(moved=moved, verdicts=said, artifacts={**so_far.artifacts, **held.artifacts})
 
 
 def _rerun_gates(turn: Turn, task: Task) -> GatesResult:

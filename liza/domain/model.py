@@ -316,6 +316,7 @@ class Goal(Record):
     planned: Time | None = None
     sent_back: NonEmptyStr | None = None  # what is wrong with the plan; the planner's next one answers it
     plan_returns: Count = 0  # times that reviewers did not let it pass since a person decided
+    search_ended: NonEmptyStr | None = None  # why no further ideas are tried, where a search tries them
     queued: tuple[NextGoal, ...] = ()
     past: tuple[PastGoal, ...] = ()
 

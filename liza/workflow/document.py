@@ -149,6 +149,7 @@ class Effect(StrEnum):
 CLEAN_ONLY: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE, Effect.ARCHIVE})
 # …and what is done in place of it without waiting.
 IF_TAINTED: Final[Mapping[Effect, Effect]] = {Effect.FINALIZE_PR: Effect.MARK_NOMERGE}
+PUBLISHING_EFFECTS: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
 
 
 class OnExhausted(StrEnum):
@@ -430,6 +431,13 @@ class Workflow(Record):
     def hat(self, role: str) -> Hat:
         """Return the hat *role*, which is there."""
         return self.roles.get(role) or OWN_HATS[role]
+
+    @property
+    def publishes(self) -> bool:
+        """Return whether work is merged or shown to others as good; a report of it is neither."""
+        effects = {one for phase in self.phases.values() for many in phase.effects.values() for one in many}
+        gates = (gate for phase in self.phases.values() for gate in phase.gates)
+        return bool(effects & PUBLISHING_EFFECTS) or any(gate.kind is GateKind.EFFECT for gate in gates)
 
     def watched_rules(self) -> tuple[Rule, ...]:
         """Return the rules that watch it: those that it names, and those that always do."""

@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from liza.domain.changes import HUMAN
 from liza.domain.events import Abandon
 from liza.domain.model import Status
+from liza.domain.verdicts import Feedback
 from tests.support.boards import noted
 from tests.support.web_server import page_of
 from tests.support.web_story import WebStory
@@ -69,6 +70,39 @@ def test_work_is_rejected_with_a_reason(browser: WebBrowser, story: WebStory) ->
     task = story.board.read().task("parse")
     assert (task.status, task.rejection_reason) == (Status.REJECTED, "no help text")
     browser.wait_for("rejected")
+
+
+def test_comments_on_lines_go_back_as_one_round(browser: WebBrowser, story: WebStory) -> None:
+    """By the keyboard alone: to the number of a line, down to the next one, and into the box."""
+    browser.open("/tasks/parse")
+    press = browser.driver.find_elements(By.CSS_SELECTOR, "[data-comments='cli.py'] button")
+    assert [one.text for one in press] == ["1", "2"]
+    browser.driver.execute_script("arguments[0].focus()", press[0])
+    for said in ("say why", "and check it"):
+        browser.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+        assert browser.driver.switch_to.active_element.get_attribute("aria-label") == "comment on line 2"
+        browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        assert "A comment on cli.py, line 2" in browser.find("dialog").text
+        browser.driver.switch_to.active_element.send_keys(said)
+        browser.driver.switch_to.active_element.send_keys(Keys.CONTROL, Keys.ENTER)
+        browser.wait_for(f"you: {said}")
+    assert browser.barriers() == []
+
+    story.board.update(noted("something else changes"))  # and the page looks again
+    browser.driver.execute_script("document.body.dispatchEvent(new CustomEvent('board-changed'))")
+    browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "tr.said")) == 2, "they are gone")
+    browser.fill("#question-approval-parse form[action='/do/accept']")
+    browser.wait_for("Your comments would be lost")
+    assert story.board.read().task("parse").status is Status.AWAITING_APPROVAL
+
+    browser.fill("#question-approval-parse form[action='/do/reject']", reason="it crashes without a name")
+    browser.wait_for("Rejected parse.")
+    assert story.board.read().task("parse").rejection_feedback == (
+        Feedback(message="it crashes without a name"),
+        Feedback(message="say why", file="cli.py", line=2),
+        Feedback(message="and check it", file="cli.py", line=2),
+    )
+    browser.wait_for("cli.py:2 and check it")
 
 
 def test_a_note_and_a_task_are_added(browser: WebBrowser, story: WebStory) -> None:

@@ -106,7 +106,15 @@ def is_unplanned(state: State) -> bool:
 def is_to_be_filled(state: State) -> bool:
     """Return whether the tasks of the goal come from elsewhere than a planner, and are not there yet."""
     is_elsewhere = workflow_on(state).tasks.source != PLANNER_SPLITS
-    return is_elsewhere and is_unplanned(state) and not state.goal.planned
+    is_first = is_elsewhere and is_unplanned(state) and not state.goal.planned
+    return is_first or is_depth_over(state)
+
+
+def is_depth_over(state: State) -> bool:
+    """Return whether a search has tried all ideas that it began with, and has to say how it goes on."""
+    is_open = state.config.experiment.search is not None and state.goal.search_ended is None
+    is_going = is_open and state.goal.planned is not None and state.goal.status is GoalStatus.IN_PROGRESS
+    return is_going and all(task.status in TERMINAL for task in state.tasks.values())
 
 
 def _goal_statuses(state: State) -> list[Status]:
@@ -216,6 +224,7 @@ def is_complete(state: State) -> bool:
         state.goal.status is GoalStatus.IN_PROGRESS
         and all(task.status in TERMINAL for task in state.tasks.values())
         and not SUCCEEDED.isdisjoint(_goal_statuses(state))
+        and not is_depth_over(state)
         and not state.goal.questions
         and not _unread_notes(state)
         and plan_request(state) is None
