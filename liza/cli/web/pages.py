@@ -487,7 +487,7 @@ def _task(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def _run(site: Site, asked: Mapping[str, str]) -> Element:
-    return task_page.show_run(site.board, asked["name"])
+    return task_page.show_run(site.board, asked["name"], asked.get("before"))
 
 
 def _past(site: Site, asked: Mapping[str, str]) -> Element:
