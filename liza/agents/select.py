@@ -155,7 +155,10 @@ class RunRequester(NamedTuple):
 def choice_for(state: State, who: RunRequester, step: Step) -> AgentChoice:
     """Return the agent of *step* now: the configured one, or its fallback while the provider is limited."""
     agents = state.config.agents
-    own = configured_choice(agents, who.role, step, available=programs.available_agents())
+    own = configured_choice(agents, who.role, step)
+    if agents.prefer_different_reviewer or not (own.backend or own.command):
+        # Only now is the machine searched for programs, which every step of every turn would pay for.
+        own = configured_choice(agents, who.role, step, available=programs.available_agents())
     other = fallback_of(agents, own)
     if other is None or not should_use_fallback(state, provider_of(own), who.name, who.now):
         return own
