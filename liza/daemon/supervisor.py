@@ -41,6 +41,7 @@ from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import apply_team_file
+from liza.daemon.travel import begin_integration
 from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
@@ -56,6 +57,7 @@ from liza.errors import (
     GitFailed,
     InvalidBoard,
     LizaError,
+    RemoteTrouble,
     SharedRepository,
     UnfitRepository,
 )
@@ -151,7 +153,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         state = board.read()
         scene = Recovery(board, repository)
         mended = scene.repair_refs(state)
-        repository.ensure_branch(state.config.integration_branch)
+        begin_integration(repository, state.config)
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         # Under ABORT nothing is going to start.
@@ -314,7 +316,7 @@ class Supervisor:
         """Take a turn; a full disk, or a repository that somebody is at, may be better at the next."""
         try:
             ending = self._turn()
-        except (DiskTrouble, GitFailed, UnfitRepository) as error:
+        except (DiskTrouble, GitFailed, RemoteTrouble, UnfitRepository) as error:
             if str(error) != self._trouble:
                 self._alert(f"trouble, tried again until it is over: {error}")
             self._trouble = str(error)
