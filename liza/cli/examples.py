@@ -26,6 +26,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "explain": "liza explain parse",
     "gauntlet": "liza gauntlet --list",
     "goal": 'liza goal "Now translate it" --spec docs/translate.md',
+    "hook install": "liza hook install /srv/git/team.git",
+    "hook pre-receive": "liza hook pre-receive postgresql://db.example.org/liza#greeter",
     "init": 'liza init "Greet people" --spec docs/greeter.md',
     "log": "liza log -n 20 -f",
     "logs": "liza logs coder-1 -f",

@@ -9,14 +9,16 @@ import pytest
 from pydantic import ValidationError
 
 from liza.daemon.policy.recovery import mark_stopped, reclaim_tasks
+from liza.daemon.push_hook import board_address, install_hook
 from liza.daemon.recover import Recovery
 from liza.daemon.travel import GOES_ON, begin_integration
 from liza.domain.config import Config
 from liza.domain.model import Status
 from liza.domain.record import utc_now
-from liza.errors import RemoteTrouble
+from liza.domain.shared_refs import token_digest
+from liza.errors import RemoteTrouble, UsageError
 from liza.repo.salvage import list_salvages, restore_salvage
-from liza.repo.shared_remote import SharedRemote, token_digest
+from liza.repo.shared_remote import SharedRemote
 from tests.support import scripted_agent
 from tests.support.hosts import TeamOfHosts, bare_repository
 from tests.support.repos import Home
@@ -258,3 +260,47 @@ def test_a_task_may_be_called_as_the_branch_is(tmp_path: Path) -> None:
 def test_a_password_has_no_place_in_the_address() -> None:
     with pytest.raises(ValidationError, match="it holds a password"):
         Config(remote="https://ada:secret@example.org/team.git")
+
+
+def test_the_hook_lets_in_who_holds_the_task_alone(tmp_path: Path) -> None:
+    """Whoever was away for longer than its lease cannot push, and nobody can while the board is away."""
+    team = TeamOfHosts(tmp_path)
+    path = install_hook(team.remote.directory, board_address(team.home))
+    assert install_hook(team.remote.directory, board_address(team.home)) == path
+    team.task("t1")
+    team.turn_on("b", "coder-1")
+    team.turn_on("c", "reviewer-1")
+    assert team.state.task("t1").status is Status.MERGED
+
+    before = team.refs()
+    remote = team.worker_on("b", "coder-1").remote(team.state)
+    assert remote
+    with pytest.raises(RemoteTrouble, match=r"refuses it \(refs/heads/liza/t1/\w+: t1: nobody holds it now"):
+        remote.publish_work("t1", "an old token", team.user.base)
+    late = team.host("b").commit({"late.txt": "late"})
+    with pytest.raises(RemoteTrouble, match="no task of the board is being merged"):
+        remote.land_merge(late, onto=before[INTEGRATION])
+    team.host("b").git("push", "-q", str(team.remote.directory), "HEAD:refs/heads/of-a-person")
+    assert team.refs() == {**before, "refs/heads/of-a-person": late}
+
+    team.home.rename(tmp_path / "away")
+    with pytest.raises(RemoteTrouble, match="refuses it"):
+        remote.publish_work("t1", "token", team.user.base)
+    assert team.refs() == {**before, "refs/heads/of-a-person": late}
+
+
+def test_a_hook_is_not_put_anywhere(tmp_path: Path) -> None:
+    bare, home = bare_repository(tmp_path / "team.git"), Home(tmp_path / "project")
+    for place, board, why in (
+        (tmp_path / "nowhere", "x", "is no directory"),
+        (home.directory, "x", "is no bare repository"),
+        (bare.directory, "postgresql://ada:secret@db/team", "holds a password"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            install_hook(place, board)
+    own = bare.directory / "hooks" / "pre-receive"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match="there is another hook"):
+        install_hook(bare.directory, "x")
+    assert own.read_text() == "#!/bin/sh\n"
