@@ -26,6 +26,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "explain": "liza explain parse",
     "gauntlet": "liza gauntlet --list",
     "goal": 'liza goal "Now translate it" --spec docs/translate.md',
+    "host": "liza host --slots coder=4,reviewer=2 --label gpu",
     "init": 'liza init "Greet people" --spec docs/greeter.md',
     "log": "liza log -n 20 -f",
     "logs": "liza logs coder-1 -f",

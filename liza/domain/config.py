@@ -31,6 +31,14 @@ class Workers(Record):
     reviewer: AtLeastOne = 1
 
 
+class Needs(Record):
+    """The labels that a host must have to work in a role."""
+
+    planner: tuple[Id, ...] = ()
+    coder: tuple[Id, ...] = ()
+    reviewer: tuple[Id, ...] = ()
+
+
 class AgentChoice(Record):
     """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
 
@@ -217,6 +225,7 @@ class Config(Record):
     workflow: NonEmptyStr = "liza"
     integration_branch: NonEmptyStr = INTEGRATION_BRANCH
     workers: Workers = default_record(Workers)
+    needs: Needs = default_record(Needs)
     agents: Agents = default_record(Agents)
     gates: Gates = default_record(Gates)
     worktree: WorktreeConfig = default_record(WorktreeConfig)
