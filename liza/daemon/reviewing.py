@@ -69,6 +69,7 @@ def take_turn(place: Worker) -> AfterTurn:
     found = _next_task(place, state)
     if found is None:
         return AfterTurn.WAIT
+    place.fetch(state, found.id)
     token = secrets.token_hex(16)
     state = _take_next(place, token)
     task = task_with_token(state, token)
@@ -146,6 +147,8 @@ def _take_next(place: Worker, token: str) -> State:
 
 def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
     """Judge *task*, phase after phase, for as long as judging is next; then do what its effect is."""
+    if turn.state.config.remote:
+        turn.place.exchange.fetch_missing(turn.state.config, task)
     while task.status is Status.READY_FOR_REVIEW:
         after = _review(turn, task)
         if after is not None:

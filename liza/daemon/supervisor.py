@@ -41,6 +41,7 @@ from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, 
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import TeamFileResult, apply_team_file
+from liza.daemon.travel import begin_integration
 from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
@@ -58,6 +59,7 @@ from liza.errors import (
     InvalidBoard,
     LeaseLost,
     LizaError,
+    RemoteTrouble,
     SharedRepository,
     UnfitRepository,
 )
@@ -174,7 +176,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         state = board.read()
         scene = Recovery(board, repository, offer.name)
         mended = scene.repair_refs(state)
-        repository.ensure_branch(state.config.integration_branch)
+        begin_integration(repository, state.config)
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         # Under ABORT nothing is going to start.
@@ -365,7 +367,7 @@ class Supervisor:
                 self._view.say(f"{error}; work goes on when it is back")
             self._trouble = str(error)
             return None
-        except (DiskTrouble, GitFailed, UnfitRepository) as error:
+        except (DiskTrouble, GitFailed, RemoteTrouble, UnfitRepository) as error:
             if str(error) != self._trouble:
                 self._alert(f"trouble, tried again until it is over: {error}")
             self._trouble = str(error)

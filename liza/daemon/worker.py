@@ -24,9 +24,9 @@ from liza.daemon.turn import RUNS, AfterTurn, Worker
 from liza.domain.changes import Change
 from liza.domain.events import Release, Renew
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
-from liza.domain.record import with_record
+from liza.domain.record import printable, with_record
 from liza.domain.switches import Switch
-from liza.errors import FULL, BoardUnreachable, DiskTrouble, NoCage, UsageError
+from liza.errors import FULL, BoardUnreachable, DiskTrouble, NoCage, RemoteTrouble, UsageError
 from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
 from liza.system.disk_space import disk_shortage
@@ -122,6 +122,8 @@ def _take_turns(place: Worker) -> int:
             code = _take_turn(place)
         except (DiskTrouble, OSError) as error:
             _release_on_full_disk(place, error)
+        except RemoteTrouble as error:
+            _release_without_remote(place, error)
         else:
             if code is not None:
                 return code
@@ -173,6 +175,16 @@ def _release_on_full_disk(place: Worker, error: DiskTrouble | OSError) -> None:
     place.parked = place.clock() + DISK_FULL_PAUSE
     _update_when_room(
         place, Change(place.name, "give back", lambda state: with_tasks_released(place, state, str(error)))
+    )
+
+
+def _release_without_remote(place: Worker, error: RemoteTrouble) -> None:
+    """Give back what was taken while the remote failed, which is nobody's failure, and leave it alone."""
+    log.warning("%s: %s", place.name, error)
+    place.parked = place.clock() + timedelta(seconds=place.exchange.note_failure(error))
+    why = printable(str(error))
+    _update_when_room(
+        place, Change(place.name, "give back", lambda state: with_tasks_released(place, state, why))
     )
 
 
