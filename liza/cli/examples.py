@@ -28,6 +28,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "goal": 'liza goal "Now translate it" --spec docs/translate.md',
     "hook install": "liza hook install /srv/git/team.git",
     "hook pre-receive": "liza hook pre-receive postgresql://db.example.org/liza#greeter",
+    "host": "liza host --slots coder=4,reviewer=2 --label gpu",
     "init": 'liza init "Greet people" --spec docs/greeter.md',
     "log": "liza log -n 20 -f",
     "logs": "liza logs coder-1 -f",

@@ -63,6 +63,8 @@ def command(name: str, summary: str, *arguments: Argument) -> Callable[[Run], No
 NO_BASELINE: Final = argument("--no-baseline", dest="baseline", action="store_false",
                               help="do not try the project's gates on what work is based on")  # fmt: skip
 MANY: Final[dict[str, Any]] = {"nargs": "+", "action": "extend", "default": []}
+LABELS: Final = argument("--label", metavar="L", action="append", default=[],
+                         help="what this machine has that tasks may need, such as gpu")  # fmt: skip
 TRIP: Final = argument("trip", metavar="TRIP", help="the id of a trip")
 TASK: Final = argument("task", metavar="TASK", help="the id of a task")
 

@@ -24,6 +24,7 @@ from liza.daemon.policy.recovery import (
     ReportLoss,
     RetireBranch,
 )
+from liza.daemon.policy.staffing import foreign_workers
 from liza.daemon.project_sandbox import SANDBOXES
 from liza.daemon.travel import integration_ref, shared_remote
 from liza.domain.model import Status
@@ -57,14 +58,16 @@ class Recovery:
 
     board: Board
     repository: Repository
+    host: str | None = None  # which machine this is, where there are several
 
     @property
     def home(self) -> Path:
         return self.board.home
 
     def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> RecoveryFacts:
-        """Return what is so now; *living* are the workers that have a supervisor."""
+        """Return what is so now; *living* are the workers that have a supervisor, beside those elsewhere."""
         state = self.board.read()
+        living |= foreign_workers(state, self.host)
         ref = integration_ref(self.repository, state.config)
         begun = {
             task.merging.commit for task in state.tasks.values() if task.merging and not task.merge_commit
@@ -140,7 +143,8 @@ class Recovery:
             self.board.update(recovery.finish_merge(merge.task, merge.commit, at=facts.now))
         if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
             self.secure(lost, at=facts.now)
-            self.board.update(recovery.reclaim_tasks(facts.living, at=facts.now, killed=True))
+            reclaim = recovery.reclaim_tasks(facts.living, at=facts.now, killed=True, host=self.host)
+            self.board.update(reclaim)
         self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.mark_stopped(gone, at=facts.now))

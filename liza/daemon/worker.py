@@ -17,7 +17,7 @@ from liza.daemon import coding, planning, reviewing
 from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.policy.admission import settle_reservations_of
 from liza.daemon.policy.preconditions import RunContext, first_unmet
-from liza.daemon.policy.staffing import PARENT_VARIABLE, RESTART_CODE
+from liza.daemon.policy.staffing import CUT_OFF_CODE, PARENT_VARIABLE, RESTART_CODE
 from liza.daemon.project_sandbox import require_sandbox
 from liza.daemon.stop_requests import StopRequests
 from liza.daemon.travel import share_key
@@ -27,7 +27,7 @@ from liza.domain.events import Release, Renew
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
 from liza.domain.record import printable, with_record
 from liza.domain.switches import Switch
-from liza.errors import FULL, DiskTrouble, NoCage, RemoteTrouble, UsageError
+from liza.errors import FULL, BoardUnreachable, DiskTrouble, NoCage, RemoteTrouble, UsageError
 from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
 from liza.system.disk_space import disk_shortage
@@ -71,13 +71,18 @@ def main(home: Path, role: Role, name: str) -> int:
     host().adopt_orphans()
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
     place = Worker(home, board, Repository.around(home.parent), role, name, orders, clock=board.now)
-    with board.presence.hold(name, at=place.clock()):
-        try:
-            share_key(board, board.read().config)
-            return serve(place)
-        finally:
-            _wake_supervisor(orders)
-            board.close()
+    try:
+        with board.presence.hold(name, at=place.clock()):
+            try:
+                share_key(board, board.read().config)
+                return serve(place)
+            finally:
+                _wake_supervisor(orders)
+    except BoardUnreachable as error:  # nobody's failure: its host starts it again once the board is back
+        log.warning("%s: %s", name, error)
+        return CUT_OFF_CODE
+    finally:
+        board.close()
 
 
 def _wake_supervisor(orders: StopRequests) -> None:
@@ -219,6 +224,8 @@ def with_worker_started(place: Worker, state: State) -> State:
     agent = WorkerRecord(
         id=place.name,
         role=place.role,  # type: ignore[arg-type]  # main has checked it
+        host=known.host if known else None,
+        labels=known.labels if known else (),
         status=WorkerStatus.RUNNING,
         since=now,
         crashes=known.crashes if known else (),

@@ -31,6 +31,14 @@ class Workers(Record):
     reviewer: AtLeastOne = 1
 
 
+class Needs(Record):
+    """The labels that a host must have to work in a role."""
+
+    planner: tuple[Id, ...] = ()
+    coder: tuple[Id, ...] = ()
+    reviewer: tuple[Id, ...] = ()
+
+
 class AgentChoice(Record):
     """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
 
@@ -228,6 +236,7 @@ class Config(Record):
     # The bare repository through which hosts exchange work: a URL, a path, or the name of a git remote.
     remote: Annotated[NonEmptyStr, AfterValidator(_refuse_password)] | None = None
     workers: Workers = default_record(Workers)
+    needs: Needs = default_record(Needs)
     agents: Agents = default_record(Agents)
     gates: Gates = default_record(Gates)
     worktree: WorktreeConfig = default_record(WorktreeConfig)
