@@ -30,7 +30,16 @@ from liza.domain.record import printable, with_record
 from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
-from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import (
+    BrokenGate,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    Refused,
+    RemoteTrouble,
+    UnfitRepository,
+)
 from liza.gates.finding import blames_history
 from liza.gates.forbidden import forbidden_command_in
 from liza.repo import salvage
@@ -88,6 +97,7 @@ def take_turn(place: Worker) -> AfterTurn:
     task = coder.pick(state, place.name)
     if task is None or not place.check_admission(state, _first_run(place, state, task)):
         return AfterTurn.WAIT
+    place.fetch(state, task.id, *task.depends_on)
     head = _base_commit(place, state)
     if head is None:
         return AfterTurn.WAIT
@@ -98,7 +108,10 @@ def take_turn(place: Worker) -> AfterTurn:
     run = _first_run(place, claimed.state, claimed.task)
     with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
         turn.hat = _phase(turn).worker
-        return _prepare_and_work(turn, claimed)
+        after = _prepare_and_work(turn, claimed)
+    if state.config.remote:
+        place.exchange.publish_salvages(state.config)
+    return after
 
 
 def _phase(turn: Turn) -> Phase:
@@ -124,6 +137,8 @@ def _base_commit(place: Worker, state: State) -> str | None:
 
 def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
+        if turn.state.config.remote:
+            turn.place.exchange.fetch_missing(turn.state.config, claimed.task)
         if turn.place.workflow(turn.state).hat(str(turn.hat)).access is not HatAccess.WRITE:
             return _think(turn)
         worktree = _prepare_worktree(turn.place, claimed)
@@ -132,7 +147,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         log.warning("%s", turn.lease_renewer.lost or error)
     except GateTampered as found:
         turn.block_for_drift(found.moved, "tests")
-    except (DiskTrouble, InvalidBoard):
+    except (DiskTrouble, InvalidBoard, RemoteTrouble):
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
@@ -362,8 +377,10 @@ def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
         if where := pop_idle_change(found):
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
-    tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,) or coder.is_carried_on(claimed.before)
+    if claimed.state.config.remote and (is_mine or claimed.before.status is Status.INTEGRATION_FAILED):
+        place.exchange.bring_branch(claimed.state.config, claimed.before, at=at)
+    tip = place.repository.commit_at(branch_of(task.id))
     is_current = tip is None or place.repository.contains(tip, base)
     if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
         return trees.prepare(task.id, base, at=at)

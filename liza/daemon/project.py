@@ -46,11 +46,20 @@ class Choice(NamedTuple):
 
 
 def integration_ref(start: Path) -> str:
-    """Return the full name of the integration branch: the board's, or where there is none, the team's."""
+    """Return the integration branch: the board's, or where there is none, the team's.
+
+    By its full name; where hosts share a remote, it is the commit that the branch is at there.
+    """
     root = top_level(start)
     there = (root / HOME).is_dir()
     config = open_board(home_from(root)).read().config if there else effective_config(root, {})[0]
-    return BRANCHES + config.integration_branch
+    if config.remote is None:
+        return BRANCHES + config.integration_branch
+    from liza.daemon.travel import shared_remote  # noqa: PLC0415 - who begins a project fetches nothing
+
+    remote = shared_remote(Repository.around(root), config)
+    tip = remote.fetch() if remote else None
+    return tip or BRANCHES + config.integration_branch
 
 
 def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:

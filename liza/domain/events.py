@@ -562,6 +562,7 @@ AMENDABLE: Final = frozenset(
         "scope",
         "spec_ref",
         "depends_on",
+        "needs",
         "validation",
         "guidance",
     }

@@ -200,6 +200,7 @@ class Task(Record):
     scope: TaskScope = default_record(TaskScope)
     spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
+    needs: tuple[Id, ...] = ()  # labels that a host must have whose workers take it
     issue: TaskIssue | None = None
     validation: Validation | None = None
     created: Time
@@ -356,6 +357,8 @@ class WorkerRecord(Record):
 
     id: Id
     role: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+    host: Id | None = None  # the machine that it runs on, where there are several
+    labels: tuple[Id, ...] = ()  # of its host
     status: WorkerStatus = WorkerStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
@@ -555,6 +558,12 @@ class State(Record):
 
     def with_task(self, task: Task) -> Self:
         return self.replace(tasks=with_record(self.tasks, task))
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether its workers are those of several machines, and not those of its settings."""
+        agents = self.agents.values()
+        return any(agent.host and agent.status is not WorkerStatus.STOPPED for agent in agents)
 
     def status_of(self, name: str) -> Status | None:
         """Return the status of a task, live or archived, or None where there is none."""
