@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import liza
 from liza.board.location import address_in, without_password
 from liza.board.protocol import HOST_PREFIX, has_board, open_board
+from liza.daemon.project import IGNORED
 from liza.daemon.travel import shared_remote
 from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.errors import LizaError, UnfitRepository, UsageError
-from liza.repo.command import git_version
+from liza.repo.command import exclude, git_version
 from liza.repo.durable import present
 from liza.repo.repository import Repository
 
@@ -83,7 +84,9 @@ def check_host(home: Path, name: str) -> list[str]:
     board = open_board(home)
     try:
         _require_place(board, name)
+        _require_remote(board, name)
         _require_repository(board, home.parent)
+        exclude(home.parent, IGNORED)
         return list(_clock_warning(board))
     finally:
         board.close()
@@ -105,6 +108,15 @@ def _require_place(board: Board, name: str) -> None:
                 f"the host {sign.name} runs Liza {theirs}, and this one is {liza.__version__}; "
                 "install the same on all hosts of a board"
             )
+
+
+def _require_remote(board: Board, name: str) -> None:
+    others = [sign.name for sign in board.presence.hosts() if sign.is_live and sign.name != name]
+    if others and board.read().config.remote is None:
+        raise UsageError(
+            f"{' and '.join(others)} works on this board, and it names no `remote` by which code travels "
+            "between hosts; set one in liza.yaml, and apply it (`liza run` or `liza edit`)"
+        )
 
 
 def _require_repository(board: Board, root: Path) -> None:
