@@ -12,11 +12,14 @@ from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Answer, Ready, Release
+from liza.domain.events import Abandon, Answer, Ready, Release, Waive
 from liza.domain.providers import closed_providers, retry_providers
+from liza.domain.size_limit import WAIVER
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
+from liza.workflow.document import SQUASH
+from liza.workflow.load import workflow_on
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
 if TYPE_CHECKING:
@@ -75,9 +78,23 @@ def answer(board: Board, *, by: Actor, at: datetime, task: str, text: str) -> Ac
     return commit_change(board, checked, f"Answered; {done}.")
 
 
-def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
-    change = accept_task(task, require_text(reason, "reason"), by=by, at=at)
+def accept(
+    board: Board, *, by: Actor, at: datetime, task: str, reason: str, squash: bool = False
+) -> ActionResult:
+    """Say yes to what *task* asks; *squash*: what is merged is one commit."""
+    if squash and not workflow_on(board.read()).offers_squash:
+        raise UsageError(f"{task}: its workflow merges work with all of its commits; leave --squash out")
+    label = SQUASH if squash else None
+    change = accept_task(task, require_text(reason, "reason"), by=by, at=at, label=label)
     return commit_change(board, _checked_approval(change, by), f"Accepted {task}.")
+
+
+def waive(board: Board, *, by: Actor, at: datetime, task: str, limit: str, reason: str) -> ActionResult:
+    """Lift a limit for *task*; who did so and why stays in its history."""
+    if limit != WAIVER:
+        raise UsageError(f"{limit!r} is no limit that can be waived; {WAIVER} is one")
+    change = apply(Waive(limit="scope_limit", reason=require_text(reason, "reason")), to=task, by=by, at=at)
+    return commit_change(board, _checked_approval(change, by), f"Waived {limit} for {task}.")
 
 
 def reject(

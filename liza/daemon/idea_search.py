@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from liza.board.location import HOME
 from liza.daemon.idea_outcome import EXPERIMENTS, means_in, run_id_of
-from liza.domain.beam_search import ROOT, IdeaSearch, SearchSettings, MeasuredIdea
+from liza.domain.beam_search import ROOT, IdeaSearch, MeasuredIdea, SearchSettings
 from liza.domain.idea_report import RESULTS
 from liza.domain.ideas import new_ideas
 from liza.domain.lifecycle import SUCCEEDED

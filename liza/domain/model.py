@@ -173,6 +173,15 @@ class HistoryEntry(Record):
     facts: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Waiver(Record):
+    """A limit that a person lifted for one task."""
+
+    name: NonEmptyStr
+    by: Id
+    at: Time
+    reason: NonEmptyStr
+
+
 class TaskKind(StrEnum):
     CODE = "code"
     DOCS = "docs"
@@ -194,6 +203,7 @@ class Task(Record):
     depends_on: tuple[Id, ...] = ()
     issue: TaskIssue | None = None
     validation: Validation | None = None
+    waivers: tuple[Waiver, ...] = ()
     created: Time
     created_by: Id
 
@@ -255,6 +265,9 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    def waives(self, limit: str) -> bool:
+        return any(one.name == limit for one in self.waivers)
 
     @property
     def questions(self) -> tuple[str, ...]:

@@ -43,9 +43,7 @@ def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    if args.goal is None and args.issues is None:
-        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
-    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    goal = args.goal if args.goal is not None else _goal_elsewhere(args)
     words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
     board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
@@ -54,6 +52,15 @@ def _init(args: Namespace) -> None:
     if args.baseline:
         _show_baseline(board)
     print("Next: `liza run`; or first `liza task add`, `liza edit`.")
+
+
+def _goal_elsewhere(args: Namespace) -> str:
+    """Return the goal that issues are, or that a person wrote into the page of the workflow."""
+    from liza.daemon.project import goal_on_page
+
+    if args.issues is not None:
+        return f"Settle the issues {args.issues}"
+    return goal_on_page(args.directory, args.workflow)
 
 
 def _show_baseline(board: Board) -> None:

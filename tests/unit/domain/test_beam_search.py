@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.beam_search import ROOT, IdeaSearch, SearchSettings, MeasuredIdea
+from liza.domain.beam_search import ROOT, IdeaSearch, MeasuredIdea, SearchSettings
 from liza.domain.metric_gate import MetricKind, MetricRule
 
 METRICS = (MetricRule(column="s", kind=MetricKind.PRIMARY), MetricRule(column="t"))
