@@ -11,9 +11,9 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.protocol import Session
+from liza.agents.select import backend_of
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.breaker import apply_rules
-from liza.daemon.flows import asks_checkpoint
 from liza.daemon.policy import coder
 from liza.daemon.policy.admission import admit, denial_of
 from liza.daemon.project_sandbox import SANDBOXES
@@ -25,12 +25,21 @@ from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
-from liza.domain.model import Handoff, Status
+from liza.domain.model import Handoff, Status, WorkSession
 from liza.domain.record import printable, with_record
 from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
-from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import (
+    BrokenGate,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    Refused,
+    RemoteTrouble,
+    UnfitRepository,
+)
 from liza.gates.finding import blames_history
 from liza.gates.forbidden import forbidden_command_in
 from liza.repo import salvage
@@ -89,6 +98,7 @@ def take_turn(place: Worker) -> AfterTurn:
     task = coder.pick(state, place.name)
     if task is None or not place.check_admission(state, _first_run(place, state, task)):
         return AfterTurn.WAIT
+    place.fetch(state, task.id, *task.depends_on)
     head = _base_commit(place, state)
     if head is None:
         return AfterTurn.WAIT
@@ -99,7 +109,10 @@ def take_turn(place: Worker) -> AfterTurn:
     run = _first_run(place, claimed.state, claimed.task)
     with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
         turn.hat = _phase(turn).worker
-        return _prepare_and_work(turn, claimed)
+        after = _prepare_and_work(turn, claimed)
+    if state.config.remote:
+        place.exchange.publish_salvages(state.config)
+    return after
 
 
 def _phase(turn: Turn) -> Phase:
@@ -125,6 +138,8 @@ def _base_commit(place: Worker, state: State) -> str | None:
 
 def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
+        if turn.state.config.remote:
+            turn.place.exchange.fetch_missing(turn.state.config, claimed.task)
         if turn.place.workflow(turn.state).hat(str(turn.hat)).access is not HatAccess.WRITE:
             return _think(turn)
         worktree = _prepare_worktree(turn.place, claimed)
@@ -133,7 +148,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         log.warning("%s", turn.lease_renewer.lost or error)
     except GateTampered as found:
         turn.block_for_drift(found.moved, "tests")
-    except (DiskTrouble, InvalidBoard):
+    except (DiskTrouble, InvalidBoard, RemoteTrouble):
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
@@ -145,7 +160,10 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
 
 
 def _first_run(place: Worker, state: State, task: Task) -> AdmissionRequest:
-    return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    flow, here = place.workflow(state), task.position
+    if flow.phases[here.phase if here else flow.start].asks_checkpoint:
+        return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    return place.planned_run(state, Step.IMPLEMENT, task.id)
 
 
 def claim_next(place: Worker, head: str) -> ClaimedTask | None:
@@ -181,7 +199,7 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
 
 
 def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
-    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(_phase(turn)) else None
+    asked = _ask_checkpoint(turn, worktree) if _phase(turn).asks_checkpoint else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
         return _record_block(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
@@ -213,8 +231,12 @@ def _session(turn: Turn, before: Task) -> Session | None:
     """Return the conversation to go on with, where the phase says so and the same worker had one."""
     phase, here = _phase(turn), before.position
     resumes = phase.session_mode(here.path if here else None) is SessionMode.RESUME
-    is_mine = before.authors[-1:] == (turn.place.name,)
-    return Session(id=before.session) if resumes and is_mine and before.session else None
+    left = before.session
+    if not resumes or left is None or before.authors[-1:] != (turn.place.name,):
+        return None
+    chosen = turn.place.choice(turn.state, Step.IMPLEMENT, turn.task, turn.hat)
+    is_same = (left.hat, left.backend) == (turn.hat, backend_of(chosen))
+    return Session(id=left.id) if is_same else None
 
 
 def _think(turn: Turn) -> AfterTurn:
@@ -258,7 +280,7 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
     said = e.Report(
         verdicts=found.verdicts,
         known=found.known,
-        session=_session_id(asked),
+        session=_work_session(turn, asked),
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
@@ -287,8 +309,10 @@ def _artifact_name(task: Task) -> str:
     return task.position.phase.lower() if task.position else "work"
 
 
-def _session_id(asked: AgentAnswer) -> str | None:
-    return asked.reply.session.id if asked.reply.session else None
+def _work_session(turn: Turn, asked: AgentAnswer) -> WorkSession | None:
+    """Return the conversation that *asked* ended with, and whose it is."""
+    said, backend = asked.reply.session, backend_of(turn.last) if turn.last else None
+    return WorkSession(id=said.id, hat=str(turn.hat), backend=backend) if said and backend else None
 
 
 def _known_facts(answer: Implement) -> frozenset[str]:
@@ -372,8 +396,10 @@ def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
         if where := pop_idle_change(found):
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
-    tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,) or coder.is_carried_on(claimed.before)
+    if claimed.state.config.remote and (is_mine or claimed.before.status is Status.INTEGRATION_FAILED):
+        place.exchange.bring_branch(claimed.state.config, claimed.before, at=at)
+    tip = place.repository.commit_at(branch_of(task.id))
     is_current = tip is None or place.repository.contains(tip, base)
     if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
         return trees.prepare(task.id, base, at=at)
@@ -509,7 +535,7 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         event = _verify_nothing_to_do(turn, task, event, asked)
     event = _as_document_says(turn, event)
     if isinstance(event, e.Report):
-        event = event.replace(session=_session_id(asked), remember=answer.remember)
+        event = event.replace(session=_work_session(turn, asked), remember=answer.remember)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.daemon.effects import PERFORMERS
+from liza.daemon.fitting import require_fitting
 from liza.daemon.policy.cycle_log import ROLES
 from liza.daemon.prompting import hat_names
 from liza.daemon.sources import SOURCES
@@ -34,13 +35,19 @@ if TYPE_CHECKING:
 
     from liza.board.protocol import Board
     from liza.domain.model import Adopted, State
-    from liza.workflow.document import Gate, Phase, Workflow
+    from liza.workflow.document import Gate, Workflow
 
 _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
 
 
 def workflow_of(config: Config, root: Path) -> Workflow:
     """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
+    flow = _loaded(config, root)
+    require_fitting(config, flow, root)
+    return flow
+
+
+def _loaded(config: Config, root: Path) -> Workflow:
     name = config.workflow
     if not is_file(name):
         return _load_runnable(name, NamedSettings.of(config), 0)
@@ -168,8 +175,3 @@ def _require_valid_gate(where: str, gate: Gate) -> None:
 def gate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return *options* without those that the engine itself reads."""
     return {key: value for key, value in options.items() if key not in {"tree", "on_timeout", "effect"}}
-
-
-def asks_checkpoint(phase: Phase) -> bool:
-    """Return whether a gate of *phase* wants to see what is announced before the work."""
-    return any(gate.at == "before" and "checkpoint" in gate.options for gate in phase.gates)

@@ -59,6 +59,7 @@ def integrate(turn: Turn) -> None:
 def _try_once(turn: Turn, task: Task) -> bool:
     """Try once; return False where the branch moved meanwhile."""
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
+    turn.place.fetch(turn.state)
     if task.merging and repository.contains(ref, task.merging.commit):
         turn.record(e.Land(commit=task.merging.commit))
         return True
@@ -107,11 +108,12 @@ def _merge_by_another(turn: Turn, task: Task) -> ChainCommit | None:
     )
     if not repository.contains(ref, commit):
         return None
-    chain = first_parent_chain(repository, ref, task.base_commit)
-    return next(
-        (link for link in chain if link.trailers.get(Trailer.TASK) == task.id and commit in link.parents),
-        None,
-    )
+    key = ensure_key(turn.place.home)
+    for link in first_parent_chain(repository, ref, task.base_commit):
+        is_merge = link.trailers.get(Trailer.TASK) == task.id and commit in link.parents
+        if is_merge and link.is_signed_with(key):  # anybody can write a trailer
+            return link
+    return None
 
 
 def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
@@ -123,7 +125,13 @@ def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     if not _test_merged_tree(turn, task, sealed, head):
         return True
     turn.record(e.Intend(onto=head, commit=sealed))
-    if not isinstance(land_merge(repository, ref, sealed, onto=head, task=task.id), Landed):
+    remote = turn.place.remote(turn.state)
+    landed = (
+        remote.land_merge(sealed, onto=head)
+        if remote
+        else land_merge(repository, ref, sealed, onto=head, task=task.id)
+    )
+    if not isinstance(landed, Landed):
         return False
     if wrong := merge_doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
         log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import anomaly_sentence
 from liza.domain.memory import FEEDBACK_TYPES, MEMORY_TYPES, feedback_for, render_memory
+from liza.domain.proposals import proposed_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,11 +26,49 @@ def for_plan(state: State, wake: PlanRequest) -> PromptValues:
     return {
         "goal": state.goal.description,
         "spec": state.goal.spec_ref or "",
+        "sent_back": _sent_back(state, wake),
         "notes": _lines(_notes(state, wake)),
         "reported": _anomalies(state, wake),
         "found": _discoveries(state, wake),
         "tasks": _tasks(state),
+        "labels": " ".join(sorted({label for agent in state.agents.values() for label in agent.labels})),
     }
+
+
+def for_plan_review(state: State) -> PromptValues:
+    said = [f"- {note.message}" for note in state.human_notes.values() if note.about is None]
+    return {
+        "goal": state.goal.description,
+        "spec": state.goal.spec_ref or "",
+        "plan": plan_text(proposed_tasks(state)),
+        "notes": _lines(said),
+        "tasks": _tasks(state),
+    }
+
+
+def plan_text(tasks: Iterable[Task]) -> str:
+    """Return *tasks* as somebody reads them who decides about the plan."""
+    return "\n\n".join(_lines(_planned_lines(task)) for task in tasks)
+
+
+def _planned_lines(task: Task) -> list[str]:
+    lists = {
+        "done when": task.done_when,
+        "in": task.scope.include,
+        "out": task.scope.exclude,
+        "depends on": task.depends_on,
+        "spec": [task.spec_ref] if task.spec_ref else [],
+        "validation": [task.validation.command] if task.validation else [],
+    }
+    told = [f"  {name}: {'; '.join(values)}" for name, values in lists.items() if values]
+    return [f"{task.id} ({task.kind}): {task.description}", *told]
+
+
+def _sent_back(state: State, wake: PlanRequest) -> str:
+    if not wake.replaces:
+        return ""
+    drafts = (state.tasks[name] for name in wake.replaces)
+    return f"{state.goal.sent_back}\n\n{plan_text(drafts)}"
 
 
 def for_replan(state: State, wake: PlanRequest) -> PromptValues:

@@ -11,12 +11,14 @@ from liza.daemon.course import GatesResult
 from liza.daemon.integrate import integrate, pause_and_release
 from liza.daemon.policy import reviewer
 from liza.daemon.policy.admission import admit, denial_of
+from liza.daemon.policy.retries import RELEASE_ENDINGS, RETRY_ENDINGS
 from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_signals
+from liza.domain.config import PlanApproval
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
 from liza.domain.review_rounds import HeldVerdict, hold_to_first
@@ -40,24 +42,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
 
-# After these a second try may give what the first did not; all others say when to come back.
-RETRY_ENDINGS: Final = frozenset(
-    {
-        RunEnding.DONE,
-        RunEnding.TIMEOUT,
-        RunEnding.SILENT,
-        RunEnding.SLOW_START,
-        RunEnding.CRASHED,
-        RunEnding.EMPTY,
-    }
-)
-RELEASE_ENDINGS: Final = frozenset(
-    {
-        *(RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH),
-        *(RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED),
-    }
-)
-
 LATE_BUT_CRITICAL: Final = (
     "{}: its reviewer found something critical after the first review, which decides nothing any more: {}; "
     "look at it before you apply the patch"
@@ -74,7 +58,8 @@ def take_turn(place: Worker) -> AfterTurn:
         return AfterTurn.WORK
     found = _next_task(place, state)
     if found is None:
-        return AfterTurn.WAIT
+        return _review_plan(place, state)
+    place.fetch(state, found.id)
     token = secrets.token_hex(16)
     state = _take_next(place, token)
     task = task_with_token(state, token)
@@ -91,6 +76,15 @@ def take_turn(place: Worker) -> AfterTurn:
         except (GitFailed, UnfitRepository) as error:
             _release_unfit(turn, error)
         return AfterTurn.WORK
+
+
+def _review_plan(place: Worker, state: State) -> AfterTurn:
+    """Judge the plan, which has to wait for work that others wait for."""
+    if state.config.plan.approval is not PlanApproval.REVIEWER:
+        return AfterTurn.WAIT
+    from liza.daemon import plan_reviewing  # noqa: PLC0415 - few boards have plans that are judged
+
+    return plan_reviewing.take_turn(place)
 
 
 def _next_task(place: Worker, state: State) -> Task | None:
@@ -152,6 +146,8 @@ def _take_next(place: Worker, token: str) -> State:
 
 def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
     """Judge *task*, phase after phase, for as long as judging is next; then do what its effect is."""
+    if turn.state.config.remote:
+        turn.place.exchange.fetch_missing(turn.state.config, task)
     while task.status is Status.READY_FOR_REVIEW:
         after = _review(turn, task)
         if after is not None:

@@ -115,6 +115,7 @@ class PlannedTask(Record):
     done_when: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
     scope: TaskScope = TaskScope()
     depends_on: tuple[Id, ...] = ()
+    needs: tuple[Id, ...] = ()
     spec_ref: NonEmptyStr | None = None
     kind: TaskKind = TaskKind.CODE
     validation: Validation | None = None

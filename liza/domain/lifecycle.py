@@ -52,7 +52,7 @@ def _reports(source: Status) -> frozenset[Status]:
 # The worker whose job it is takes it and reports: who works on what waits for work, who judges on all else.
 # Which of them it is, the document says (`workflow.transition`); that no maker judges, the events themselves.
 TRANSITIONS: Final[tuple[Transition, ...]] = (
-    _transition(e.Ready, [S.DRAFT], [S.IDLE], P, H),
+    _transition(e.Ready, [S.DRAFT], [S.IDLE], P, R, H),
     _transition(e.Take, [S.IDLE, *_SENT_BACK], [S.WORKING], P, C),
     _transition(e.Take, _JUDGED, [], R),
     _transition(e.Write, [S.WORKING], [], P, C, held=True),

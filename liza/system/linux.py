@@ -30,6 +30,7 @@ ADOPTS_ORPHANS: Final = True
 
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PIECE: Final = 1 << 14  # bytes of a file in /proc that are read at once; most have less
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -98,7 +99,7 @@ def process_of(pid: int) -> Process | None:
     except OSError:
         return None
     head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
-    fields = rest.split()
+    fields = rest.split(None, 20)
     return Process(
         pid=pid,
         started=int(fields[19]),
@@ -128,8 +129,15 @@ def variable_of(pid: int, name: str) -> str | None:
 
 
 def _read(name: str) -> bytes:
-    with open(_PROC / name, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred times a sweep
-        return file.readall() or b""
+    # By descriptor and plain string: a sweep does this for every process of the machine.
+    descriptor = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while piece := os.read(descriptor, _PIECE):
+            content += piece
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def open_files_of(pid: int) -> set[str]:

@@ -325,6 +325,11 @@ class Phase(Record):
             return Stage.WORK
         return Stage.EFFECT if any(gate.kind is GateKind.EFFECT for gate in self.gates) else Stage.JUDGE
 
+    @property
+    def asks_checkpoint(self) -> bool:
+        """Return whether a gate wants to see what is announced before the work."""
+        return any(gate.at is GateTiming.BEFORE and "checkpoint" in gate.options for gate in self.gates)
+
     def gate(self, name: str) -> Gate | None:
         return next((gate for gate in self.gates if gate.id == name), None)
 

@@ -15,6 +15,7 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, 
          argument("--in", dest="include", metavar="P", help="paths it may touch", **MANY),
          argument("--out", dest="exclude", metavar="P", help="paths it must not touch", **MANY),
          argument("--depends-on", metavar="ID", help="tasks that must succeed first", **MANY),
+         argument("--needs", metavar="LABEL", help="what a host must have to take it, such as gpu", **MANY),
          argument("--kind", choices=["code", "docs", "config"], default="code"),
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:

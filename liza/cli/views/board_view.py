@@ -24,7 +24,7 @@ from liza.cli.views.questions import OpenQuestion, open_questions
 from liza.cli.views.runs import GATE, RunRecord
 from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
 from liza.domain.anomalies import anomaly_sentence
 from liza.domain.answers import Step
@@ -440,7 +440,7 @@ def _workers(facts: BoardFacts) -> tuple[WorkerView, ...]:
     held = {task.lease.holder: task for task in state.tasks.values() if task.lease}
     thinks = planner.plan_request(state) is not None
     roles: dict[str, Role] = {
-        **worker_roles(state.config.workers),
+        **team_of(state),
         **{agent.id: agent.role for agent in state.agents.values()},
     }
     return tuple(

@@ -55,6 +55,7 @@ COLUMNS: Final[dict[str, frozenset[Status]]] = {
     "Given up": frozenset({Status.SUPERSEDED, Status.ABANDONED}),
 }
 
+SCRIPTS: Final = ("htmx.min", "uplot.min", "page", "comments")
 SELDOM: Final = frozenset({"Given up"})
 
 
@@ -124,7 +125,7 @@ def frame(site: Site, path: str, address: str, content: Element) -> Element:
         el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
         el("link", rel="stylesheet", href="/static/uplot.min.css"),
         el("link", rel="stylesheet", href="/static/page.css"),
-        [el("script", src=f"/static/{name}.js", defer=True) for name in ("htmx.min", "uplot.min", "page")],
+        [el("script", src=f"/static/{name}.js", defer=True) for name in SCRIPTS],
     )
     body = el(
         "body",
@@ -486,7 +487,7 @@ def _task(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def _run(site: Site, asked: Mapping[str, str]) -> Element:
-    return task_page.show_run(site.board, asked["name"])
+    return task_page.show_run(site.board, asked["name"], asked.get("before"))
 
 
 def _past(site: Site, asked: Mapping[str, str]) -> Element:

@@ -135,4 +135,4 @@ class TestFences:
         """A file that nothing renders is not maintained."""
         names = {path.stem for path in Path(liza.daemon.prompts.__path__[0]).glob("*.md")}
 
-        assert names == {*Step, "house", "again", "block", "mend", "answer"}
+        assert names == {*Step, "house", "again", "block", "mend", "answer", "plan_review"}
