@@ -61,6 +61,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "task release": "liza task release parse",
     "task retry": 'liza task retry parse --guidance "start from the tests"',
     "task show": "liza task show parse",
+    "task waive": 'liza task waive goal-1 scope_limit --reason "one move, in many files"',
     "validate": "liza validate",
     "verify": "liza verify",
     "watch": "liza watch",

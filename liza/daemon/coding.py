@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from liza.workflow.document import Phase
 
 SIMPLE_LINES: Final = 10  # that are not empty: what says less is simple
+LOOPS: Final = "loops"  # the artifact with the plan of all loops up front
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
@@ -283,8 +284,18 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
-        return said.replace(artifacts={_artifact_name(task): answer.summary, **_step_artifact(answer, head)})
+        made = {
+            _artifact_name(task): answer.summary,
+            **_loops_artifact(answer),
+            **_step_artifact(answer, head),
+        }
+        return said.replace(artifacts=made)
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
+
+
+def _loops_artifact(answer: Implement) -> dict[str, str]:
+    told = "\n".join(f"{number}. {line}" for number, line in enumerate(answer.loops, start=1))
+    return {LOOPS: told} if told else {}
 
 
 def _step_artifact(answer: Implement, head: str) -> dict[str, str]:
@@ -309,6 +320,7 @@ def _known_facts(answer: Implement) -> frozenset[str]:
     lines = [line for line in answer.summary.splitlines() if line.strip()]
     facts = {
         Predicate.RISK_MEDIUM_OR_HIGH: _risk(answer) in {Risk.MEDIUM, Risk.HIGH},
+        Predicate.UPFRONT_PLAN: bool(answer.loops),
         Predicate.EMPTY_OUTPUT: not lines,
         Predicate.SIMPLE_OUTPUT: len(lines) < SIMPLE_LINES,
     }
@@ -349,8 +361,15 @@ def _as_document_says(turn: Turn, event: Event) -> Event:
     is_used = turn.place.workflow(turn.state).crash_consumes_iteration
     if is_used and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
-    if isinstance(event, e.Block) and not event.only_people and GateOutcome.BLOCK in _phase(turn).edges:
+    if not isinstance(event, e.Block) or event.only_people:
+        return event
+    edges, flow = _phase(turn).edges, turn.place.workflow(turn.state)
+    if GateOutcome.BLOCK in edges:
         return e.Report(outcome=GateOutcome.BLOCK, reason=event.reason, questions=event.questions)
+    if GateOutcome.REVISE in edges and edges[GateOutcome.REVISE].to in flow.phases:
+        # Whoever planned it can say what to do instead: they get the blocker as what was found wrong.
+        wrong = tuple(Feedback(message=one) for one in (event.reason, *event.questions))
+        return e.Report(outcome=GateOutcome.REVISE, reason=f"blocked: {event.reason}", feedback=wrong)
     return event
 
 

@@ -125,6 +125,30 @@ def create_board(
     return board, [Choice("goal", goal.strip(), ""), *choices]
 
 
+NO_GOAL: Final = "there is no goal; say in a sentence what to build, or name issues with --issues"
+
+
+def goal_on_page(start: Path, workflow: str | None) -> str:
+    """Return the goal that a person wrote into the page of the workflow; raise where there is none."""
+    from liza.daemon.cycle_files import read_page  # noqa: PLC0415 - who says the goal need not wait
+    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
+    from liza.domain.cycle_file import goal_in  # noqa: PLC0415 - as above
+
+    root = top_level(start)
+    page = workflow_of(effective_config(root, {"workflow": workflow})[0], root).page
+    if page is None:
+        raise UsageError(NO_GOAL)
+    written = read_page(root / page.path)
+    goal = goal_in(written) if written is not None else None
+    if goal is None:
+        where = "is not there" if written is None else "says none"
+        raise UsageError(
+            f"there is no goal: {page.path} {where}; write it below `## Goal` in one to three sentences, "
+            "or give it to `liza init`"
+        )
+    return goal
+
+
 def _workflow_text(config: Config, root: Path) -> Adopted:
     if "/" not in config.workflow and not config.workflow.endswith(".yaml"):
         return Adopted()

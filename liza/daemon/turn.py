@@ -562,12 +562,12 @@ class Turn:
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
         prompt = prompting.render_prompt(
-            template or step, facts, nonce=secrets.token_hex(8), hat=hat.prompt if hat else None
+            template or step, facts, nonce=secrets.token_hex(8), hat=prompting.part_of(hat)
         )
         self.place.trees.begin(begins)
         first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
         if hat:
-            form = prompting.AnswerForm(template or step, str(self.hat), hat.prompt)
+            form = prompting.AnswerForm(template or step, str(self.hat), prompting.part_of(hat))
             first = first._replace(dialect=hat.dialect, form=form)
         return self._run_until_answered(first, again)
 

@@ -264,6 +264,7 @@ class Implement(Record):
     risk: Risk | None = None
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     step: StepSpec | None = None  # what is to be done next, of who plans and changes nothing
+    loops: tuple[NonEmptyStr, ...] = ()  # all of them, one line each, of who plans them up front
     tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves
     blocked_reason: NonEmptyStr | None = None
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()

@@ -181,6 +181,15 @@ class HistoryEntry(Record):
     facts: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Waiver(Record):
+    """A limit that a person lifted for one task."""
+
+    name: NonEmptyStr
+    by: Id
+    at: Time
+    reason: NonEmptyStr
+
+
 class TaskKind(StrEnum):
     CODE = "code"
     DOCS = "docs"
@@ -203,6 +212,7 @@ class Task(Record):
     needs: tuple[Id, ...] = ()  # labels that a host must have whose workers take it
     issue: TaskIssue | None = None
     validation: Validation | None = None
+    waivers: tuple[Waiver, ...] = ()
     created: Time
     created_by: Id
 
@@ -264,6 +274,9 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    def waives(self, limit: str) -> bool:
+        return any(one.name == limit for one in self.waivers)
 
     @property
     def questions(self) -> tuple[str, ...]:

@@ -43,15 +43,22 @@ def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    if args.goal is None and args.issues is None:
-        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
-    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    goal = args.goal if args.goal is not None else _goal_elsewhere(args)
     words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
     board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
     print(f"Next: {_show_baseline(board) if args.baseline else RUN_NEXT}")
+
+
+def _goal_elsewhere(args: Namespace) -> str:
+    """Return the goal that issues are, or that a person wrote into the page of the workflow."""
+    from liza.daemon.project import goal_on_page
+
+    if args.issues is not None:
+        return f"Settle the issues {args.issues}"
+    return goal_on_page(args.directory, args.workflow)
 
 
 RUN_NEXT: Final = "`liza run`; or first `liza task add`, `liza edit`."
