@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import anomaly_sentence
 from liza.domain.memory import FEEDBACK_TYPES, MEMORY_TYPES, feedback_for, render_memory
+from liza.domain.phase_handoff import HandoffKind, phase_input
 from liza.domain.proposals import proposed_tasks
 
 if TYPE_CHECKING:
@@ -85,11 +86,19 @@ def for_replan(state: State, wake: PlanRequest) -> PromptValues:
 
 def for_checkpoint(state: State, task: Task) -> PromptValues:
     return {
-        **_task_values(task),
+        **_for_work(task),
         "iteration": str(task.iteration),
         "spec": task.spec_ref or state.goal.spec_ref or "",
         "guidance": _lines(_guidance(state, task)),
         "feedback": _feedback(task),
+    }
+
+
+def _for_work(task: Task) -> PromptValues:
+    """Return the values of *task* for who works on it: once there is a plan, that stands for the issue."""
+    return {
+        **_task_values(task),
+        "description": _description(task, phase_input(task) if task.issue else task.description),
     }
 
 
@@ -129,13 +138,16 @@ def _task_values(task: Task) -> PromptValues:
         f"in: {', '.join(task.scope.include) or 'not limited'}",
         f"out: {', '.join(task.scope.exclude) or 'nothing'}",
     ]
-    validation = [f"Validation: {task.validation.command}"] if task.validation else []
     return {
         "task": task.id,
-        "description": _lines([task.description, *validation]),
+        "description": _description(task, task.description),
         "done_when": _lines(f"- {line}" for line in task.done_when),
         "scope": _lines(scope),
     }
+
+
+def _description(task: Task, text: str) -> str:
+    return _lines([text, *([f"Validation: {task.validation.command}"] if task.validation else [])])
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -156,7 +168,10 @@ def _guidance(state: State, task: Task) -> list[str]:
 
 def _artifact_lines(task: Task) -> list[str]:
     """Return what work in other phases left for this one."""
-    return [f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items()]
+    typed = {kind.artifact for kind in HandoffKind}
+    return [
+        f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items() if name not in typed
+    ]
 
 
 def _memory(task: Task) -> list[str]:
