@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import anomaly_sentence
 from liza.domain.memory import FEEDBACK_TYPES, MEMORY_TYPES, feedback_for, render_memory
-from liza.domain.phase_handoff import HandoffKind, phase_input
+from liza.domain.phase_handoff import HANDOFF_NAMES, phase_input
 from liza.domain.proposals import proposed_tasks
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ def for_checkpoint(state: State, task: Task) -> PromptValues:
 
 def _for_work(task: Task) -> PromptValues:
     """Return the values of *task* for who works on it: once there is a plan, that stands for the issue."""
-    return {
-        **_task_values(task),
-        "description": _description(task, phase_input(task) if task.issue else task.description),
-    }
+    known = _task_values(task)
+    return {**known, "description": _description(task, phase_input(task))} if task.issue else known
 
 
 def for_implement(state: State, task: Task) -> PromptValues:
@@ -168,9 +166,10 @@ def _guidance(state: State, task: Task) -> list[str]:
 
 def _artifact_lines(task: Task) -> list[str]:
     """Return what work in other phases left for this one."""
-    typed = {kind.artifact for kind in HandoffKind}
     return [
-        f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items() if name not in typed
+        f"{name}, of {one.phase}: {one.text}"
+        for name, one in task.artifacts.items()
+        if name not in HANDOFF_NAMES
     ]
 
 

@@ -70,6 +70,7 @@ class HandoffKind(StrEnum):
         return f"{self}_handoff"
 
 
+HANDOFF_NAMES: Final = frozenset(kind.artifact for kind in HandoffKind)
 HANDOFFS: Final[dict[HandoffKind, type[Record]]] = {
     HandoffKind.PLAN: PlanHandoff,
     HandoffKind.WORK: ImplementHandoff,
