@@ -166,11 +166,8 @@ def _guidance(state: State, task: Task) -> list[str]:
 
 def _artifact_lines(task: Task) -> list[str]:
     """Return what work in other phases left for this one."""
-    return [
-        f"{name}, of {one.phase}: {one.text}"
-        for name, one in task.artifacts.items()
-        if name not in HANDOFF_NAMES
-    ]
+    texts = {name: one for name, one in task.artifacts.items() if name not in HANDOFF_NAMES}
+    return [f"{name}, of {one.phase}: {one.text}" for name, one in texts.items()]
 
 
 def _memory(task: Task) -> list[str]:
