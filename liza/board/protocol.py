@@ -175,9 +175,6 @@ class Board(Protocol):
         It may return sooner where somebody threw a switch, so whoever needs a change looks at the revision.
         """
 
-    def shared_key(self, offer: bytes) -> bytes:
-        """Return the key that all who share the board sign merges with: *offer*, if it had none."""
-
     def lock_holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""
 

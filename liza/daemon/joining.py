@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import liza
 from liza.board.location import address_in, without_password
 from liza.board.protocol import HOST_PREFIX, has_board, open_board
-from liza.daemon.travel import shared_remote
 from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.errors import LizaError, UnfitRepository, UsageError
@@ -108,11 +107,8 @@ def _require_place(board: Board, name: str) -> None:
 
 
 def _require_repository(board: Board, root: Path) -> None:
-    state, repository = board.read(), Repository.around(root)
-    base = state.integration.base
-    if base and not present(repository, [base]) and (remote := shared_remote(repository, state.config)):
-        remote.fetch()
-    if base and not present(repository, [base]):
+    base = board.read().integration.base
+    if base and not present(Repository.around(root), [base]):
         raise UnfitRepository(
             f"{root} does not have the commit {base[:12]} that the board began at; clone the repository "
             "of the board, or fetch what is missing"

@@ -42,22 +42,6 @@ def ensure_key(home: Path) -> bytes:
         raise DiskTrouble(f"write {path}", error) from error
 
 
-def adopt_key(home: Path, key: bytes) -> None:
-    """Let *key*, which all hosts of a board share, be that of *home*."""
-    path = home / KEY_FILE
-    if read_key(path) == key:
-        return
-    try:
-        draft = path.with_name(f"{KEY_FILE}.{secrets.token_hex(4)}")
-        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(key + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise DiskTrouble(f"write {path}", error) from error
-
-
 def read_key(path: Path) -> bytes | None:
     """Return the key in the file *path*; None where there is none that may be read."""
     try:

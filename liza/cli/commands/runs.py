@@ -141,7 +141,9 @@ def _print_worst_case(args: Namespace) -> None:
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
          argument("--workflow", metavar="W",
-                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
+                  help="the workflow to show (the default one, if not given)"),
+         argument("--hosts", type=int, metavar="N",
+                  help="show N machines on a board on PostgreSQL, one of which is killed"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
@@ -149,6 +151,12 @@ def _demo(args: Namespace) -> int | None:
     from liza.domain.config import Config
 
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    if args.hosts is not None:
+        from liza.cli.demo_hosts import run_hosts_demo
+
+        if args.workflow not in {None, Config().workflow}:
+            raise UsageError("--hosts shows the default workflow; leave --workflow out")
+        return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
     workflow = args.workflow or Config().workflow
     board = prepare_repository(where, workflow)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
