@@ -136,6 +136,9 @@ class Presence(Protocol):
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
         """Say what *host*, whose name this process holds, offers; nobody is woken by it."""
 
+    def share_secret(self, secret: str) -> str:
+        """Return the one secret that all machines of the board share: *secret*, unless another was first."""
+
     def hosts(self) -> tuple[HostSign, ...]:
         """Return the hosts that said something within a day; none where the board is one machine's."""
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import liza
 from liza.board.location import address_in, without_password
 from liza.board.protocol import HOST_PREFIX, has_board, open_board
+from liza.daemon.project import IGNORED
+from liza.daemon.travel import shared_remote
 from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.errors import LizaError, UnfitRepository, UsageError
-from liza.repo.command import git_version
+from liza.repo.command import exclude, git_version
 from liza.repo.durable import present
 from liza.repo.repository import Repository
 
@@ -82,7 +84,9 @@ def check_host(home: Path, name: str) -> list[str]:
     board = open_board(home)
     try:
         _require_place(board, name)
+        _require_remote(board, name)
         _require_repository(board, home.parent)
+        exclude(home.parent, IGNORED)
         return list(_clock_warning(board))
     finally:
         board.close()
@@ -106,9 +110,20 @@ def _require_place(board: Board, name: str) -> None:
             )
 
 
+def _require_remote(board: Board, name: str) -> None:
+    others = [sign.name for sign in board.presence.hosts() if sign.is_live and sign.name != name]
+    if others and board.read().config.remote is None:
+        raise UsageError(
+            f"{' and '.join(others)} works on this board, and it names no `remote` by which code travels "
+            "between hosts; set one in liza.yaml, and apply it (`liza run` or `liza edit`)"
+        )
+
+
 def _require_repository(board: Board, root: Path) -> None:
-    base = board.read().integration.base
-    if base and not present(Repository.around(root), [base]):
+    config, base, repository = board.read().config, board.read().integration.base, Repository.around(root)
+    if base and not present(repository, [base]) and (remote := shared_remote(repository, config)):
+        remote.fetch()
+    if base and not present(repository, [base]):
         raise UnfitRepository(
             f"{root} does not have the commit {base[:12]} that the board began at; clone the repository "
             "of the board, or fetch what is missing"

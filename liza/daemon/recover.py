@@ -74,7 +74,7 @@ class Recovery:
         }
         if begun:
             with suppress(RemoteTrouble):  # what was on the branch stays there
-                self._fetch(state)
+                self.fetch(state)
         return RecoveryFacts(
             state=state,
             now=now,
@@ -103,11 +103,12 @@ class Recovery:
         merged = {task.merge_commit for task in tasks if task.merge_commit}
         if named := {*submitted, *merged} - present(self.repository, {*submitted, *merged}):
             away = [task.id for task in tasks if {task.review_commit, task.merge_commit} & named]
-            self._fetch(facts.state, away)
+            self.fetch(facts.state, away)
         missing = merged - present(self.repository, merged)
         return replace(facts, lost=missing_commits(self.repository, submitted) | missing)
 
-    def _fetch(self, state: State, tasks: Iterable[str] = ()) -> None:
+    def fetch(self, state: State, tasks: Iterable[str] = ()) -> None:
+        """Bring here what others merged, and the submissions of *tasks*, where the settings name a remote."""
         if remote := shared_remote(self.repository, state.config):
             remote.fetch(tasks)
 

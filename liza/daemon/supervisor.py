@@ -66,6 +66,7 @@ from liza.errors import (
 from liza.repo.command import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.signing import adopt_key, ensure_key
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
 from liza.system.fork_server import Entry, ForkServer
@@ -165,8 +166,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         own_name = HOST_PREFIX + offer.name if offer.name else SUPERVISOR_NAME
         stack.enter_context(board.presence.hold(own_name, at=utc_now()))
         mark_processes(RUN_MARK, str((home / RUNS).resolve() / OWN_GIT))
-        repository = Repository.around(home.parent)
-        _lock_repository(repository, stack)
+        repository = _own_repository(board, stack)
         board.absorb()
         # The settings of a board that others share are the board's, whatever this checkout has.
         applied = TeamFileResult() if offer.name else apply_team_file(board, home.parent, fit=workflow_of)
@@ -197,13 +197,20 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         ).run()
 
 
-def _lock_repository(repository: Repository, stack: ExitStack) -> None:
-    """Be the one supervisor of all checkouts of *repository*: they share the branches that it moves."""
+def _own_repository(board: Board, stack: ExitStack) -> Repository:
+    """Be the one supervisor of all checkouts of the repository, which share the branches that it moves.
+
+    All machines of the board sign with the same key.
+    """
+    home = board.home
+    repository = Repository.around(home.parent)
     path = repository.common / locks.LOCK_IN_GIT
     try:
         stack.enter_context(locks.hold_for_life(path, at=utc_now()))
     except AlreadyRunning as error:
         raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
+    adopt_key(home, board.presence.share_secret(ensure_key(home).decode()).encode())
+    return repository
 
 
 def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wakeup) -> bool:
@@ -627,6 +634,8 @@ class Supervisor:
         if self._leader:
             self._leader.write_reports()
         state = self._board.read()
+        with suppress(RemoteTrouble):  # people find here what the others merged last
+            self._recovery.fetch(state)
         self._view.show(state, self._board.switches.thrown())
         self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
 

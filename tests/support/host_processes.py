@@ -44,6 +44,7 @@ class HostPark:
             "workers": {"coder": 1},
             "sandbox": {"mode": "off"},
             "gates": {"test": "true"},
+            "remote": str(self.remote),
             **settings,
         }
         first.write("liza.yaml", json.dumps(team, indent=1))

@@ -29,6 +29,7 @@ _WRITES: Final = (
     "hold_name(text,text,json,text)",
     "remove_stale(text)",
     "note_host(text,text,json,text)",
+    "share_secret(text,text)",
     # What only its owner may do says so itself, in a sentence.
     "restore(text,text[])",
     "replace_switch(text,text,text)",

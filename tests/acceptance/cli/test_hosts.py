@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from liza.domain.model import Status, WorkerStatus
 from liza.domain.switches import Switch
 from tests.support.host_processes import PATIENCE, HostPark
 from tests.support.postgres_server import PostgresServer
+from tests.support.repos import Hand
 from tests.support.shell import ROOT
 
 if TYPE_CHECKING:
@@ -159,3 +160,46 @@ class TestBeforeAnyWork:
         )
         assert done.returncode == 4, done
         assert "the clock of this machine is 10800 s ahead of the board's" in done.stderr
+
+
+def test_three_hosts_share_the_work_and_one_is_killed(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve tasks, three clones, one bare repository; the host that leads dies in the middle of its work."""
+    monkeypatch.setenv("LIZA_BOARD", address)
+    names = [f"t{number}" for number in range(1, 13)]
+    tasks = [{"id": one, "description": f"do {one}", "done_when": [f"{one}.txt is there"]} for one in names]
+    script: dict[str, Any] = {"plan": {"answer": {"tasks": tasks}}}
+    script |= {
+        f"implement {one}": {
+            "write": {f"{one}.txt": f"{one}\n"},
+            "sleep": 1.0,
+            "answer": {"status": "done", "summary": f"Add {one}"},
+        }
+        for one in names
+    }
+    park = HostPark(tmp_path, address, script, limits={"lease_seconds": 12, "kept_worktrees": 0})
+    with park.host("alpha") as alpha:
+        park.eventually(lambda: park.leader() == "alpha")
+        with park.host("beta") as beta, park.host("gamma") as gamma:
+            park.eventually(lambda: len(park.board.presence.hosts()) == 3)
+            park.eventually(lambda: merged(park) >= 2 and held_by(park, "alpha"))
+            alpha.send_signal(signal.SIGKILL)
+            alpha.wait(PATIENCE)
+            assert (beta.wait(PATIENCE), gamma.wait(PATIENCE)) == (0, 0), park.told()
+    assert {task.status for task in park.state.tasks.values()} == {Status.MERGED}
+    authors = {task.authors[-1].split("-")[1] for task in park.state.tasks.values()}
+    assert {"beta", "gamma"} <= authors
+    for name in ("beta", "gamma"):
+        assert park.shell_of(name).ok("verify").startswith("VERIFIED: 12 merges"), park.told()
+    files = Hand(park.remote).git("ls-tree", "--name-only", "liza/integration").split()
+    assert set(files) >= {f"{one}.txt" for one in names}
+    assert park.shell.ok("validate").startswith("VALID")
+
+
+def merged(park: HostPark) -> int:
+    return [task.status for task in park.state.tasks.values()].count(Status.MERGED)
+
+
+def held_by(park: HostPark, host: str) -> bool:
+    return any(task.lease and f"-{host}-" in task.lease.holder for task in park.state.tasks.values())
