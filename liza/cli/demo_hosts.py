@@ -41,9 +41,12 @@ SETTINGS: Final = "remote: ../team.git\nlimits: {lease_seconds: 10}\n"
 LOOK_INTERVAL: Final = 0.5  # seconds
 
 
-def find_server() -> Path:
-    """Return the directory of the server's programs, or raise what is missing."""
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name))
+def find_server(distribution: Path = Path("/usr/lib/postgresql")) -> Path:
+    """Return the directory of the server's programs, or raise what is missing.
+
+    *distribution* is where packages put them, by version.
+    """
+    installed = sorted(distribution.glob("*/bin"), key=lambda path: -float(path.parent.name))
     named = [Path(os.environ["PG_BIN"])] if os.environ.get("PG_BIN") else []
     on_path = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
     there = next((path for path in (*named, *installed, *on_path) if (path / "initdb").exists()), None)
