@@ -114,13 +114,19 @@ class PrivateServer:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def run_hosts_demo(where: Path, count: int, say: Callable[[str], None]) -> int:
-    """Let *count* hosts work on one goal in *where*, with faults; return 0 where all was merged and holds."""
+def check_hosts_demo(count: int, workflow: str | None) -> None:
+    """Raise what keeps the demo from being shown, before anything is made."""
     if not 1 < count <= MOST_HOSTS:
         raise UsageError(f"--hosts {count}: give between 2 and {MOST_HOSTS}")
-    programs = find_server()
+    if workflow not in {None, WORKFLOW}:
+        raise UsageError("--hosts shows the default workflow; leave --workflow out")
+    find_server()
+
+
+def run_hosts_demo(where: Path, count: int, say: Callable[[str], None]) -> int:
+    """Let *count* hosts work on one goal in *where*, with faults; return 0 where all was merged and holds."""
     with ExitStack() as stack:
-        server = PrivateServer(programs)
+        server = PrivateServer(find_server())
         stack.callback(server.remove)
         server.start()
         os.environ[VARIABLE] = server.address

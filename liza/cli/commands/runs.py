@@ -150,13 +150,9 @@ def _demo(args: Namespace) -> int | None:
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
     from liza.domain.config import Config
 
-    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
     if args.hosts is not None:
-        from liza.cli.demo_hosts import run_hosts_demo
-
-        if args.workflow not in {None, Config().workflow}:
-            raise UsageError("--hosts shows the default workflow; leave --workflow out")
-        return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
+        return _demo_hosts(args)
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
     workflow = args.workflow or Config().workflow
     board = prepare_repository(where, workflow)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
@@ -164,6 +160,16 @@ def _demo(args: Namespace) -> int | None:
     code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
     print(demo_summary(board, workflow))
     return code
+
+
+def _demo_hosts(args: Namespace) -> int:
+    import tempfile
+
+    from liza.cli.demo_hosts import check_hosts_demo, run_hosts_demo
+
+    check_hosts_demo(args.hosts, args.workflow)
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
 
 
 @command("stop", "end the run that is going on here; work is saved")
