@@ -151,7 +151,6 @@ def test_three_hosts_bring_all_tasks_to_their_merge(
         killed = site.network.kill_machine("c")
         site.eventually(lambda: site.merged() >= parts[2])
         site.network.cut("b")
-        there = {sign.name for sign in site.board.presence.hosts() if sign.is_live}
         site.eventually(lambda: site.merged() >= parts[3])
         site.server.kill()
         site.server.start()
@@ -159,7 +158,6 @@ def test_three_hosts_bring_all_tasks_to_their_merge(
         site.eventually(lambda: site.state.goal.is_over)
         assert [hosts[name].wait(120) for name in "ab"] == [0, 0], site.told()
     judge(site, TASKS)
-    assert there >= {"a"}
     count("tasks merged by three hosts", TASKS)
     count("processes killed with their machine", killed)
     count("kills of the server, and machines cut off", 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -238,6 +239,31 @@ def test_what_a_remote_says_comes_to_one_sentence(tmp_path: Path) -> None:
     named = team.state.config.replace(remote="no-such-place")
     with pytest.raises(RemoteTrouble, match=r"the remote no-such-place cannot be reached \(.*\)$"):
         begin_integration(team.user.repository, named)
+
+
+def test_a_remote_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and says nothing, as a machine that hangs."""
+    monkeypatch.setattr("liza.repo.shared_remote.LIMIT", 1.0)
+    home = Home(tmp_path / "project")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = Config(remote=f"git://127.0.0.1:{silent.getsockname()[1]}/team.git")
+        with pytest.raises(RemoteTrouble, match=r"did not answer within 1 seconds$"):
+            begin_integration(home.repository, config)
+
+
+def test_what_is_merged_leaves_the_remote(tmp_path: Path) -> None:
+    """What is only there, or not merged, stays."""
+    team = TeamOfHosts(tmp_path)
+    team.task("t1")
+    team.task("t2")
+    team.turn_on("b", "coder-1")
+    team.turn_on("c", "coder-2")
+    team.turn_on("c", "reviewer-1")
+    other = team.host("b").commit({"x": "an attempt that was given up"})
+    team.host("b").git("push", "-q", str(team.remote.directory), f"{other}:refs/heads/liza/t1/old")
+    Recovery(team.board, team.user.repository).retire_work(team.state)
+    work = {ref: commit for ref, commit in team.refs().items() if ref.startswith("refs/heads/liza/t")}
+    assert sorted(work.values()) == sorted([other, str(team.state.task("t2").review_commit)])
 
 
 def test_a_remote_by_its_name_in_git(tmp_path: Path) -> None:
