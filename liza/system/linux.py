@@ -29,8 +29,8 @@ SIGNALS_FILE_CHANGES: Final = True
 ADOPTS_ORPHANS: Final = True
 
 _PROC: Final = Path("/proc")
-_CHUNK: Final = 1 << 16  # bytes that are read at once: more than there are, but for a large environment
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PIECE: Final = 1 << 14  # bytes of a file in /proc that are read at once; most have less
 
 _KERNEL_THREAD: Final = 0x00200000  # the flag of a process that is part of the kernel
 
@@ -132,13 +132,13 @@ def variable_of(pid: int, name: str) -> str | None:
 
 
 def _read(name: str) -> bytes:
-    # By the bare calls: this is done for every process of the machine, several times a run.
+    # By descriptor and plain string: a sweep does this for every process of the machine.
     descriptor = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = b""
-        while more := os.read(descriptor, _CHUNK):
-            data += more
-        return data
+        content = b""
+        while piece := os.read(descriptor, _PIECE):
+            content += piece
+        return content
     finally:
         os.close(descriptor)
 
