@@ -256,6 +256,12 @@ AGENTS: Final = 8
 SOON: Final = 1.0  # seconds
 
 
+def sleeping(project: Project) -> list[int]:
+    """Return the agents that sleep; not by what they call themselves, since in a cage they count from one."""
+    found = leftover_processes(project.shell.home / "runs", lambda _: True)
+    return [one.pid for one in found if one.name == "sleep"]
+
+
 def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
     """Issue: all ended within a second, all work saved."""
     project = begun(
@@ -268,13 +274,9 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         run = project.start()
         notes = [project.yard / name for name in names]
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
-        # Not by what an agent calls itself: in a cage it counts from one.
-        pids = [
-            one.pid
-            for one in leftover_processes(project.shell.home / "runs", lambda _: True)
-            if one.name == "sleep"
-        ]
-        assert len(pids) == AGENTS
+        # One that has written its note may not have become `sleep` yet.
+        project.eventually(lambda: len(sleeping(project)) == AGENTS)
+        pids = sleeping(project)
         project.shell.ok("pause")
         project.eventually(
             lambda: all((it := process_of(pid)) is not None and it.state == "T" for pid in pids)
