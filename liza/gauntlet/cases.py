@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from liza.domain.config import Config
 from liza.gauntlet.fixtures import (
     BASE,
     BASE_WITH_RATES,
@@ -19,13 +20,14 @@ from liza.gauntlet.fixtures import (
     RATES,
     WORK,
 )
+from liza.workflow.load import packaged_names
 
 PREVENTED: Final = "prevented"  # who noticed, where it could not be done at all, or changed nothing
 
 REPORTED: Final = "told"  # who noticed, where without a sandbox people are told of what may have been theirs
 
-DEFAULT_WORKFLOW: Final = "liza"
-ALL_WORKFLOWS: Final = (DEFAULT_WORKFLOW, "phased", "cycle", "experiment")
+DEFAULT_WORKFLOW: Final[str] = Config.model_fields["workflow"].default
+ALL_WORKFLOWS: Final = (DEFAULT_WORKFLOW, *(name for name in packaged_names() if name != DEFAULT_WORKFLOW))
 
 OBEYED: Final = "obeyed"  # what became of a switch that an agent threw without a sandbox: everybody stops
 
@@ -720,13 +722,12 @@ CONTROLS: Final = (
 
 # Contained by the daemon, the sandbox and git, and by no gate of a document: so it is under every workflow.
 _EVERYWHERE: Final = (GIT_ABUSE, SANDBOX_ESCAPES, LEAKS, PROCESSES, MALFORMED_ANSWERS)
-_NOT_EVERYWHERE: Final = frozenset[str]()
 
 
 def _is_everywhere(case: Case) -> bool:
     """Return whether *case* needs nothing that only the default workflow has, such as its planner."""
     has_role = case.roles in {("coder",), ("reviewer",)}
-    return has_role and case.name not in _NOT_EVERYWHERE and not case.restarts
+    return has_role and not case.restarts
 
 
 _LIZA_ALONE: Final = (FALSE_CLAIMS, TEST_TAMPERING, RUNNER_TAMPERING, OUT_OF_SCOPE, PLANTED_TRAPS)

@@ -1,18 +1,23 @@
-"""The gauntlet under the other workflows: who wears which hat there, and how honest work ends."""
+"""The gauntlet under the other workflows: who wears which hat there, as their documents say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from liza.errors import UsageError
-from liza.gauntlet.cases import DEFAULT_WORKFLOW, ExpectedEnd
+from liza.gauntlet.cases import ALL_WORKFLOWS, DEFAULT_WORKFLOW, ExpectedEnd
+from liza.workflow.document import GateKind, HatAccess
+from liza.workflow.load import load_workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from liza.gauntlet.cases import Case
 
 
-class WorkflowRow(NamedTuple):
+class WorkflowSetting(NamedTuple):
     """How a case is played in a workflow of another shape than the default."""
 
     hats: Mapping[str, str]  # who plays the misbehaving role, by the key of `agents.overrides`
@@ -20,14 +25,19 @@ class WorkflowRow(NamedTuple):
     own: tuple[str, ...] = ()  # what Liza itself writes into the checkout
 
 
-WORKFLOWS: Final[dict[str, WorkflowRow]] = {
-    "phased": WorkflowRow({"coder": "worker", "reviewer": "judge"}),
-    "cycle": WorkflowRow({"coder": "actor", "reviewer": "judge"}, own=("project/docs/context/",)),
-    "experiment": WorkflowRow(
-        {"coder": "coder", "reviewer": "reviewer"}, files={"ideas.md": "Give discounts.\n"}
-    ),
-}
-KNOWN_WORKFLOWS: Final = (DEFAULT_WORKFLOW, *WORKFLOWS)
+@cache
+def workflow_setting(name: str) -> WorkflowSetting:
+    """Return what the document of the workflow *name* says of who works, who decides, and on which files."""
+    flow = load_workflow(name)
+    workers = [phase.worker for phase in flow.phases.values() if phase.worker]
+    writer = next(hat for hat in workers if flow.hat(hat).access is HatAccess.WRITE)
+    gates = [gate for phase in flow.phases.values() for gate in phase.gates]
+    judge = next(str(gate.role) for gate in gates if gate.kind is GateKind.AGENT and gate.decides)
+    return WorkflowSetting(
+        {"coder": writer, "reviewer": judge},
+        {flow.tasks.file: "Give discounts.\n"} if flow.tasks.file else {},
+        (f"project/{PurePosixPath(flow.page.path).parent}/",) if flow.page else (),
+    )
 
 
 def in_workflow(case: Case, name: str) -> Case:
@@ -38,7 +48,7 @@ def in_workflow(case: Case, name: str) -> Case:
     """
     if name == DEFAULT_WORKFLOW:
         return case
-    row = WORKFLOWS[name]
+    row = workflow_setting(name)
     return case._replace(
         roles=tuple(row.hats[role] for role in case.roles),
         ends=ExpectedEnd.FINISHED if case.is_control else ExpectedEnd.SAFE,
@@ -52,9 +62,7 @@ def in_workflow(case: Case, name: str) -> Case:
     )
 
 
-def require_workflow(name: str) -> str:
-    if name not in KNOWN_WORKFLOWS:
-        raise UsageError(
-            f"there is no gauntlet for the workflow {name!r}; known: {', '.join(KNOWN_WORKFLOWS)}"
-        )
-    return name
+def require_workflow(name: str) -> None:
+    if name not in ALL_WORKFLOWS:
+        known = ", ".join(ALL_WORKFLOWS)
+        raise UsageError(f"there is no gauntlet for the workflow {name!r}; known: {known}")

@@ -87,7 +87,7 @@ def _mcp(args: Namespace) -> None:
 @command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
          argument("names", metavar="NAME", nargs="*", help="which; all, if none is given"),
          argument("--workflow", metavar="NAME", default="liza",
-                  help="those that make sense under another workflow: phased, cycle, experiment"),
+                  help="those that make sense under another workflow that comes with Liza"),
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
          argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
