@@ -11,7 +11,7 @@ from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.runs import RunFolder, worker_of
 from liza.cli.views.tail import CHUNK, MOST, TranscriptWindow, bytes_from, end_bytes, end_of
 from liza.cli.views.transcript import LineKind, TranscriptLine, TranscriptReader
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.daemon.reports.words import duration_text
 from liza.domain.record import utc_now
 from liza.errors import NotThere
@@ -101,7 +101,7 @@ class LogReader:
                 self._wait(FOLLOW_INTERVAL)
 
     def _check_subject(self, state: State) -> None:
-        workers, names = {*worker_roles(state.config.workers), *state.agents}, self._runs.names()
+        workers, names = {*team_of(state), *state.agents}, self._runs.names()
         known = {*workers, *map(worker_of, names), *names, *state.tasks, *state.archived}
         if self._request.subject not in known:
             hint = f"tasks are listed by `liza status`; workers are {', '.join(sorted(workers))}; "

@@ -139,6 +139,7 @@ _TITLES: Final = {
     QuestionKind.TRIP: "The circuit breaker stopped everybody",
     QuestionKind.BUDGET: "The money is used up",
     QuestionKind.PLAN: "The planner asks",
+    QuestionKind.PROPOSAL: "The plan asks for your approval",
     QuestionKind.APPROVAL: "It asks for your approval",
     QuestionKind.TAINT: "It passed by force",
     QuestionKind.DRAFT: "A draft waits",
