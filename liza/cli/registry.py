@@ -37,6 +37,7 @@ class Command(NamedTuple):
 COMMANDS: Final[dict[str, Command]] = {}
 GROUPS: Final = {
     "agents": "the coding programs here",
+    "plan": "a plan that waits for approval",
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
     "hook": "who may push to the repository that hosts share",

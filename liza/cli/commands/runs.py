@@ -224,7 +224,8 @@ def _web(args: Namespace) -> None:
          argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
          argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
          argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
-         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"))  # fmt: skip
+         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"),
+         argument("--before", type=int, metavar="BYTES", help="what it has before that offset"))  # fmt: skip
 def _logs(args: Namespace) -> None:
     import time
 
@@ -232,11 +233,14 @@ def _logs(args: Namespace) -> None:
 
     if args.last is not None and args.last < 0:
         raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
-    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw)
+    if args.before is not None and (args.before < 0 or args.follow or args.raw):
+        raise UsageError("--before wants an offset in bytes as `liza logs` prints it, without -f and --raw")
+    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw, before=args.before)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         for line in LogReader(board_of(args), request, time.sleep).lines():
-            print(line.to_json() if args.json else line, flush=args.follow)
+            end = "" if line.line.is_part and not args.json else "\n"
+            print(line.to_json() if args.json else line, flush=args.follow, end=end)
 
 
 @command("worker", "be one worker; the supervisor starts these",
