@@ -16,7 +16,6 @@ from liza.domain.record import printable
 from liza.errors import DiskTrouble, RemoteTrouble
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, branch_of
-from liza.repo.signing import adopt_key, ensure_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +57,6 @@ def begin_integration(repository: Repository, config: Config) -> None:
         # First: where others began, this clone follows.
         remote.begin(repository.commit_at(BRANCHES + config.integration_branch) or repository.head())
     repository.ensure_branch(config.integration_branch)
-
-
-def share_key(board: Board, config: Config) -> None:
-    """Sign merges with the key of the board, which all hosts share, where there are several."""
-    if config.remote is not None:
-        board.home.mkdir(exist_ok=True)
-        adopt_key(board.home, board.shared_key(ensure_key(board.home)))
 
 
 def retry_pause(failures: int) -> float:
