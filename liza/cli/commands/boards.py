@@ -92,6 +92,11 @@ def _status(args: Namespace) -> int | None:
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
     width = shutil.get_terminal_size((status.WIDTH, 24)).columns
     print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    if seen.hosts:
+        from liza.cli.views.hosts import host_views
+
+        for number, host in enumerate(host_views(seen.hosts)):
+            print(f"{'' if number else 'Hosts':<10}{host}")
     print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 
