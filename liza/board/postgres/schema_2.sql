@@ -53,9 +53,17 @@ BEGIN
   RETURN (SELECT secret FROM liza.signing WHERE board = p_board);
 END $$;
 
+-- How many tasks wait for a worker, for what starts machines by it; none while a switch stops everybody.
+CREATE FUNCTION liza.waiting_tasks(p_board text) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FROM liza.task one WHERE one.board = p_board
+    AND one.status IN ('IDLE', 'READY_FOR_REVIEW', 'REJECTED', 'APPROVED', 'INTEGRATION_FAILED')
+    AND (one.holder IS NULL OR one.expires < clock_timestamp())
+    AND NOT EXISTS (SELECT FROM liza.switch thrown WHERE thrown.board = p_board) $$;
+
 -- Whoever may hold names, or see who holds them, may say and see this as well.
 REVOKE ALL ON FUNCTION liza.note_host(text, text, json, text), liza.known_hosts(text),
-  liza.share_secret(text, text), liza.depose(text, double precision) FROM PUBLIC;
+  liza.share_secret(text, text), liza.waiting_tasks(text), liza.depose(text, double precision) FROM PUBLIC;
 DO $$
 DECLARE one record;
 BEGIN
@@ -68,6 +76,6 @@ BEGIN
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s',
       CASE one.proname WHEN 'hold_name' THEN 'liza.note_host(text,text,json,text), liza.share_secret(text,text)'
-                       ELSE 'liza.known_hosts(text)' END, one.role);
+                       ELSE 'liza.known_hosts(text), liza.waiting_tasks(text)' END, one.role);
   END LOOP;
 END $$;
