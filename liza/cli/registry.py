@@ -37,8 +37,10 @@ class Command(NamedTuple):
 COMMANDS: Final[dict[str, Command]] = {}
 GROUPS: Final = {
     "agents": "the coding programs here",
+    "plan": "a plan that waits for approval",
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
+    "hook": "who may push to the repository that hosts share",
     "salvage": "work that was saved before its worktree went",
     "baseline": "what the ideas of an experiment are held against",
     "breaker": "what the circuit breaker saw, and its resolution",

@@ -542,6 +542,8 @@ class Supervisor:
         facts = self._recovery.facts(self._clock(), living=self._workers.names)
         self._check_integration_branch(facts.state.config.integration_branch)
         self._recovery.perform(recovery.worktrees_to_prune(facts), facts)
+        if self._leader:
+            self._recovery.retire_work(facts.state)
 
     def _recycle(self, state: State) -> None:
         """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
@@ -631,9 +633,10 @@ class Supervisor:
         if self._leader and ending is RunEnd.COMPLETE:
             self._leader.announce_done()
         self._board.presence.remove_stale()
+        state = self._board.read()
         if self._leader:
             self._leader.write_reports()
-        state = self._board.read()
+            self._recovery.retire_work(state)
         with suppress(RemoteTrouble):  # people find here what the others merged last
             self._recovery.fetch(state)
         self._view.show(state, self._board.switches.thrown())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.pricing import PricingAgent
-from liza.agents.protocol import Brief, Reply, Session
+from liza.agents.protocol import Brief, Reply, Session, is_session_broken
 from liza.agents.recording import RecordingAgent
 from liza.agents.select import (
     COMMAND,
@@ -174,13 +174,9 @@ class Worker:
     def actor(self, token: str | None = None) -> Actor:
         return Actor(role=self.role, id=self.name, token=token)
 
-    def choice(self, state: State, step: Step) -> AgentChoice:
+    def choice(self, state: State, step: Step, task: str | None, hat: str | None) -> AgentChoice:
         """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
-        return choice_for(state, self._who, step)
-
-    @property
-    def _who(self) -> RunRequester:
-        return RunRequester(self.role, self.name, self.clock())
+        return choice_for(state, RunRequester(self.role, self.name, self.clock(), hat), step, task)
 
     def agent(self, state: State, choice: AgentChoice) -> Agent:
         """Return the agent that *choice* names."""
@@ -202,9 +198,11 @@ class Worker:
         task: str | None,
         *later: Step,
         instead: AgentChoice | None = None,
+        hat: str | None = None,
     ) -> AdmissionRequest:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return planned_run(state, self._who, step, task, *later, instead=instead)
+        who = RunRequester(self.role, self.name, self.clock(), hat)
+        return planned_run(state, who, step, task, *later, instead=instead)
 
     def extend_reservation(self, usd: float) -> str | None:
         """Reserve more for this worker's run, which cost *usd* so far; return why it has to end, or None."""
@@ -378,6 +376,7 @@ class Turn:
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
     hat: str | None = None  # the role of the workflow whose job this is
+    part: str | None = None  # the file that says what it is there for, where it is another than the hat's
     comments: list[tuple[str, str]] = field(default_factory=list)  # for the forge: who said what
     # What work says whose answer cannot be read.
     proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
@@ -422,7 +421,7 @@ class Turn:
     def _admit(self, question: Question) -> AdmissionRequest | str:
         """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
         run, self.admitted = self.admitted, None
-        if run is not None and question.instead is None:
+        if run is not None and question.instead is None and self._is_meant(run, question):
             return run
         run = self._wanted(question)
         while shut := self._reserve(run):
@@ -433,6 +432,10 @@ class Turn:
             if left is None or left > PROVIDER_WAIT or not sleep_unless_stopped(self.stop, left):
                 return shut.why
         return run
+
+    def _is_meant(self, run: AdmissionRequest, question: Question) -> bool:
+        """Return whether *run* is by the agent of *question*: under another hat it may be another's."""
+        return not self.state.config.agents.overrides or run.choice == self._wanted(question).choice
 
     def _now(self) -> State:
         """Return the board as this turn knows it, with what the providers say by now."""
@@ -458,7 +461,7 @@ class Turn:
         for event in events:
             if isinstance(event, Report) and event.commit:
                 self._publish(event.commit)
-        run = self.place.planned_run(self._now(), then, self.task) if then else None
+        run = self.place.planned_run(self._now(), then, self.task, hat=self.hat) if then else None
 
         told: list[str] = []
 
@@ -554,18 +557,17 @@ class Turn:
         it is another than that of the step; *session* is the conversation to go on with.
         """
         hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
+        part = prompting.hat_text(self.part) if self.part else prompting.part_of(hat)
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._refuse_start(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.render_prompt(
-            template or step, facts, nonce=secrets.token_hex(8), hat=hat.prompt if hat else None
-        )
+        prompt = prompting.render_prompt(template or step, facts, nonce=secrets.token_hex(8), hat=part)
         self.place.trees.begin(begins)
         first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
         if hat:
-            form = prompting.AnswerForm(template or step, str(self.hat), hat.prompt)
+            form = prompting.AnswerForm(template or step, str(self.hat), part)
             first = first._replace(dialect=hat.dialect, form=form)
         return self._run_until_answered(first, again)
 
@@ -581,6 +583,10 @@ class Turn:
                 case RetryKind.SAME:
                     log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
+                case RetryKind.ANEW:
+                    log.warning("%s: its session is broken and given up: %s", self._about(first), asked.why)
+                    first = start = question = first._replace(session=None)
+                    tried = tried._replace(is_anew=True)
                 case RetryKind.STAND_IN:
                     log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(has_stand_in=True), self._for_stand_in(start)
@@ -603,7 +609,13 @@ class Turn:
         if asked.value is not None or asked.moved:
             return RetryKind.NOTHING
         other = self._stand_in() if not question.session and may_fall_back(asked.reply) else None
-        ended = FailedRun(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
+        ended = FailedRun(
+            asked.reply.ending,
+            asked.is_unread,
+            bool(asked.reply.session),
+            is_session_broken=bool(question.session) and is_session_broken(asked.reply),
+            may_stand_in=other is not None,
+        )
         retry = retry_after(ended, tried, again)
         if retry is RetryKind.SAME:
             return retry if sleep_unless_stopped(self.stop, AFTER_A_KILL[tried.kills]) else RetryKind.NOTHING
@@ -676,7 +688,7 @@ class Turn:
             with self.lease_renewer.require_liveness(
                 (brief.limits.silence or brief.limits.total) + LEASE_SLACK
             ):
-                self.last = run.choice or self.place.choice(self.state, brief.step)
+                self.last = run.choice or self.place.choice(self.state, brief.step, self.task, self.hat)
                 reply = self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
@@ -695,7 +707,9 @@ class Turn:
 
     def _wanted(self, question: Question) -> AdmissionRequest:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.planned_run(self._now(), question.step, self.task, instead=question.instead)
+        run = self.place.planned_run(
+            self._now(), question.step, self.task, instead=question.instead, hat=self.hat
+        )
         if not question.only_answer:
             return run
         kind = cost_kind(ANSWER_ONLY, run.want.kind.partition(" ")[2])

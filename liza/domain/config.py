@@ -114,6 +114,20 @@ class SprintLength(Record):
     tasks: AtLeastOne | None = None
 
 
+class PlanApproval(StrEnum):
+    """Who says yes to a plan before anybody works on it."""
+
+    NONE = "none"
+    REVIEWER = "reviewer"  # an agent; people, where it sends the plan back too often
+    HUMAN = "human"
+
+
+class PlanConfig(Record):
+    """What becomes of a planner's tasks before coders may claim them."""
+
+    approval: PlanApproval = PlanApproval.NONE
+
+
 class SandboxMode(StrEnum):
     """Whether agents and gates run in a sandbox: where possible, always, or never."""
 
@@ -244,6 +258,7 @@ class Config(Record):
     budget: Budget = default_record(Budget)
     notify: Notify = default_record(Notify)
     sprint: SprintLength = default_record(SprintLength)
+    plan: PlanConfig = default_record(PlanConfig)
     sandbox: SandboxConfig = default_record(SandboxConfig)
     assistant: AssistantConfig = default_record(AssistantConfig)
     experiment: ExperimentConfig = default_record(ExperimentConfig)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
-from liza.repo.object_reader import find_objects
+from liza.repo.object_reader import find_objects, is_near_ancestor
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.status import StatusEntry
 from liza.repo.trailers import Trailer, message_with_trailers, shorten_subject, single_line
@@ -142,7 +142,11 @@ def _salvage_contents(
 ) -> SalvageContents | None:
     spot = worktree and worktree.head_position()
     head = spot.head if spot else repository.commit_at(branch_of(task))
-    lost = unreachable_tips(repository, _known_hashes(repository, task, worktree), losing)
+    known = _known_hashes(repository, task, worktree)
+    tip = repository.commit_at(branch_of(task))
+    if tip and losing != branch_of(task):  # which stays, and mostly has all of them
+        known = {one for one in known if not is_near_ancestor(repository.common, one, tip)}
+    lost = unreachable_tips(repository, known, losing)
     kept: list[StatusEntry] = []
     aside: list[str] = []
     tree = spot.tree if spot else repository.tree_of(head or lost[0]) if head or lost else ""
@@ -161,6 +165,8 @@ def _stage_uncommitted(
 
     *tree* is that of *head*.
     """
+    if head and worktree.is_exactly(head) and not worktree.has_foreign_git:
+        return tree, [], []
     with worktree.private_index(head) as index:
         kept, aside = _partition(worktree.path, worktree.changes(index))
         if kept or not head:

@@ -7,13 +7,13 @@ is known of it here is a ref of Liza's own, and the branch that people look at f
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from liza.domain.shared_refs import SUBMISSIONS, task_folder, token_digest
 from liza.errors import DiskTrouble, GitFailed, RemoteTrouble
 from liza.repo.command import ask
 from liza.repo.merge import Landed, Overtaken
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from liza.repo.salvage import Salvage
 
 TRACKED: Final = "refs/liza/shared/"  # below it, what this clone knows of the remote's branches
-SUBMISSIONS: Final = "liza/"  # below refs/heads/ of the remote: <task>/<digest of the token>
 LIMIT: Final = 120.0  # seconds; a remote that is slower than that is taken for one that does not answer
 LOCK: Final = "liza.fetch.lock"  # in git's directory: two fetches of one clone move the same refs
-DIGEST_LENGTH: Final = 16  # hexadecimal digits of the digest by which a ref names a token
 _MISSING: Final = "couldn't find remote ref"
 _REWOUND: Final = "(non-fast-forward)"
 _OVERTAKEN: Final = ("stale info", "non-fast-forward", "fetch first")
@@ -48,17 +46,6 @@ _NOISE: Final = (
 )
 
 log = logging.getLogger(__name__)
-
-
-def token_digest(token: str) -> str:
-    """Return by what a ref names the lease of *token*, which is a secret."""
-    return hashlib.sha256(f"liza {token}".encode()).hexdigest()[:DIGEST_LENGTH]
-
-
-def task_folder(task: str, integration: str) -> str:
-    """Return the folder of the submissions of *task*; git has no room for one in place of a branch."""
-    name = f"{SUBMISSIONS}{task}"
-    return f"{BRANCHES}{name}.task/" if integration == name else f"{BRANCHES}{name}/"
 
 
 @dataclass(frozen=True)
@@ -183,6 +170,23 @@ class SharedRemote:
             raise self._trouble(answer)
         tip = self.fetch()
         return Landed(sealed) if tip and self.repository.contains(tip, sealed) else Overtaken(tip)
+
+    def retire_work(self, tasks: Iterable[str]) -> None:
+        """Delete the submissions of *tasks*, which are over, but those that are not merged whole."""
+        answer = self._ask("ls-remote", "--end-of-options", self.place, f"{SUBMISSIONS}*")
+        if answer.code != 0:
+            raise self._trouble(answer)
+        folders = {task_folder(task, self.branch) for task in tasks}
+        rows = (line.split("\t") for line in answer.text.splitlines())
+        over = {ref: commit for commit, ref in rows if ref[: ref.rindex("/") + 1] in folders}
+        merged = [ref for ref, commit in over.items() if self.repository.contains(self.tracked, commit)]
+        if not merged:
+            return
+        refused = self._push(*(f":{ref}" for ref in merged))
+        if refused is not None:
+            raise self._trouble(refused)
+        for ref in merged:
+            self.repository.delete(f"{TRACKED}{ref.removeprefix(BRANCHES)}", expected=over[ref])
 
     def publish_salvages(self) -> None:
         """Let every host have what was saved here; what is there already costs nothing."""

@@ -17,7 +17,7 @@ from tests.support.repos import Hand
 from tests.support.shell import ROOT, Shell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from liza.board.protocol import Board
@@ -80,11 +80,16 @@ class HostPark:
         return "\n".join(f"== {path.stem}\n{path.read_text()[-3000:]}" for path in logs)
 
     @contextmanager
-    def host(self, name: str, *words: str, address: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        """Let the machine *name* work for as long as the block lasts, and leave nothing of it."""
+    def host(
+        self, name: str, *words: str, address: str | None = None, inside: Sequence[str] = ()
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Let the machine *name* work for as long as the block lasts, and leave nothing of it.
+
+        *inside* are the words that start a command where it is.
+        """
         shell = self.shell_of(name)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "LIZA_BOARD": address or self.address}
-        command = [sys.executable, "-m", "liza", "host", "--name", name, "--no-baseline", *words]
+        command = [*inside, sys.executable, "-m", "liza", "host", "--name", name, "--no-baseline", *words]
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(command, cwd=shell.directory, env=environment, stdout=log, stderr=log)
         try:

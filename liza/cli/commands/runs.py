@@ -141,13 +141,17 @@ def _print_worst_case(args: Namespace) -> None:
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
          argument("--workflow", metavar="W",
-                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
+                  help="the workflow to show (the default one, if not given)"),
+         argument("--hosts", type=int, metavar="N",
+                  help="show N machines on a board on PostgreSQL, one of which is killed"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
     from liza.domain.config import Config
 
+    if args.hosts is not None:
+        return _demo_hosts(args)
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
     workflow = args.workflow or Config().workflow
     board = prepare_repository(where, workflow)
@@ -156,6 +160,16 @@ def _demo(args: Namespace) -> int | None:
     code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
     print(demo_summary(board, workflow))
     return code
+
+
+def _demo_hosts(args: Namespace) -> int:
+    import tempfile
+
+    from liza.cli.demo_hosts import check_hosts_demo, run_hosts_demo
+
+    check_hosts_demo(args.hosts, args.workflow)
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
 
 
 @command("stop", "end the run that is going on here; work is saved")
@@ -210,7 +224,8 @@ def _web(args: Namespace) -> None:
          argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
          argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
          argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
-         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"))  # fmt: skip
+         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"),
+         argument("--before", type=int, metavar="BYTES", help="what it has before that offset"))  # fmt: skip
 def _logs(args: Namespace) -> None:
     import time
 
@@ -218,11 +233,14 @@ def _logs(args: Namespace) -> None:
 
     if args.last is not None and args.last < 0:
         raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
-    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw)
+    if args.before is not None and (args.before < 0 or args.follow or args.raw):
+        raise UsageError("--before wants an offset in bytes as `liza logs` prints it, without -f and --raw")
+    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw, before=args.before)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         for line in LogReader(board_of(args), request, time.sleep).lines():
-            print(line.to_json() if args.json else line, flush=args.follow)
+            end = "" if line.line.is_part and not args.json else "\n"
+            print(line.to_json() if args.json else line, flush=args.follow, end=end)
 
 
 @command("worker", "be one worker; the supervisor starts these",

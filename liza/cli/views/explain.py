@@ -22,6 +22,7 @@ from liza.domain.answers import Step
 from liza.domain.budget import Cap
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import MEANING, Role, Status, WorkerStatus
+from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_reviewer, is_plan_returned, proposed_tasks
 from liza.domain.waits import HumanWait
 from liza.errors import NotThere
 from liza.system.disk_space import disk_shortage
@@ -164,8 +165,19 @@ def _status_blocker(task: Task, state: State) -> Blocker | None:
         said = "".join(f"; {opinion}" for opinion in opinions(task))
         return Blocker(f"it asks you: {task.approval_question}{said}", "you", f"liza task accept {task.id}")
     if task.status is Status.DRAFT:
-        return Blocker("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
+        return _draft_blocker(task, state)
     return None
+
+
+def _draft_blocker(task: Task, state: State) -> Blocker:
+    if task not in proposed_tasks(state):
+        return Blocker("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
+    if is_plan_returned(state):
+        why = f"its plan was sent back ({state.goal.sent_back}), and the planner makes another"
+        return Blocker(why, "the planner", "liza plan show")
+    if awaits_plan_reviewer(state):
+        return Blocker("a reviewer judges its plan first", "a reviewer", "liza plan show")
+    return Blocker("it is part of a plan that waits for your yes", "you", ACCEPT_PLAN)
 
 
 def _question_blocker(task: Task, state: State) -> Blocker:

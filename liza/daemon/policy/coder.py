@@ -203,9 +203,7 @@ def is_carried_on(task: Task) -> bool:
 
 def start_of(state: State, task: Task) -> str | None:
     """Return the commit of earlier work that *task* goes on from: its own, or that of what it waited for."""
-    if task.issue is None:
-        return None
-    if task.issue.begins:
+    if task.issue and task.issue.begins:
         return task.issue.begins
     parents = (state.tasks[name] for name in reversed(task.depends_on) if name in state.tasks)
     return next((one.review_commit for one in parents if one.status is Status.COMPLETE), None)

@@ -8,6 +8,7 @@ from liza.daemon.policy import coder, planner, reviewer
 from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
 from liza.domain.model import BreakerStatus, GoalStatus, Role, WorkerStatus
+from liza.domain.proposals import awaits_plan_reviewer
 from liza.domain.waits import HumanWait, human_waits, stop_reasons, trip_waits
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _finds_work(state: State, now: datetime, names: frozenset[str]) -> bool:
         or any(coder.pick(state, name) for name in (coder.available_coders(state) & names) - waiting)
         or any(
             reviewer.resolved_conflict(state)
+            or (name not in waiting and awaits_plan_reviewer(state))
             or reviewer.to_merge(state, name, now)
             or (name not in waiting and reviewer.to_review(state, name, now))
             for name in names.intersection(active_workers(state, Role.REVIEWER))

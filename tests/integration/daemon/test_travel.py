@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from liza.daemon.policy.recovery import mark_stopped, reclaim_tasks
+from liza.daemon.push_hook import board_address, install_hook
 from liza.daemon.recover import Recovery
 from liza.daemon.travel import GOES_ON, begin_integration
 from liza.domain.config import Config
 from liza.domain.model import Status
 from liza.domain.record import utc_now
-from liza.errors import RemoteTrouble
+from liza.domain.shared_refs import token_digest
+from liza.errors import RemoteTrouble, UsageError
 from liza.repo.salvage import list_salvages, restore_salvage
-from liza.repo.shared_remote import SharedRemote, token_digest
+from liza.repo.shared_remote import SharedRemote
 from tests.support import scripted_agent
 from tests.support.hosts import TeamOfHosts, bare_repository
 from tests.support.repos import Home
@@ -238,6 +241,31 @@ def test_what_a_remote_says_comes_to_one_sentence(tmp_path: Path) -> None:
         begin_integration(team.user.repository, named)
 
 
+def test_a_remote_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and says nothing, as a machine that hangs."""
+    monkeypatch.setattr("liza.repo.shared_remote.LIMIT", 1.0)
+    home = Home(tmp_path / "project")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = Config(remote=f"git://127.0.0.1:{silent.getsockname()[1]}/team.git")
+        with pytest.raises(RemoteTrouble, match=r"did not answer within 1 seconds$"):
+            begin_integration(home.repository, config)
+
+
+def test_what_is_merged_leaves_the_remote(tmp_path: Path) -> None:
+    """What is only there, or not merged, stays."""
+    team = TeamOfHosts(tmp_path)
+    team.task("t1")
+    team.task("t2")
+    team.turn_on("b", "coder-1")
+    team.turn_on("c", "coder-2")
+    team.turn_on("c", "reviewer-1")
+    other = team.host("b").commit({"x": "an attempt that was given up"})
+    team.host("b").git("push", "-q", str(team.remote.directory), f"{other}:refs/heads/liza/t1/old")
+    Recovery(team.board, team.user.repository).retire_work(team.state)
+    work = {ref: commit for ref, commit in team.refs().items() if ref.startswith("refs/heads/liza/t")}
+    assert sorted(work.values()) == sorted([other, str(team.state.task("t2").review_commit)])
+
+
 def test_a_remote_by_its_name_in_git(tmp_path: Path) -> None:
     team = TeamOfHosts(tmp_path)
     team.user.git("remote", "add", "team", str(team.remote.directory))
@@ -258,3 +286,47 @@ def test_a_task_may_be_called_as_the_branch_is(tmp_path: Path) -> None:
 def test_a_password_has_no_place_in_the_address() -> None:
     with pytest.raises(ValidationError, match="it holds a password"):
         Config(remote="https://ada:secret@example.org/team.git")
+
+
+def test_the_hook_lets_in_who_holds_the_task_alone(tmp_path: Path) -> None:
+    """Whoever was away for longer than its lease cannot push, and nobody can while the board is away."""
+    team = TeamOfHosts(tmp_path)
+    path = install_hook(team.remote.directory, board_address(team.home))
+    assert install_hook(team.remote.directory, board_address(team.home)) == path
+    team.task("t1")
+    team.turn_on("b", "coder-1")
+    team.turn_on("c", "reviewer-1")
+    assert team.state.task("t1").status is Status.MERGED
+
+    before = team.refs()
+    remote = team.worker_on("b", "coder-1").remote(team.state)
+    assert remote
+    with pytest.raises(RemoteTrouble, match=r"refuses it \(refs/heads/liza/t1/\w+: t1: nobody holds it now"):
+        remote.publish_work("t1", "an old token", team.user.base)
+    late = team.host("b").commit({"late.txt": "late"})
+    with pytest.raises(RemoteTrouble, match="no task of the board is being merged"):
+        remote.land_merge(late, onto=before[INTEGRATION])
+    team.host("b").git("push", "-q", str(team.remote.directory), "HEAD:refs/heads/of-a-person")
+    assert team.refs() == {**before, "refs/heads/of-a-person": late}
+
+    team.home.rename(tmp_path / "away")
+    with pytest.raises(RemoteTrouble, match="refuses it"):
+        remote.publish_work("t1", "token", team.user.base)
+    assert team.refs() == {**before, "refs/heads/of-a-person": late}
+
+
+def test_a_hook_is_not_put_anywhere(tmp_path: Path) -> None:
+    bare, home = bare_repository(tmp_path / "team.git"), Home(tmp_path / "project")
+    for place, board, why in (
+        (tmp_path / "nowhere", "x", "is no directory"),
+        (home.directory, "x", "is no bare repository"),
+        (bare.directory, "postgresql://ada:secret@db/team", "holds a password"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            install_hook(place, board)
+    own = bare.directory / "hooks" / "pre-receive"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match="there is another hook"):
+        install_hook(bare.directory, "x")
+    assert own.read_text() == "#!/bin/sh\n"
