@@ -107,6 +107,11 @@ def _status(args: Namespace) -> int | None:
     width = columns_of(sys.stdout)
     headline = headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack)
     print(fit_text(headline.told(width), width))
+    if seen.hosts:
+        from liza.cli.views.hosts import host_views
+
+        for number, host in enumerate(host_views(seen.hosts)):
+            print(fit_text(f"{'' if number else 'Hosts':<10}{host}", width))
     print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 
