@@ -78,6 +78,12 @@ STARTING: Final = 30.0  # seconds; the same where it has said nothing at all
 _REFUSED_BY_PROVIDER: Final = frozenset({RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH})
 
 
+def is_session_broken(reply: Reply) -> bool:
+    """Return whether the reply of a resumed run shows that its session cannot be resumed."""
+    was_killed = reply.code is not None and reply.code < 0
+    return reply.ending in {RunEnding.CRASHED, RunEnding.EMPTY} and not reply.text.strip() and not was_killed
+
+
 def did_nothing(reply: Reply) -> bool:
     """Return whether no model can have worked for *reply*, so that it cost nothing."""
     if reply.usage.usd or reply.usage.tokens_out:

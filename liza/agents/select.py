@@ -26,6 +26,8 @@ from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.system.run_control import RunEnding
 from liza.system.sandbox.bubblewrap import UNSANDBOXED
+from liza.workflow.load import workflow_on
+from liza.workflow.routes import maker_route, route_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _UNUSABLE_ENDINGS: Final = {RunEnding.NOT_STARTED, RunEnding.AUTH, RunEnding.QUOTA}
 FALLBACK: Final = "FALLBACK"
+ANY_CODER: Final = RouteKey(Role.CODER, Step.IMPLEMENT)
 
 COMMAND: Final = "command"
 LITELLM: Final = "litellm"
@@ -56,23 +59,26 @@ class Selection(NamedTuple):
 
 
 def configured_choice(
-    agents: Agents,
-    role: Role,
-    step: Step,
-    *,
-    available: Sequence[AvailableAgent] = (),
-    phase: str | None = None,
+    agents: Agents, role: Role, step: Step, *, available: Sequence[AvailableAgent] = ()
 ) -> AgentChoice:
     """Return what the settings say about *step* of *role*; a field that is absent falls back."""
-    return select_agent(agents, RouteKey(role, step, phase), available).choice
+    return select_agent(agents, RouteKey(role, step), available).choice
 
 
-def select_agent(agents: Agents, who: RouteKey, available: Sequence[AvailableAgent] = ()) -> Selection:
-    """Return who plays, and why: by the settings, else the first that is *available*."""
+def select_agent(
+    agents: Agents,
+    who: RouteKey,
+    available: Sequence[AvailableAgent] = (),
+    maker: RouteKey = ANY_CODER,
+) -> Selection:
+    """Return who plays, and why: by the settings, else the first that is *available*.
+
+    *maker* is who made what a reviewer is to judge.
+    """
     found = _configured(agents, who, available)
     if not agents.prefer_different_reviewer or who.role != Role.REVIEWER:
         return found
-    coder = _configured(agents, RouteKey(Role.CODER, Step.IMPLEMENT, who.phase), available)
+    coder = _configured(agents, maker, available)
     return _with_other_provider(agents, found, known_provider(coder.choice), available)
 
 
@@ -150,19 +156,32 @@ class RunRequester(NamedTuple):
     role: Role
     name: str
     now: datetime
+    hat: str | None = None  # the role of the workflow, where it is known already
 
 
-def choice_for(state: State, who: RunRequester, step: Step) -> AgentChoice:
+def choice_for(state: State, who: RunRequester, step: Step, task: str | None = None) -> AgentChoice:
     """Return the agent of *step* now: the configured one, or its fallback while the provider is limited."""
     agents = state.config.agents
-    own = configured_choice(agents, who.role, step)
-    if agents.prefer_different_reviewer or not (own.backend or own.command):
-        # Only now is the machine searched for programs, which every step of every turn would pay for.
-        own = configured_choice(agents, who.role, step, available=programs.available_agents())
+    own = _routed(state, who, step, task).choice
     other = fallback_of(agents, own)
     if other is None or not should_use_fallback(state, provider_of(own), who.name, who.now):
         return own
     return own if should_use_fallback(state, provider_of(other), who.name, who.now) else other
+
+
+def _routed(state: State, who: RunRequester, step: Step, task: str | None) -> Selection:
+    """Return whom the settings name for *who* in the phase of *task*, under the hat that is worn there."""
+    agents, about = state.config.agents, state.tasks.get(task or "")
+    route, maker = RouteKey(who.role, step), ANY_CODER
+    if about is not None and agents.overrides:
+        flow = workflow_on(state)
+        route = route_at(flow, about.position, who.role, step, who.hat)
+        maker = maker_route(flow, route)
+    found = select_agent(agents, route, (), maker)
+    if agents.prefer_different_reviewer or not (found.choice.backend or found.choice.command):
+        # Only now is the machine searched for programs, which every step of every turn would pay for.
+        return select_agent(agents, route, programs.available_agents(), maker)
+    return found
 
 
 def planned_run(
@@ -177,8 +196,8 @@ def planned_run(
 
     *instead* is who plays the step, where that is settled.
     """
-    first = step, instead or choice_for(state, who, step)
-    others = [(one, choice_for(state, who, one)) for one in later]
+    first = step, instead or choice_for(state, who, step, task)
+    others = [(one, choice_for(state, who, one, task)) for one in later]
     backend = backend_of(first[1]) or ""
     want = RunRequest(
         who.name,

@@ -60,7 +60,7 @@ PLAIN_KINDS: Final[dict[str, type[Record]]] = {
     "config": Config,
 }
 EDITABLE: Final[dict[str, frozenset[str]]] = {
-    "goal": frozenset({"description", "spec_ref", "status", "queued"}),
+    "goal": frozenset({"description", "spec_ref", "status", "queued", "sent_back"}),
     "sprint": frozenset({"goal", "tasks", "deadline"}),
     "config": frozenset(Config.model_fields),
     "tasks": e.AMENDABLE,

@@ -5,18 +5,24 @@ Each is one function of a board, so that every way obeys the same rules and says
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Answer, Ready, Release
+from liza.domain.events import Abandon, Answer, Ready, Release, Waive
 from liza.domain.providers import closed_providers, retry_providers
+from liza.domain.size_limit import WAIVER
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
+from liza.workflow.document import SQUASH
+from liza.workflow.load import workflow_on
+from liza.workflow.plan_approval import accept_plan, return_plan
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
 if TYPE_CHECKING:
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.domain.events import Event
     from liza.domain.model import Actor, State
+
+_LINE_COMMENT: Final = re.compile(r"([^:]+):0*([1-9][0-9]{0,8}):(.*)", re.DOTALL)
+_LINE_COMMENT_OF_ODD_FILE: Final = re.compile(r"(\S+?):([1-9][0-9]{0,8}):(.*)", re.DOTALL)  # such as a:b.py
 
 
 class ActionResult(NamedTuple):
@@ -75,25 +84,64 @@ def answer(board: Board, *, by: Actor, at: datetime, task: str, text: str) -> Ac
     return commit_change(board, checked, f"Answered; {done}.")
 
 
-def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
-    change = accept_task(task, require_text(reason, "reason"), by=by, at=at)
-    return commit_change(board, _checked_approval(change, by), f"Accepted {task}.")
+def accept(
+    board: Board, *, by: Actor, at: datetime, task: str, reason: str, squash: bool = False
+) -> ActionResult:
+    """Say yes to what *task* asks; *squash*: what is merged is one commit."""
+    reason = require_text(reason, "reason")
+    if squash and (is_plan(board, task) or not workflow_on(board.read()).offers_squash):
+        raise UsageError(f"{task}: nothing is merged here as one commit; leave --squash out")
+    if is_plan(board, task):
+        change, done = (
+            accept_plan(by=by, at=at),
+            f"Accepted the plan; its tasks are released to the coders.{_idle_hint(board)}",
+        )
+    else:
+        label = SQUASH if squash else None
+        change, done = accept_task(task, reason, by=by, at=at, label=label), f"Accepted {task}."
+    return commit_change(board, _checked_approval(change, by), done)
+
+
+def _idle_hint(board: Board) -> str:
+    return "" if board.presence.is_held(SUPERVISOR_NAME) else " Nobody works now; `liza run` goes on."
+
+
+def is_plan(board: Board, name: str) -> bool:
+    """Return whether *name* means the plan as a whole, and not a task that is called so."""
+    return name in PLAN_NAMES and board.read().status_of(name) is None
+
+
+def waive(board: Board, *, by: Actor, at: datetime, task: str, limit: str, reason: str) -> ActionResult:
+    """Lift a limit for *task*; who did so and why stays in its history."""
+    if limit != WAIVER:
+        raise UsageError(f"{limit!r} is no limit that can be waived; {WAIVER} is one")
+    change = apply(Waive(limit="scope_limit", reason=require_text(reason, "reason")), to=task, by=by, at=at)
+    return commit_change(board, _checked_approval(change, by), f"Waived {limit} for {task}.")
 
 
 def reject(
     board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: tuple[Feedback, ...] = ()
 ) -> ActionResult:
     """Say no to what *task* asks; *comments* on its lines go back with the reason, as one round."""
-    change = reject_task(task, require_text(reason, "reason"), by=by, at=at, comments=comments)
-    return commit_change(board, _checked_approval(change, by), f"Rejected {task}.")
+    reason = require_text(reason, "reason")
+    if is_plan(board, task):
+        change, done = (
+            return_plan(reason, by=by),
+            f"Sent the plan back; the planner makes another.{_idle_hint(board)}",
+        )
+    else:
+        change, done = reject_task(task, reason, by=by, at=at, comments=comments), f"Rejected {task}."
+    return commit_change(board, _checked_approval(change, by), done)
 
 
 def parse_comment(text: str) -> Feedback:
     """Return the comment that `FILE:LINE:TEXT` means; the line may be left out."""
-    file, _, rest = text.partition(":")
-    line, _, said = rest.partition(":")
-    number = int(line) if line.isdecimal() and int(line) > 0 else None
-    message = said if number or not line.strip() else rest
+    found = _LINE_COMMENT.fullmatch(text) or _LINE_COMMENT_OF_ODD_FILE.fullmatch(text)
+    if found:
+        file, number, message = found[1], int(found[2]), found[3]
+    else:
+        file, _, rest = text.partition(":")
+        number, message = None, rest.removeprefix(":")
     if not file.strip() or not message.strip():
         raise UsageError(f"{text!r} is no comment; write FILE:LINE:TEXT, such as src/a.py:12:no test")
     return Feedback(file=file, line=number, message=require_text(message.strip(), "comment"))

@@ -122,11 +122,11 @@ class AssistantTools:
         return str(actions.answer(self._board, by=ASSISTANT, at=utc_now(), task=task, text=text))
 
     def accept(self, task: str, reason: str) -> str:
-        """Say yes to what a task asks: its approval, its forced pass. Ask your user first."""
+        """Say yes to what a task asks, its approval or its forced pass, or to `plan`. Ask your user first."""
         return str(actions.accept(self._board, by=ASSISTANT, at=utc_now(), task=task, reason=reason))
 
     def reject(self, task: str, reason: str) -> str:
-        """Say no to what a task asks; it goes back to its coder with the reason. Ask your user first."""
+        """Say no to what a task or `plan` asks; it goes back with the reason. Ask your user first."""
         return str(actions.reject(self._board, by=ASSISTANT, at=utc_now(), task=task, reason=reason))
 
     def pause(self, reason: str) -> str:

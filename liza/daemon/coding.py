@@ -11,9 +11,10 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.protocol import Session
+from liza.agents.select import backend_of
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.breaker import apply_rules
-from liza.daemon.flows import asks_checkpoint
+from liza.daemon.handing_on import handoff_artifact, handoff_in, with_work_handed_on
 from liza.daemon.policy import coder
 from liza.daemon.policy.admission import admit, denial_of
 from liza.daemon.project_sandbox import SANDBOXES
@@ -25,12 +26,21 @@ from liza.domain.answers import CheckpointAnswer, Implement, Step, WorkStatus
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
-from liza.domain.model import Handoff, Status
+from liza.domain.model import Handoff, Status, WorkSession
 from liza.domain.record import printable, with_record
 from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
-from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import (
+    BrokenGate,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    Refused,
+    RemoteTrouble,
+    UnfitRepository,
+)
 from liza.gates.finding import blames_history
 from liza.gates.forbidden import forbidden_command_in
 from liza.repo import salvage
@@ -65,6 +75,7 @@ if TYPE_CHECKING:
     from liza.workflow.document import Phase
 
 SIMPLE_LINES: Final = 10  # that are not empty: what says less is simple
+LOOPS: Final = "loops"  # the artifact with the plan of all loops up front
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
@@ -88,6 +99,7 @@ def take_turn(place: Worker) -> AfterTurn:
     task = coder.pick(state, place.name)
     if task is None or not place.check_admission(state, _first_run(place, state, task)):
         return AfterTurn.WAIT
+    place.fetch(state, task.id, *task.depends_on)
     head = _base_commit(place, state)
     if head is None:
         return AfterTurn.WAIT
@@ -98,7 +110,10 @@ def take_turn(place: Worker) -> AfterTurn:
     run = _first_run(place, claimed.state, claimed.task)
     with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
         turn.hat = _phase(turn).worker
-        return _prepare_and_work(turn, claimed)
+        after = _prepare_and_work(turn, claimed)
+    if state.config.remote:
+        place.exchange.publish_salvages(state.config)
+    return after
 
 
 def _phase(turn: Turn) -> Phase:
@@ -124,6 +139,8 @@ def _base_commit(place: Worker, state: State) -> str | None:
 
 def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
+        if turn.state.config.remote:
+            turn.place.exchange.fetch_missing(turn.state.config, claimed.task)
         if turn.place.workflow(turn.state).hat(str(turn.hat)).access is not HatAccess.WRITE:
             return _think(turn)
         worktree = _prepare_worktree(turn.place, claimed)
@@ -132,7 +149,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         log.warning("%s", turn.lease_renewer.lost or error)
     except GateTampered as found:
         turn.block_for_drift(found.moved, "tests")
-    except (DiskTrouble, InvalidBoard):
+    except (DiskTrouble, InvalidBoard, RemoteTrouble):
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
@@ -144,7 +161,10 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
 
 
 def _first_run(place: Worker, state: State, task: Task) -> AdmissionRequest:
-    return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    flow, here = place.workflow(state), task.position
+    if flow.phases[here.phase if here else flow.start].asks_checkpoint:
+        return place.planned_run(state, Step.CHECKPOINT, task.id, Step.IMPLEMENT)
+    return place.planned_run(state, Step.IMPLEMENT, task.id)
 
 
 def claim_next(place: Worker, head: str) -> ClaimedTask | None:
@@ -180,7 +200,7 @@ def claim_next(place: Worker, head: str) -> ClaimedTask | None:
 
 
 def _work(turn: Turn, claimed: ClaimedTask, worktree: Worktree) -> AfterTurn:
-    asked = _ask_checkpoint(turn, worktree) if asks_checkpoint(_phase(turn)) else None
+    asked = _ask_checkpoint(turn, worktree) if _phase(turn).asks_checkpoint else None
     if asked is not None and isinstance(asked.value, CheckpointAnswer) and asked.value.is_blocked:
         return _record_block(turn, asked.value)
     if asked is None or isinstance(asked.value, CheckpointAnswer):
@@ -212,8 +232,12 @@ def _session(turn: Turn, before: Task) -> Session | None:
     """Return the conversation to go on with, where the phase says so and the same worker had one."""
     phase, here = _phase(turn), before.position
     resumes = phase.session_mode(here.path if here else None) is SessionMode.RESUME
-    is_mine = before.authors[-1:] == (turn.place.name,)
-    return Session(id=before.session) if resumes and is_mine and before.session else None
+    left = before.session
+    if not resumes or left is None or before.authors[-1:] != (turn.place.name,):
+        return None
+    chosen = turn.place.choice(turn.state, Step.IMPLEMENT, turn.task, turn.hat)
+    is_same = (left.hat, left.backend) == (turn.hat, backend_of(chosen))
+    return Session(id=left.id) if is_same else None
 
 
 def _think(turn: Turn) -> AfterTurn:
@@ -248,21 +272,33 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
         asks = e.Report(outcome=outcome, reason=reason, questions=answer.blocked_questions)
         return asks.replace(artifacts={_artifact_name(task): str(answer.blocked_reason)})
     flow, known = turn.place.workflow(turn.state), _known_facts(answer)
-    work = Worked(turn.place.clock(), run=asked.run)
+    work, handed = Worked(turn.place.clock(), run=asked.run), handoff_in(phase, task, answer)
+    said_so = course.agent_output(asked, handed)
     try:
-        with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
+        with course.gate_context(turn, task, str(task.base_commit), head, said_so) as case:
             found = course.run_gates(turn, flow, task.position, case, work=work, known=known)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
     said = e.Report(
         verdicts=found.verdicts,
         known=found.known,
-        session=_session_id(asked),
+        session=_work_session(turn, asked),
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
-        return said.replace(artifacts={_artifact_name(task): answer.summary, **_step_artifact(answer, head)})
+        made = {
+            _artifact_name(task): answer.summary,
+            **_loops_artifact(answer),
+            **_step_artifact(answer, head),
+            **handoff_artifact(phase, handed),
+        }
+        return said.replace(artifacts=made)
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
+
+
+def _loops_artifact(answer: Implement) -> dict[str, str]:
+    told = "\n".join(f"{number}. {line}" for number, line in enumerate(answer.loops, start=1))
+    return {LOOPS: told} if told else {}
 
 
 def _step_artifact(answer: Implement, head: str) -> dict[str, str]:
@@ -276,8 +312,10 @@ def _artifact_name(task: Task) -> str:
     return task.position.phase.lower() if task.position else "work"
 
 
-def _session_id(asked: AgentAnswer) -> str | None:
-    return asked.reply.session.id if asked.reply.session else None
+def _work_session(turn: Turn, asked: AgentAnswer) -> WorkSession | None:
+    """Return the conversation that *asked* ended with, and whose it is."""
+    said, backend = asked.reply.session, backend_of(turn.last) if turn.last else None
+    return WorkSession(id=said.id, hat=str(turn.hat), backend=backend) if said and backend else None
 
 
 def _known_facts(answer: Implement) -> frozenset[str]:
@@ -285,6 +323,7 @@ def _known_facts(answer: Implement) -> frozenset[str]:
     lines = [line for line in answer.summary.splitlines() if line.strip()]
     facts = {
         Predicate.RISK_MEDIUM_OR_HIGH: _risk(answer) in {Risk.MEDIUM, Risk.HIGH},
+        Predicate.UPFRONT_PLAN: bool(answer.loops),
         Predicate.EMPTY_OUTPUT: not lines,
         Predicate.SIMPLE_OUTPUT: len(lines) < SIMPLE_LINES,
     }
@@ -325,8 +364,15 @@ def _as_document_says(turn: Turn, event: Event) -> Event:
     is_used = turn.place.workflow(turn.state).crash_consumes_iteration
     if is_used and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
-    if isinstance(event, e.Block) and not event.only_people and GateOutcome.BLOCK in _phase(turn).edges:
+    if not isinstance(event, e.Block) or event.only_people:
+        return event
+    edges, flow = _phase(turn).edges, turn.place.workflow(turn.state)
+    if GateOutcome.BLOCK in edges:
         return e.Report(outcome=GateOutcome.BLOCK, reason=event.reason, questions=event.questions)
+    if GateOutcome.REVISE in edges and edges[GateOutcome.REVISE].to in flow.phases:
+        # Whoever planned it can say what to do instead: they get the blocker as what was found wrong.
+        wrong = tuple(Feedback(message=one) for one in (event.reason, *event.questions))
+        return e.Report(outcome=GateOutcome.REVISE, reason=f"blocked: {event.reason}", feedback=wrong)
     return event
 
 
@@ -353,8 +399,10 @@ def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
         if where := pop_idle_change(found):
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
-    tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,) or coder.is_carried_on(claimed.before)
+    if claimed.state.config.remote and (is_mine or claimed.before.status is Status.INTEGRATION_FAILED):
+        place.exchange.bring_branch(claimed.state.config, claimed.before, at=at)
+    tip = place.repository.commit_at(branch_of(task.id))
     is_current = tip is None or place.repository.contains(tip, base)
     if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
         return trees.prepare(task.id, base, at=at)
@@ -490,9 +538,16 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         event = _verify_nothing_to_do(turn, task, event, asked)
     event = _as_document_says(turn, event)
     if isinstance(event, e.Report):
-        event = event.replace(session=_session_id(asked), remember=answer.remember)
+        event = _with_words(turn, asked, answer, event)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
+
+
+def _with_words(turn: Turn, asked: AgentAnswer, answer: Implement, event: e.Report) -> e.Report:
+    """Return *event* with what is kept for who works on the task next."""
+    said = event.replace(session=_work_session(turn, asked), remember=answer.remember)
+    phase, task = _phase(turn), turn.state.task(str(turn.task))
+    return with_work_handed_on(turn.place.repository, phase, task, answer, said) if phase.hands_on else said
 
 
 def _answers_with_patch(turn: Turn) -> bool:

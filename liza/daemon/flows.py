@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.daemon.effects import PERFORMERS
+from liza.daemon.fitting import require_fitting
 from liza.daemon.policy.cycle_log import ROLES
 from liza.daemon.prompting import hat_names
 from liza.daemon.sources import SOURCES
@@ -15,11 +16,12 @@ from liza.domain.position import FINAL
 from liza.domain.problems import did_you_mean
 from liza.errors import UsageError, Violation
 from liza.gates import registry
-from liza.workflow.document import PLANNER_SPLITS, Effect, GateKind
+from liza.workflow.document import MERGES, PLANNER_SPLITS, Effect, GateKind
 from liza.workflow.load import (
     NOTHING_ADDED,
     SUFFIX,
     AddedNames,
+    NamedSettings,
     is_file,
     load_workflow,
     workflow_on,
@@ -32,28 +34,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import Board
-    from liza.domain.config import Limits
     from liza.domain.model import Adopted, State
-    from liza.workflow.document import Gate, Phase, Workflow
+    from liza.workflow.document import Gate, Workflow
 
 _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
 
 
 def workflow_of(config: Config, root: Path) -> Workflow:
     """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
+    flow = _loaded(config, root)
+    require_fitting(config, flow, root)
+    return flow
+
+
+def _loaded(config: Config, root: Path) -> Workflow:
     name = config.workflow
     if not is_file(name):
-        return _load_runnable(name, config.limits, 0)
+        return _load_runnable(name, NamedSettings.of(config), 0)
     path = root / name
     # A person may edit the file while a run goes on.
-    return _load_runnable(str(path), config.limits, path.stat().st_mtime_ns if path.exists() else 0)
+    stamp = path.stat().st_mtime_ns if path.exists() else 0
+    return _load_runnable(str(path), NamedSettings.of(config), stamp)
 
 
 @lru_cache(maxsize=4)
-def _load_runnable(name: str, limits: Limits, _stamp: int) -> Workflow:
+def _load_runnable(name: str, settings: NamedSettings, _stamp: int) -> Workflow:
     # Those that come with Liza name nothing that a package adds, so that nobody has to look for it.
     added = added_names() if name.endswith(SUFFIX) else NOTHING_ADDED
-    flow = load_workflow(name, limits, _shape_violations, added)
+    flow = load_workflow(name, settings, _shape_violations, added)
     for place, phase in flow.phases.items():
         for gate in phase.gates:
             _require_valid_gate(f"the workflow {name!r}, phase {place}, gate {gate.id}", gate)
@@ -101,12 +109,19 @@ def _shape_violations(flow: Workflow) -> list[Violation]:
     ]
 
 
+def _unknown_prompts(flow: Workflow) -> Iterator[Violation]:
+    named = {f"roles.{name}.prompt": hat.prompt for name, hat in flow.roles.items()}
+    for place, phase in flow.phases.items():
+        for number, gate in enumerate(phase.gates):
+            named[f"phases.{place}.gates[{number}].prompt"] = gate.options.get("prompt")
+    for path, prompt in named.items():
+        if prompt is not None and prompt not in (known := hat_names()):
+            yield Violation(path, f"there is no prompt {prompt!r}", did_you_mean(prompt, known))
+
+
 def _unknown_names(flow: Workflow) -> Iterator[Violation]:
     """Yield the prompts, sources and effects that nobody has."""
-    for name, hat in flow.roles.items():
-        if hat.prompt is not None and hat.prompt not in (known := hat_names()):
-            problem = f"there is no prompt {hat.prompt!r}"
-            yield Violation(f"roles.{name}.prompt", problem, did_you_mean(hat.prompt, known))
+    yield from _unknown_prompts(flow)
     source = flow.tasks.source
     if source not in (sources := [PLANNER_SPLITS, *SOURCES.names()]):
         yield Violation("tasks", f"there is no source of tasks {source!r}", did_you_mean(source, sources))
@@ -142,9 +157,9 @@ def _effects_without_effect(flow: Workflow) -> Iterator[Violation]:
                 yield Violation(
                     at, "it comes after the merge, when the task is over", "put it before the merge"
                 )
-            elif gate.kind is GateKind.EFFECT and name in list(Effect) and name != Effect.MERGE:
+            elif gate.kind is GateKind.EFFECT and name in list(Effect) and name not in MERGES:
                 yield Violation(at, f"the effect {name!r} does nothing", LEAVE_OUT)
-            is_merged = is_merged or name == Effect.MERGE
+            is_merged = is_merged or name in MERGES
 
 
 def added_effect(gate: Gate) -> str | None:
@@ -167,8 +182,3 @@ def _require_valid_gate(where: str, gate: Gate) -> None:
 def gate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return *options* without those that the engine itself reads."""
     return {key: value for key, value in options.items() if key not in {"tree", "on_timeout", "effect"}}
-
-
-def asks_checkpoint(phase: Phase) -> bool:
-    """Return whether a gate of *phase* wants to see what is announced before the work."""
-    return any(gate.at == "before" and "checkpoint" in gate.options for gate in phase.gates)

@@ -22,8 +22,11 @@ from liza.domain.idea_report import (
     TESTS_LOG,
     UNDECIDED,
     IdeaSummary,
+    dropped_issues_name,
 )
 from liza.domain.ideas import run_id
+from liza.domain.measurement import score_in_file
+from liza.domain.review_rounds import DROPPED
 from liza.domain.scoring import ResultsFile
 from liza.domain.verdicts import Outcome
 from liza.errors import GitFailed, LizaError
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.agents.protocol import Brief
+    from liza.domain.experiment_config import ExperimentConfig
     from liza.domain.model import State, Task
     from liza.domain.scoring import Score
     from liza.domain.verdicts import Evidence, Verdict
@@ -47,6 +51,23 @@ NO_PATCH: Final = "no patch was made"
 _IN_ROUNDS: Final = frozenset({"coder", "reviewer"})  # whose every round is kept
 
 
+def run_id_of(task: Task) -> str:
+    """Return the name of the folder of an idea."""
+    number = task.id.rpartition("-")[2]
+    return run_id(task.created, int(number) if number.isdecimal() else 1)
+
+
+def means_in(settings: ExperimentConfig, file: ResultsFile) -> dict[str, float]:
+    """Return the mean of each metric that *file* has."""
+    # A copy is called `.csv` whatever it is a copy of.
+    name, data = str(settings.results), file.data or b""
+    known = {
+        rule.column: score_in_file(name, data, rule.column, settings.configurations).value
+        for rule in settings.metrics
+    }
+    return {column: value for column, value in known.items() if value is not None}
+
+
 class TriedIdea(NamedTuple):
     """An idea at its end, and where what is known of it lies."""
 
@@ -57,8 +78,7 @@ class TriedIdea(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        number = self.task.id.rpartition("-")[2]
-        return run_id(self.task.created, int(number) if number.isdecimal() else 1)
+        return run_id_of(self.task)
 
     @property
     def folder(self) -> IdeaFolder:
@@ -77,13 +97,20 @@ class TriedIdea(NamedTuple):
     @property
     def patch(self) -> str:
         """Return all that was changed for the idea, as a patch that `git apply` takes."""
-        base, made = self.task.base_commit, self.task.review_commit
+        base, made = self._first_base(), self.task.review_commit
         if base is None or made is None:
             return ""
         answer = self.repository.ask("diff", "--binary", "--full-index", "--no-color", base, made)
         if answer.code != 0:
             raise GitFailed("diff", answer.said)
         return answer.output.decode("utf-8", "replace")
+
+    def _first_base(self) -> str | None:
+        """Return what the ideas that this one was tried on began with: its patch has theirs in it."""
+        task = self.task
+        while parent := next((self.state.tasks.get(name) for name in task.depends_on), None):
+            task = parent
+        return task.base_commit
 
     def artifact(self, phase: str) -> str:
         found = self.task.artifacts.get(phase)
@@ -97,6 +124,9 @@ def write_outcome(idea: TriedIdea) -> str:
     patch = idea.patch
     if patch:
         idea.folder.write(PATCH, patch)
+    for name, one in idea.task.artifacts.items():
+        if name.startswith(DROPPED):
+            idea.folder.write(dropped_issues_name(int(name.removeprefix(DROPPED))), f"{one.text}\n")
     _write_log(idea, GateKind.COMMAND, TESTS_LOG)
     _write_log(idea, GateKind.SCORE, SWEEP_LOG)
     idea.folder.write_summary(_summary(idea, is_applied=bool(patch)))

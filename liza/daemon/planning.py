@@ -9,7 +9,7 @@ from liza.board.protocol import PLANNING_NAME
 from liza.daemon import coding, prompt_values
 from liza.daemon.policy import plan_checks, planner
 from liza.daemon.policy.coder import is_unfetched
-from liza.daemon.reviewing import RELEASE_ENDINGS, RETRY_ENDINGS
+from liza.daemon.policy.retries import RELEASE_ENDINGS, RETRY_ENDINGS
 from liza.daemon.sources import find_tasks, with_refetched_tasks, with_source_tasks
 from liza.daemon.turn import AfterTurn, open_turn
 from liza.domain.anomalies import RetryLoop, SpecAmbiguity
@@ -90,6 +90,7 @@ def _ask_planner(place: Worker) -> AfterTurn:
     if wake is None:
         return AfterTurn.WORK
     log.info("planning, because %s", wake.why)
+    place.fetch(state)
     head = place.repository.commit_at(place.integration(state)) or place.repository.head()
     try:
         with (

@@ -14,7 +14,7 @@ from liza.board.location import TEAM_FILE as TEAM_FILE  # noqa: PLC0414 - as abo
 from liza.board.location import home_from as home_from  # noqa: PLC0414 - as above
 from liza.board.location import note_address, without_password
 from liza.board.protocol import create_board_at, open_board
-from liza.domain.config import Config
+from liza.domain.config import Config, PlanConfig
 from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.model import Adopted, Goal, State, Status
 from liza.domain.problems import violations_from
@@ -46,11 +46,20 @@ class Choice(NamedTuple):
 
 
 def integration_ref(start: Path) -> str:
-    """Return the full name of the integration branch: the board's, or where there is none, the team's."""
+    """Return the integration branch: the board's, or where there is none, the team's.
+
+    By its full name; where hosts share a remote, it is the commit that the branch is at there.
+    """
     root = top_level(start)
     there = (root / HOME).is_dir()
     config = open_board(home_from(root)).read().config if there else effective_config(root, {})[0]
-    return BRANCHES + config.integration_branch
+    if config.remote is None:
+        return BRANCHES + config.integration_branch
+    from liza.daemon.travel import shared_remote  # noqa: PLC0415 - who begins a project fetches nothing
+
+    remote = shared_remote(Repository.around(root), config)
+    tip = remote.fetch() if remote else None
+    return tip or BRANCHES + config.integration_branch
 
 
 def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
@@ -116,6 +125,30 @@ def create_board(
     return board, [Choice("goal", goal.strip(), ""), *choices]
 
 
+NO_GOAL: Final = "there is no goal; say in a sentence what to build, or name issues with --issues"
+
+
+def goal_on_page(start: Path, workflow: str | None) -> str:
+    """Return the goal that a person wrote into the page of the workflow; raise where there is none."""
+    from liza.daemon.cycle_files import read_page  # noqa: PLC0415 - who says the goal need not wait
+    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
+    from liza.domain.cycle_file import goal_in  # noqa: PLC0415 - as above
+
+    root = top_level(start)
+    page = workflow_of(effective_config(root, {"workflow": workflow})[0], root).page
+    if page is None:
+        raise UsageError(NO_GOAL)
+    written = read_page(root / page.path)
+    goal = goal_in(written) if written is not None else None
+    if goal is None:
+        where = "is not there" if written is None else "says none"
+        raise UsageError(
+            f"there is no goal: {page.path} {where}; write it below `## Goal` in one to three sentences, "
+            "or give it to `liza init`"
+        )
+    return goal
+
+
 def _workflow_text(config: Config, root: Path) -> Adopted:
     if "/" not in config.workflow and not config.workflow.endswith(".yaml"):
         return Adopted()
@@ -127,15 +160,20 @@ def _workflow_text(config: Config, root: Path) -> Adopted:
 def _require_source(root: Path, config: Config) -> None:
     """Refuse ideas, issues and a forge that cannot be used, or that nobody would ask for."""
     is_default = config.workflow == Config.model_fields["workflow"].default
-    if is_default and not (config.forge or config.issues or config.experiment != ExperimentConfig()):
+    is_bare = config.experiment == ExperimentConfig() and config.plan == PlanConfig()
+    if is_default and is_bare and not (config.forge or config.issues or config.agents.overrides):
         return
     from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
     from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - as above
     from liza.daemon.sources import IDEA_SOURCE, configured_ideas  # noqa: PLC0415 - as above
 
-    tasks = workflow_of(config, root).tasks
+    flow = workflow_of(config, root)
+    tasks = flow.tasks
     if tasks.source == IDEA_SOURCE:
         configured_ideas(config, root, tasks)
+        if config.experiment.converge and flow.publishes:
+            # It lets work pass against the word of its reviewer.
+            raise UsageError(f"the workflow {config.workflow} merges; leave `experiment.converge` out")
     elif config.experiment != ExperimentConfig():
         raise UsageError(f"the workflow {config.workflow} tries no ideas; leave `experiment` out")
     require_forge(config, root, tasks.source)

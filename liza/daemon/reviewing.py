@@ -11,14 +11,17 @@ from liza.daemon.course import GatesResult
 from liza.daemon.integrate import integrate, pause_and_release
 from liza.daemon.policy import reviewer
 from liza.daemon.policy.admission import admit, denial_of
+from liza.daemon.policy.retries import RELEASE_ENDINGS, RETRY_ENDINGS
 from liza.daemon.turn import AfterTurn, GateTampered, open_turn, task_with_token
 from liza.domain import budget
 from liza.domain import events as e
 from liza.domain.answers import Review, Step
 from liza.domain.budget import Cap
 from liza.domain.changes import Change, with_signals
+from liza.domain.config import PlanApproval
 from liza.domain.model import Status
 from liza.domain.record import printable, with_record
+from liza.domain.review_rounds import HeldVerdict, hold_to_first
 from liza.domain.verdicts import Outcome, Signal, SignalName, Verdict
 from liza.errors import BrokenGate, GitFailed, Refused, UnfitRepository
 from liza.gates.feedback import gate_report
@@ -39,22 +42,9 @@ if TYPE_CHECKING:
     from liza.domain.model import State, Task
     from liza.workflow.document import Gate
 
-# After these a second try may give what the first did not; all others say when to come back.
-RETRY_ENDINGS: Final = frozenset(
-    {
-        RunEnding.DONE,
-        RunEnding.TIMEOUT,
-        RunEnding.SILENT,
-        RunEnding.SLOW_START,
-        RunEnding.CRASHED,
-        RunEnding.EMPTY,
-    }
-)
-RELEASE_ENDINGS: Final = frozenset(
-    {
-        *(RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH),
-        *(RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED),
-    }
+LATE_BUT_CRITICAL: Final = (
+    "{}: its reviewer found something critical after the first review, which decides nothing any more: {}; "
+    "look at it before you apply the patch"
 )
 
 log = logging.getLogger(__name__)
@@ -68,7 +58,8 @@ def take_turn(place: Worker) -> AfterTurn:
         return AfterTurn.WORK
     found = _next_task(place, state)
     if found is None:
-        return AfterTurn.WAIT
+        return _review_plan(place, state)
+    place.fetch(state, found.id)
     token = secrets.token_hex(16)
     state = _take_next(place, token)
     task = task_with_token(state, token)
@@ -85,6 +76,15 @@ def take_turn(place: Worker) -> AfterTurn:
         except (GitFailed, UnfitRepository) as error:
             _release_unfit(turn, error)
         return AfterTurn.WORK
+
+
+def _review_plan(place: Worker, state: State) -> AfterTurn:
+    """Judge the plan, which has to wait for work that others wait for."""
+    if state.config.plan.approval is not PlanApproval.REVIEWER:
+        return AfterTurn.WAIT
+    from liza.daemon import plan_reviewing  # noqa: PLC0415 - few boards have plans that are judged
+
+    return plan_reviewing.take_turn(place)
 
 
 def _next_task(place: Worker, state: State) -> Task | None:
@@ -146,6 +146,8 @@ def _take_next(place: Worker, token: str) -> State:
 
 def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
     """Judge *task*, phase after phase, for as long as judging is next; then do what its effect is."""
+    if turn.state.config.remote:
+        turn.place.exchange.fetch_missing(turn.state.config, task)
     while task.status is Status.READY_FOR_REVIEW:
         after = _review(turn, task)
         if after is not None:
@@ -176,7 +178,7 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
     ) and found.outcome is Outcome.PASS:
         match next_up:
             case GateJob(gate) if gate.kind is GateKind.AGENT:
-                turn.hat = gate.role
+                turn.hat, turn.part = gate.role, gate.options.get("prompt")
                 asked = _ask_reviewer(turn, task, found.verdicts)
                 if turn.lease_renewer.lost:
                     log.warning("%s: the verdict is not used", turn.lease_renewer.lost)
@@ -190,7 +192,10 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
                 )
             case _:
                 break
-    _conclude(turn, reviewer.event_for_verdicts(task, found), said)
+    event = reviewer.event_for_verdicts(task, found)
+    if found.artifacts and isinstance(event, e.Report):
+        event = event.replace(artifacts=found.artifacts)
+    _conclude(turn, event, said)
     return None
 
 
@@ -225,10 +230,17 @@ def _with_verdict(
     """Return where the word of a reviewer's agent leads; machines that said no are not asked again by it."""
     tree = turn.place.repository.tree_of(str(task.review_commit or task.base_commit))
     verdict = reviewer.verdict_of_review(gate, review, tree=tree, run=asked.run, at=turn.place.clock())
-    log.info("%s: reviewed: %s", task.id, verdict.outcome)
     flow, position = turn.place.workflow(turn.state), so_far.moved.position
-    moved = engine.after(flow, position, verdict, so_far.facts)
-    return so_far._replace(moved=moved, verdicts=(*so_far.verdicts, verdict))
+    held = HeldVerdict(verdict)
+    if turn.state.config.experiment.converge:
+        held = hold_to_first(verdict, task.artifacts, position.iterations.get(position.phase, 1) - 1)
+        turn.place.tell(
+            [LATE_BUT_CRITICAL.format(task.id, "; ".join(held.critical))] if held.critical else []
+        )
+    log.info("%s: reviewed: %s", task.id, held.verdict.outcome)
+    moved = engine.after(flow, position, held.verdict, so_far.facts)
+    said = (*so_far.verdicts, held.verdict)
+    return so_far._replace(moved=moved, verdicts=said, artifacts={**so_far.artifacts, **held.artifacts})
 
 
 def _rerun_gates(turn: Turn, task: Task) -> GatesResult:

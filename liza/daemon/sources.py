@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.experiment_files import read_ideas
 from liza.daemon.policy.coder import is_unfetched
-from liza.daemon.policy.planner import is_to_be_filled
+from liza.daemon.policy.planner import is_depth_over, is_to_be_filled
 from liza.domain.changes import SUPERVISOR
 from liza.domain.cycle_archive import ARCHIVE
 from liza.domain.events import Block
@@ -38,6 +38,14 @@ class NewTask(NamedTuple):
     issue: TaskIssue | None = None
     depends_on: tuple[str, ...] = ()
     blocked: str | None = None  # why nobody can begin with it
+    guidance: str | None = None
+
+
+class FoundTasks(NamedTuple):
+    """Tasks that the goal gets, or why a search for more of them is over."""
+
+    tasks: list[NewTask]
+    ended: str | None = None
 
 
 class Source(NamedTuple):
@@ -55,6 +63,8 @@ def goal_task(state: State, _root: Path, _source: TaskSource) -> list[NewTask]:
 def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
     """Return a task for each idea of a file or a directory, in its order."""
     found = configured_ideas(state.config, root, source)
+    if search := state.config.experiment.search:
+        found = found[: min(search.ideas, search.most or search.ideas)]
     return [
         NewTask(f"idea-{state.goal.number}-{number}", idea.text) for number, idea in enumerate(found, start=1)
     ]
@@ -80,19 +90,38 @@ def page_paths(state: State) -> tuple[str, ...]:
     return () if page is None else (page.path, ARCHIVE)
 
 
-def find_tasks(state: State, root: Path) -> list[NewTask] | None:
+def find_tasks(state: State, root: Path) -> FoundTasks | None:
     """Return the tasks of the goal, where they come from elsewhere than a planner and are not there yet."""
     source = workflow_on(state).tasks
     if not is_to_be_filled(state):
         return None
-    return SOURCES[source.source].find(state, root, source)[: source.limit]
+    if is_depth_over(state):
+        return _deeper_ideas(state, root, source)
+    return FoundTasks(SOURCES[source.source].find(state, root, source)[: source.limit])
 
 
-def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -> State:
+def _deeper_ideas(state: State, root: Path, source: TaskSource) -> FoundTasks:
+    from liza.daemon.idea_search import next_ideas  # noqa: PLC0415 - few boards have a search
+
+    found = next_ideas(state, root, configured_ideas(state.config, root, source))
+    first = 1 + sum(name.startswith(f"idea-{state.goal.number}-") for name in state.tasks)
+    tasks = [
+        NewTask(
+            f"idea-{state.goal.number}-{number}",
+            one.text,
+            depends_on=(one.node,),
+            guidance=f"Begin with what {one.node} made, and keep it: {state.task(one.node).description}",
+        )
+        for number, one in enumerate(found.ideas, start=first)
+    ]
+    return FoundTasks(tasks, found.ended)
+
+
+def with_source_tasks(state: State, found: FoundTasks | None, at: datetime) -> State:
     """Return the board with the tasks that were *found* for its goal."""
-    if found is None or not is_to_be_filled(state):
+    if found is None or not is_to_be_filled(state) or any(one.id in state.tasks for one in found.tasks):
         return state
-    for one in found:
+    for one in found.tasks:
         task = Task(
             id=one.id,
             description=one.description,
@@ -101,11 +130,12 @@ def with_source_tasks(state: State, found: list[NewTask] | None, at: datetime) -
             scope=TaskScope(exclude=page_paths(state)),
             depends_on=one.depends_on,
             issue=one.issue,
+            guidance=one.guidance,
             created=at,
             created_by=SUPERVISOR.id,
         )
         state = _with_block(add_task(task, by=SUPERVISOR, at=at)(state), one, at)
-    return state.replace(goal=state.goal.replace(planned=at))
+    return state.replace(goal=state.goal.replace(planned=at, search_ended=found.ended))
 
 
 def with_refetched_tasks(state: State, found: list[NewTask], at: datetime) -> State:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.pricing import PricingAgent
-from liza.agents.protocol import Brief, Reply, Session
+from liza.agents.protocol import Brief, Reply, Session, is_session_broken
 from liza.agents.recording import RecordingAgent
 from liza.agents.select import (
     COMMAND,
@@ -38,6 +38,7 @@ from liza.daemon.policy.planner import with_notes_read
 from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
 from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
 from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
+from liza.daemon.travel import CodeExchange, shared_remote
 from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
 from liza.domain.answer_parsing import ParsedAnswer
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from liza.domain.events import Event
     from liza.domain.verdicts import Verdict
     from liza.errors import BrokenGate
+    from liza.repo.shared_remote import SharedRemote
     from liza.repo.snapshot import WorktreeState
     from liza.repo.worktree import Worktree
     from liza.workflow.document import Workflow
@@ -125,7 +127,7 @@ class Worker:
     stop_requests: StopRequests
     clock: Callable[[], datetime] = utc_now
     due: datetime | None = None  # when a run that may not begin now may be tried again
-    parked: datetime | None = None  # until when a full disk is left alone
+    parked: datetime | None = None  # until when a full disk, or a remote that fails, is left alone
     _runs: int = 0
     _seen_workflow: tuple[int, ...] | None = None  # the file of the workflow, once it was found to be right
 
@@ -151,20 +153,30 @@ class Worker:
         self._seen_workflow = None if why else stamp
         return why
 
+    @cached_property
+    def exchange(self) -> CodeExchange:
+        """What is fetched from the remote that hosts share, and published there."""
+        return CodeExchange(self.repository, self.board)
+
+    def remote(self, state: State) -> SharedRemote | None:
+        return shared_remote(self.repository, state.config) if state.config.remote else None
+
     def integration(self, state: State) -> str:
-        """Return the full name of the integration branch."""
-        return BRANCHES + state.config.integration_branch
+        """Return the full name of the ref that says where the integration branch is."""
+        remote = self.remote(state)
+        return remote.tracked if remote else BRANCHES + state.config.integration_branch
+
+    def fetch(self, state: State, *tasks: str) -> None:
+        """Bring here what other hosts merged, and what they handed in of *tasks*."""
+        if state.config.remote:
+            self.exchange.fetch(state.config, *tasks)
 
     def actor(self, token: str | None = None) -> Actor:
         return Actor(role=self.role, id=self.name, token=token)
 
-    def choice(self, state: State, step: Step) -> AgentChoice:
+    def choice(self, state: State, step: Step, task: str | None, hat: str | None) -> AgentChoice:
         """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
-        return choice_for(state, self._who, step)
-
-    @property
-    def _who(self) -> RunRequester:
-        return RunRequester(self.role, self.name, self.clock())
+        return choice_for(state, RunRequester(self.role, self.name, self.clock(), hat), step, task)
 
     def agent(self, state: State, choice: AgentChoice) -> Agent:
         """Return the agent that *choice* names."""
@@ -186,9 +198,11 @@ class Worker:
         task: str | None,
         *later: Step,
         instead: AgentChoice | None = None,
+        hat: str | None = None,
     ) -> AdmissionRequest:
         """Return the run of *step*, as it has to be admitted; *later* are steps that follow in this turn."""
-        return planned_run(state, self._who, step, task, *later, instead=instead)
+        who = RunRequester(self.role, self.name, self.clock(), hat)
+        return planned_run(state, who, step, task, *later, instead=instead)
 
     def extend_reservation(self, usd: float) -> str | None:
         """Reserve more for this worker's run, which cost *usd* so far; return why it has to end, or None."""
@@ -362,6 +376,7 @@ class Turn:
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
     hat: str | None = None  # the role of the workflow whose job this is
+    part: str | None = None  # the file that says what it is there for, where it is another than the hat's
     comments: list[tuple[str, str]] = field(default_factory=list)  # for the forge: who said what
     # What work says whose answer cannot be read.
     proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
@@ -406,7 +421,7 @@ class Turn:
     def _admit(self, question: Question) -> AdmissionRequest | str:
         """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
         run, self.admitted = self.admitted, None
-        if run is not None and question.instead is None:
+        if run is not None and question.instead is None and self._is_meant(run, question):
             return run
         run = self._wanted(question)
         while shut := self._reserve(run):
@@ -417,6 +432,10 @@ class Turn:
             if left is None or left > PROVIDER_WAIT or not sleep_unless_stopped(self.stop, left):
                 return shut.why
         return run
+
+    def _is_meant(self, run: AdmissionRequest, question: Question) -> bool:
+        """Return whether *run* is by the agent of *question*: under another hat it may be another's."""
+        return not self.state.config.agents.overrides or run.choice == self._wanted(question).choice
 
     def _now(self) -> State:
         """Return the board as this turn knows it, with what the providers say by now."""
@@ -439,7 +458,10 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(self._with_effects(_mask_event(event)) for event in events)
-        run = self.place.planned_run(self._now(), then, self.task) if then else None
+        for event in events:
+            if isinstance(event, Report) and event.commit:
+                self._publish(event.commit)
+        run = self.place.planned_run(self._now(), then, self.task, hat=self.hat) if then else None
 
         told: list[str] = []
 
@@ -463,6 +485,17 @@ class Turn:
         for line in told:
             log.info("%s: %s", name, line)
         return state
+
+    def _publish(self, commit: str) -> None:
+        """Let every host have *commit* before the board names it."""
+        config, token = self.state.config, self.actor.token
+        if config.remote is None or token is None or commit == self.current().review_commit:
+            return
+
+        def wait(seconds: float) -> bool:
+            return self.lease_renewer.lost is None and sleep_unless_stopped(self.stop, seconds)
+
+        self.place.exchange.publish_work(config, str(self.task), token, commit, wait=wait)
 
     def _with_effects(self, event: Event) -> Event:
         """Return *event* with what came of the effects that the workflow wants for it."""
@@ -524,18 +557,17 @@ class Turn:
         it is another than that of the step; *session* is the conversation to go on with.
         """
         hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
+        part = prompting.hat_text(self.part) if self.part else prompting.part_of(hat)
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._refuse_start(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.render_prompt(
-            template or step, facts, nonce=secrets.token_hex(8), hat=hat.prompt if hat else None
-        )
+        prompt = prompting.render_prompt(template or step, facts, nonce=secrets.token_hex(8), hat=part)
         self.place.trees.begin(begins)
         first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
         if hat:
-            form = prompting.AnswerForm(template or step, str(self.hat), hat.prompt)
+            form = prompting.AnswerForm(template or step, str(self.hat), part)
             first = first._replace(dialect=hat.dialect, form=form)
         return self._run_until_answered(first, again)
 
@@ -551,6 +583,10 @@ class Turn:
                 case RetryKind.SAME:
                     log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
+                case RetryKind.ANEW:
+                    log.warning("%s: its session is broken and given up: %s", self._about(first), asked.why)
+                    first = start = question = first._replace(session=None)
+                    tried = tried._replace(is_anew=True)
                 case RetryKind.STAND_IN:
                     log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
                     tried, question = tried._replace(has_stand_in=True), self._for_stand_in(start)
@@ -573,7 +609,13 @@ class Turn:
         if asked.value is not None or asked.moved:
             return RetryKind.NOTHING
         other = self._stand_in() if not question.session and may_fall_back(asked.reply) else None
-        ended = FailedRun(asked.reply.ending, asked.is_unread, bool(asked.reply.session), other is not None)
+        ended = FailedRun(
+            asked.reply.ending,
+            asked.is_unread,
+            bool(asked.reply.session),
+            is_session_broken=bool(question.session) and is_session_broken(asked.reply),
+            may_stand_in=other is not None,
+        )
         retry = retry_after(ended, tried, again)
         if retry is RetryKind.SAME:
             return retry if sleep_unless_stopped(self.stop, AFTER_A_KILL[tried.kills]) else RetryKind.NOTHING
@@ -646,7 +688,7 @@ class Turn:
             with self.lease_renewer.require_liveness(
                 (brief.limits.silence or brief.limits.total) + LEASE_SLACK
             ):
-                self.last = run.choice or self.place.choice(self.state, brief.step)
+                self.last = run.choice or self.place.choice(self.state, brief.step, self.task, self.hat)
                 reply = self.place.agent(self.state, self.last).run(brief, self.stop)
         except DiskTrouble:
             raise
@@ -665,7 +707,9 @@ class Turn:
 
     def _wanted(self, question: Question) -> AdmissionRequest:
         """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.planned_run(self._now(), question.step, self.task, instead=question.instead)
+        run = self.place.planned_run(
+            self._now(), question.step, self.task, instead=question.instead, hat=self.hat
+        )
         if not question.only_answer:
             return run
         kind = cost_kind(ANSWER_ONLY, run.want.kind.partition(" ")[2])

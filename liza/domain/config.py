@@ -31,6 +31,14 @@ class Workers(Record):
     reviewer: AtLeastOne = 1
 
 
+class Needs(Record):
+    """The labels that a host must have to work in a role."""
+
+    planner: tuple[Id, ...] = ()
+    coder: tuple[Id, ...] = ()
+    reviewer: tuple[Id, ...] = ()
+
+
 class AgentChoice(Record):
     """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
 
@@ -104,6 +112,20 @@ class SprintLength(Record):
 
     hours: Hours | None = None
     tasks: AtLeastOne | None = None
+
+
+class PlanApproval(StrEnum):
+    """Who says yes to a plan before anybody works on it."""
+
+    NONE = "none"
+    REVIEWER = "reviewer"  # an agent; people, where it sends the plan back too often
+    HUMAN = "human"
+
+
+class PlanConfig(Record):
+    """What becomes of a planner's tasks before coders may claim them."""
+
+    approval: PlanApproval = PlanApproval.NONE
 
 
 class SandboxMode(StrEnum):
@@ -212,11 +234,23 @@ def _parse_issues(value: object) -> object:
     return text
 
 
+def _refuse_password(remote: str) -> str:
+    if _WITH_PASSWORD.match(remote):
+        raise ValueError("it holds a password, which agents could read; use ssh or a credential helper")
+    return remote
+
+
+_WITH_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@]*:[^/@]*@")
+
+
 class Config(Record):
     spec: NonEmptyStr | None = None
     workflow: NonEmptyStr = "liza"
     integration_branch: NonEmptyStr = INTEGRATION_BRANCH
+    # The bare repository through which hosts exchange work: a URL, a path, or the name of a git remote.
+    remote: Annotated[NonEmptyStr, AfterValidator(_refuse_password)] | None = None
     workers: Workers = default_record(Workers)
+    needs: Needs = default_record(Needs)
     agents: Agents = default_record(Agents)
     gates: Gates = default_record(Gates)
     worktree: WorktreeConfig = default_record(WorktreeConfig)
@@ -224,6 +258,7 @@ class Config(Record):
     budget: Budget = default_record(Budget)
     notify: Notify = default_record(Notify)
     sprint: SprintLength = default_record(SprintLength)
+    plan: PlanConfig = default_record(PlanConfig)
     sandbox: SandboxConfig = default_record(SandboxConfig)
     assistant: AssistantConfig = default_record(AssistantConfig)
     experiment: ExperimentConfig = default_record(ExperimentConfig)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, TypeAdapter, field_validator
 
 from liza.domain.memory import Remembered
-from liza.domain.model import Checkpoint, Lease, MergeIntent, Role, Status, Task
+from liza.domain.model import Checkpoint, Lease, MergeIntent, Role, Status, Task, Waiver, WorkSession
 from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
 from liza.domain.verdicts import Feedback, Outcome, Verdict
 
@@ -222,7 +222,7 @@ class Report(Event):
     squashed: Commit | None = None  # the agent's own commit, where Liza made one commit of all that led to it
     squashed_for: NonEmptyStr | None = None  # which gate wanted it, and why
     artifacts: Mapping[NonEmptyStr, NonEmptyStr] = Field(default={})  # texts by their names
-    session: NonEmptyStr | None = None  # the conversation in which it was made
+    session: WorkSession | None = None  # the conversation in which it was made
     remember: tuple[Remembered, ...] = ()  # for who works on it later
     effects: Mapping[NonEmptyStr, str] = Field(default={})  # what was done for it, and what came of that
 
@@ -386,6 +386,22 @@ class Accept(Event):
                 for taint in task.taints
             )
         }
+
+
+class Waive(Event):
+    """A person lifts a limit for this task."""
+
+    verb = "waive a limit of"
+    words = ("waive",)
+    limit: Literal["scope_limit"]
+    reason: NonEmptyStr
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return f"{self.limit} is waived already" if task.waives(self.limit) else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
+        lifted = Waiver(name=self.limit, by=by.id, at=at, reason=self.reason)
+        return {"waivers": (*task.waivers, lifted)}
 
 
 class Intend(Event):
@@ -562,6 +578,7 @@ AMENDABLE: Final = frozenset(
         "scope",
         "spec_ref",
         "depends_on",
+        "needs",
         "validation",
         "guidance",
     }

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from liza.domain.beam_search import SearchSettings
 from liza.domain.metric_gate import MetricRule
 from liza.domain.record import NonEmptyStr, Record
 
@@ -34,6 +35,12 @@ class ExperimentConfig(Record):
     baseline: PathInRepository | None = None  # `liza baseline refresh` writes it
     configurations: Annotated[int, Field(ge=1)] | None = None  # of a sweep; without it, all
     metrics: tuple[MetricRule, ...] = ()  # of the same results: they grade an idea beside its score
+    search: SearchSettings | None = None  # the best of some ideas are what the next ones begin with
+    review_rounds: Annotated[int, Field(ge=0)] = (
+        0  # further rounds of a coder whose patch does not apply, or was rejected
+    )
+    converge: bool = False  # of these, a later review may insist on what the first said, and add nothing
+    proceed_unapproved: bool = False  # what is rejected in its last round is scored all the same, and marked
     base_on_working_tree: bool = False  # worktrees have what is not committed in your checkout
     keep_worktrees: bool = False
 
@@ -48,4 +55,12 @@ class ExperimentConfig(Record):
             )
         if self.results is not None and self.results == self.baseline:
             raise ValueError("results and baseline are one file; a baseline that is overwritten is none")
+        if self.search and not (self.sweep and self.metrics):
+            raise ValueError("a search needs a sweep and metrics to rank ideas by; set both, or leave it out")
+        if self.search and self.first is not None:
+            raise ValueError("`first` does nothing in a search; say search.most instead")
+        if self.metrics and not self.sweep:
+            raise ValueError("metrics do nothing without a sweep; name the command that measures")
+        if self.converge and not self.review_rounds:
+            raise ValueError("converge does nothing without a second review; set review_rounds, as 2")
         return self

@@ -64,13 +64,15 @@ class IdeaSummary(Record):
         """How far the idea came, in a few words."""
         if not self.patch_applied:
             return f"error: {self.patch_error or 'no patch'}"
-        if self.review_verdict != APPROVED:
+        is_scored = self.score is not None and self.score.score is not None
+        is_tried = is_scored or self.tests_exit_code is not None or self.sweep_exit_code is not None
+        if self.review_verdict != APPROVED and not is_tried:
             return f"review: {self.review_verdict or 'no verdict'}"
         if self.tests_exit_code:
             return f"tests failed ({self.tests_exit_code})"
-        if self.score is None or self.score.score is None:
+        if not is_scored:
             return f"no score: {self.score.note if self.score else 'no results'}"
-        return "scored"
+        return "scored" if self.review_verdict == APPROVED else "scored, not approved"
 
 
 def summary_text(summary: IdeaSummary) -> str:

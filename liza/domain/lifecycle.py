@@ -52,7 +52,7 @@ def _reports(source: Status) -> frozenset[Status]:
 # The worker whose job it is takes it and reports: who works on what waits for work, who judges on all else.
 # Which of them it is, the document says (`workflow.transition`); that no maker judges, the events themselves.
 TRANSITIONS: Final[tuple[Transition, ...]] = (
-    _transition(e.Ready, [S.DRAFT], [S.IDLE], P, H),
+    _transition(e.Ready, [S.DRAFT], [S.IDLE], P, R, H),
     _transition(e.Take, [S.IDLE, *_SENT_BACK], [S.WORKING], P, C),
     _transition(e.Take, _JUDGED, [], R),
     _transition(e.Write, [S.WORKING], [], P, C, held=True),
@@ -66,6 +66,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _transition(e.Release, _JUDGED, [], R, H, held=True),
     _transition(e.Reclaim, [S.WORKING, *_JUDGED, S.INTEGRATION_FAILED], [S.IDLE], V),
     _transition(e.Accept, [S.APPROVED, S.AWAITING_APPROVAL], [], H),
+    _transition(e.Waive, [*_WAITING, *_IN_HANDS], [], H),
     _transition(e.Intend, [S.APPROVED], [], R, V, held=True),
     _transition(e.Land, [S.APPROVED], [S.MERGED], R, V, held=True),
     _transition(e.Block, [S.WORKING], [S.BLOCKED], P, C, V, H, held=True),

@@ -53,6 +53,11 @@ def columns_of(data: bytes) -> tuple[str, ...]:
     return tuple(_rows_of(data.decode("utf-8", "replace"))[1])
 
 
+def count_rows(path: str, data: bytes) -> int:
+    """Return how many rows a CSV has; of a JSON that is not asked."""
+    return 0 if path.endswith(".json") else len(_rows_of(data.decode("utf-8", "replace"))[0])
+
+
 def _first_rows(rows: list[dict[str, str]], first: int | None) -> list[dict[str, str]]:
     if first is None:
         return rows

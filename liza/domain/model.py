@@ -130,6 +130,14 @@ class Artifact(Record):
     by: Id
 
 
+class WorkSession(Record):
+    """The conversation in which a task was worked on last; only the same hat of the same program has it."""
+
+    id: NonEmptyStr
+    hat: NonEmptyStr
+    backend: NonEmptyStr
+
+
 class IntegrationFailure(Record):
     reason: NonEmptyStr
     paths: tuple[str, ...] = ()
@@ -173,6 +181,15 @@ class HistoryEntry(Record):
     facts: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Waiver(Record):
+    """A limit that a person lifted for one task."""
+
+    name: NonEmptyStr
+    by: Id
+    at: Time
+    reason: NonEmptyStr
+
+
 class TaskKind(StrEnum):
     CODE = "code"
     DOCS = "docs"
@@ -192,8 +209,10 @@ class Task(Record):
     scope: TaskScope = default_record(TaskScope)
     spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
+    needs: tuple[Id, ...] = ()  # labels that a host must have whose workers take it
     issue: TaskIssue | None = None
     validation: Validation | None = None
+    waivers: tuple[Waiver, ...] = ()
     created: Time
     created_by: Id
 
@@ -220,7 +239,7 @@ class Task(Record):
         default={}
     )  # what work left for who comes after, by name
     memory: tuple[MemoryEntry, ...] = ()  # what agents want remembered of it
-    session: NonEmptyStr | None = None  # the conversation in which it was worked on last
+    session: WorkSession | None = None
     verdicts: tuple[Verdict, ...] = ()  # what the gates said in its current round
     decisions: tuple[Decision, ...] = ()  # what its phases came to since this coder began
     signals: tuple[Signal, ...] = ()  # what its agents said beside that
@@ -255,6 +274,9 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    def waives(self, limit: str) -> bool:
+        return any(one.name == limit for one in self.waivers)
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -306,6 +328,9 @@ class Goal(Record):
     number: Annotated[int, Field(ge=1)] = 1
     begun: Time | None = None  # when its turn came, where another goal was first
     planned: Time | None = None
+    sent_back: NonEmptyStr | None = None  # what is wrong with the plan; the planner's next one answers it
+    plan_returns: Count = 0  # times that reviewers did not let it pass since a person decided
+    search_ended: NonEmptyStr | None = None  # why no further ideas are tried, where a search tries them
     queued: tuple[NextGoal, ...] = ()
     past: tuple[PastGoal, ...] = ()
 
@@ -345,6 +370,8 @@ class WorkerRecord(Record):
 
     id: Id
     role: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+    host: Id | None = None  # the machine that it runs on, where there are several
+    labels: tuple[Id, ...] = ()  # of its host
     status: WorkerStatus = WorkerStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
@@ -544,6 +571,12 @@ class State(Record):
 
     def with_task(self, task: Task) -> Self:
         return self.replace(tasks=with_record(self.tasks, task))
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether its workers are those of several machines, and not those of its settings."""
+        agents = self.agents.values()
+        return any(agent.host and agent.status is not WorkerStatus.STOPPED for agent in agents)
 
     def status_of(self, name: str) -> Status | None:
         """Return the status of a task, live or archived, or None where there is none."""

@@ -17,45 +17,28 @@ T = TypeVar("T")
 
 DEFAULT: Final = "default"
 BACKEND_FIELDS: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
-ROLES: Final = ("PLANNER", "CODER", "REVIEWER")
 ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY", "COMPLEXITY_ASSESSOR": "COMPLEXITY"}
-_JUDGING_HATS: Final = ("JUDGE", "ASSESSOR", "COMPLEXITY_ASSESSOR", "VERIFY", "SYNTHESIS")
-HATS: Final = (*_JUDGING_HATS, "COORDINATOR", "WORKER", "ACTOR")  # worn by one of the roles
-STEPS: Final = ("PLAN", "REPLAN", "CHECKPOINT", "IMPLEMENT", "REVIEW")
-PHASES: Final = ("PLAN", "IMPLEMENT", "REVIEW", "DOCS", "CODE", "COMPLETE", "BLOCKED", "NOTHING_TO_DO")
-_ACTING: Final = (*ROLES, *HATS, *ALIASES.values())
-_KNOWN: Final = tuple(dict.fromkeys((*_ACTING, *STEPS, *PHASES)))
-_COMPOSED: Final = tuple(f"{phase}_{word}" for phase in PHASES for word in _ACTING)
-
-
-# What the workers of this version ask for; the other words are for workflows that cannot be run yet.
-USABLE_KEYS: Final = tuple(dict.fromkeys((*ROLES, *STEPS)))
+JUDGING_ROLE: Final = "reviewer"  # that of whoever judges, under any hat
+_JUDGING_HATS: Final = frozenset({"JUDGE", "ASSESSOR", "COMPLEXITY_ASSESSOR"})
 
 
 def check_overrides(overrides: dict[str, T]) -> dict[str, T]:
-    """Return *overrides*, unless a key is not used or there twice; ValueError names the nearest that is."""
+    """Return *overrides*, unless a key is there twice; whether it is used, the workflow says."""
     seen: dict[str, str] = {}
     for key in overrides:
         word = key.upper()
-        if not _is_known(word):
-            raise ValueError(f"{key!r} is no role or step{_suggestion(word)}")
-        if word not in USABLE_KEYS:
-            raise ValueError(f"{key!r} is used by nobody yet; use one of {', '.join(USABLE_KEYS).lower()}")
         if word in seen:
             raise ValueError(f"{key!r} and {seen[word]!r} are the same key; keep one")
         seen[word] = key
     return overrides
 
 
-def _is_known(word: str) -> bool:
-    if word in _KNOWN or word in _COMPOSED:
-        return True
-    return any(word.startswith(f"{known}_") and word != f"{known}_" for known in _COMPOSED)
-
-
-def _suggestion(word: str) -> str:
-    near = get_close_matches(word, USABLE_KEYS, n=1)
-    return f"; did you mean {near[0].lower()!r}?" if near else f"; known: {', '.join(USABLE_KEYS).lower()}"
+def suggest_key(key: str, usable: Iterable[str]) -> str:
+    """Return which of the keys that are *usable* to write instead of *key*."""
+    known = [one.lower() for one in usable]
+    near = get_close_matches(key.lower(), known, n=1)
+    all_of_them = ", ".join(known)
+    return f"did you mean {near[0]!r}? Known: {all_of_them}" if near else f"use one of {all_of_them}"
 
 
 class RouteKey(NamedTuple):
@@ -79,7 +62,7 @@ def override_keys(who: RouteKey) -> list[str]:
     phase = (who.phase or "").upper()
     names = [f"{phase}_{word}_{who.name.upper()}" for word in words] if phase and who.name else []
     phased = [f"{phase}_{word}" for word in words] if phase else []
-    works = acting not in {"REVIEWER", *_JUDGING_HATS}
+    works = who.role != JUDGING_ROLE and acting not in _JUDGING_HATS
     step = [] if who.hat else [who.step.upper()]
     return list(dict.fromkeys([*names, *phased, *step, *words, *([phase] if phase and works else [])]))
 

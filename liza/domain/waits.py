@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, Status, WorkerStatus
+from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_person, plan_question, proposed_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,10 @@ def stop_reasons(state: State) -> dict[str, str]:
 def _question_waits(state: State) -> Iterator[HumanWait]:
     if state.goal.questions:
         yield HumanWait(f"the plan needs to know: {'; '.join(state.goal.questions)}", ANSWER_PLAN)
+    proposed = proposed_tasks(state)
+    if awaits_plan_person(state):
+        since = max(task.created for task in proposed).isoformat()
+        yield HumanWait(plan_question(state), ACCEPT_PLAN, since)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED:
             asked = "; ".join(task.questions)
@@ -56,7 +61,7 @@ def _question_waits(state: State) -> Iterator[HumanWait]:
             yield HumanWait(
                 f"{task.id} passed by force and needs your consent", f"liza task accept {task.id}"
             )
-        elif task.status is Status.DRAFT:
+        elif task.status is Status.DRAFT and task not in proposed:
             yield HumanWait(f"{task.id} is a DRAFT that nobody released", f"liza task ready {task.id}")
 
 

@@ -59,6 +59,7 @@ class Statements:
     answers: tuple[str, ...] = ()  # summaries, plans, reasons
     feedback: tuple[Feedback, ...] = ()  # a reviewer's
     step: StepSpec | None = None  # that is to be done next
+    handoff: Record | None = None  # what is handed on to the next phase
     word: PersonAnswer | None = None
     asked: datetime | None = None  # since when a person is waited for
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -111,6 +112,21 @@ def restore_salvage(repository: Repository, task: str, number: int) -> str:
             f"rename it (`git branch -m {saved.branch} <name>`) and try again"
         )
     return saved.branch
+
+
+def adopt_salvages(repository: Repository, found: Mapping[str, str]) -> None:
+    """Give each salvage of *found*, the task by its commit, that came from elsewhere a number here."""
+    known = list_salvages(repository)
+    here = {saved.commit for saved in known}
+    for commit, task in found.items():
+        if commit in here:
+            continue
+        numbers = [saved.number for saved in known if saved.task == task]
+        for number in count(max(numbers, default=0) + 1):
+            ref = f"{SALVAGE_REFS}{task}/{number}"
+            if repository.move_ref(ref, to=commit, expected=None, why="salvage of another host"):
+                break
+        known = list_salvages(repository)
 
 
 def _parse_ref_line(line: str) -> Salvage | None:

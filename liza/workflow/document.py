@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain.cycle_archive import PAGE, ArchiveNaming
 from liza.domain.memory import Retention
 from liza.domain.model import Role
+from liza.domain.phase_handoff import HandoffKind
 from liza.domain.position import Position, Stage
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.rules import ALWAYS, GROUPS, RULE_BY_NAME, Count, Rule, RuleAction
@@ -40,7 +41,7 @@ class GateKind(StrEnum):
 OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
     GateKind.ARTIFACT: {
         "checkpoint": "`required`: intent, assumptions and validation, said before the work",
-        "schema": "what else must be written down, `step_spec`",
+        "schema": "what else must be written down: `step_spec`, or the `handoff` to the next phase",
         "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
         "tests": "`required`: where the change touches code, it has tests; another word is refused so far",
         "max_bytes": "how large a file may be",
@@ -72,12 +73,12 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "docs": "where documents are",
         "on_miss": "what a file that does not exist comes to: `revise` or `record`",
     },
-    GateKind.AGENT: {},
+    GateKind.AGENT: {"prompt": "the file that says what is looked at here, in place of the hat's own"},
     GateKind.HUMAN: {
         "question": "what the person is asked",
         "asks": "`approve`, `answer` or `risk`",
-        "remind_minutes": "after how long the person is asked again",
-        "on_timeout": "what silence means: only `remind`",
+        "remind_minutes": "after how long the person is asked again, and again after as long",
+        "on_timeout": "what silence means: only `remind`, after a day where no minutes are said",
     },
     GateKind.SCORE: {
         "run": "the command that measures",
@@ -94,6 +95,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
 }
 
 
+A_DAY: Final = 24 * 60.0  # minutes after which a person is asked again where only `on_timeout` is said
 # What a person is asked at a human gate that has no question of its own.
 QUESTIONS: Final = {
     "approve": "May this be merged as it is?",
@@ -145,10 +147,14 @@ class Effect(StrEnum):
     CLEANUP_WORKTREE = "cleanup_worktree"
 
 
+# Both merge; with the second, the person who approves may want one commit of it.
+MERGES: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE})
+SQUASH: Final = "squash"  # the label of an approval by who wants that
 # What tainted work has to wait for, until a person accepts the taint…
 CLEAN_ONLY: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE, Effect.ARCHIVE})
 # …and what is done in place of it without waiting.
 IF_TAINTED: Final[Mapping[Effect, Effect]] = {Effect.FINALIZE_PR: Effect.MARK_NOMERGE}
+PUBLISHING_EFFECTS: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
 
 
 class OnExhausted(StrEnum):
@@ -272,7 +278,14 @@ class Hat(Record):
     process: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]  # the kind of worker
     access: HatAccess = HatAccess.READ
     prompt: NonEmptyStr | None = None  # the template; by itself that of the process
+    instructions: NonEmptyStr | None = None  # or what the role is there for, in the document itself
     dialect: NonEmptyStr = "yaml"  # how the answer is written
+
+    @model_validator(mode="after")
+    def _is_told_once(self) -> Self:
+        if self.prompt and self.instructions:
+            raise ValueError("prompt and instructions both say what the role is there for; keep one")
+        return self
 
 
 # The kinds of worker are hats by themselves; any other is a row of the document.
@@ -306,12 +319,18 @@ class Phase(Record):
         default_factory=lambda: {ANY_PATH: SessionMode.FRESH}
     )
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict)
+    hands_on: HandoffKind | None = None  # what an answer says beside its summary, for the next phase
 
     @property
     def stage(self) -> Stage:
         if self.worker is not None:
             return Stage.WORK
         return Stage.EFFECT if any(gate.kind is GateKind.EFFECT for gate in self.gates) else Stage.JUDGE
+
+    @property
+    def asks_checkpoint(self) -> bool:
+        """Return whether a gate wants to see what is announced before the work."""
+        return any(gate.at is GateTiming.BEFORE and "checkpoint" in gate.options for gate in self.gates)
 
     def gate(self, name: str) -> Gate | None:
         return next((gate for gate in self.gates if gate.id == name), None)
@@ -426,6 +445,19 @@ class Workflow(Record):
         """Return the hat *role*, which is there."""
         return self.roles.get(role) or OWN_HATS[role]
 
+    @property
+    def offers_squash(self) -> bool:
+        """Return whether a person who approves may have one commit merged of all that was made."""
+        gates = (gate for phase in self.phases.values() for gate in phase.gates)
+        return any(gate.options.get("effect") == Effect.COMMIT_OR_MERGE for gate in gates)
+
+    @property
+    def publishes(self) -> bool:
+        """Return whether work is merged or shown to others as good; a report of it is neither."""
+        effects = {one for phase in self.phases.values() for many in phase.effects.values() for one in many}
+        gates = (gate for phase in self.phases.values() for gate in phase.gates)
+        return bool(effects & PUBLISHING_EFFECTS) or any(gate.kind is GateKind.EFFECT for gate in gates)
+
     def watched_rules(self) -> tuple[Rule, ...]:
         """Return the rules that watch it: those that it names, and those that always do."""
         return (*(row for watch in self.rules for row in watch.rows()), *ALWAYS)
@@ -437,6 +469,15 @@ def process_at(workflow: Workflow, position: Position) -> Role:
     if phase.worker is None or position.worked:
         return Role.REVIEWER
     return workflow.hat(phase.worker).process
+
+
+def remind_minutes(workflow: Workflow, position: Position) -> float | None:
+    """Return after how long the person who is waited for is asked again; None where nobody said so."""
+    gate = workflow.phases[position.phase].gate(position.waiting or "")
+    if gate is None or gate.kind is not GateKind.HUMAN:
+        return None
+    asked = gate.options.get("remind_minutes")
+    return asked or (A_DAY if "on_timeout" in gate.options else None)
 
 
 class PhaseGates(NamedTuple):

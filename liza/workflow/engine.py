@@ -204,7 +204,9 @@ def force_pass(workflow: Workflow, position: Position, decision: Decision, *, ma
     undone = any(gate.kind is GateKind.EFFECT and gate.id not in passed for gate in gates)
     # What was not done, merged or made cannot be waved through: it would be called done.
     if undone or position.nothing or not _has_work(workflow, position):
-        return end_work(workflow, position, End.BLOCKED, decision)
+        edge = workflow.phases[position.phase].edge(Outcome.BLOCK, None)
+        end = End(edge.to) if edge and edge.to in End.__members__ else End.BLOCKED
+        return end_work(workflow, position, end, decision)
     marked = position.with_taints(f"forced:{position.phase}") if mark else position
     moved = follow_edge(
         workflow, marked.replace(forced=True), decision.replace(outcome=Outcome.PASS, reason=None)
@@ -456,9 +458,10 @@ def _after_work(workflow: Workflow, position: Position, result: Worked, facts: F
     elif result.outcome in {Outcome.PASS, Outcome.ASK}:
         moved = decide_phase(workflow, done, result.at, facts)
     else:
-        # Work that ended without a word has failed.
+        # Work that ended without a word has failed, and there is nothing to force through.
         outcome = Outcome.REVISE if result.outcome is Outcome.NONE else result.outcome
-        moved = follow_edge(workflow, done, _decision(position, outcome, result.at, result.reason))
+        there = done.replace(worked=False) if result.outcome is Outcome.NONE else done
+        moved = follow_edge(workflow, there, _decision(position, outcome, result.at, result.reason))
     return moved._replace(effects=(*resolve_effects(done, phase.effects.get(AFTER_WORK, ())), *moved.effects))
 
 

@@ -13,8 +13,8 @@ from liza.domain.position import End
 from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.document import (
-    CLEAN_ONLY,
     IF_TAINTED,
+    PUBLISHING_EFFECTS,
     Effect,
     ErrorOutcome,
     Gate,
@@ -29,7 +29,6 @@ from liza.workflow.document import (
 )
 
 SUCCESS: Final = frozenset({End.DONE, End.NOTHING_TO_DO})
-PUBLISHING_EFFECTS: Final = CLEAN_ONLY | IF_TAINTED.keys()  # effects that show the work to others as good
 
 
 def floor_violations(workflow: Workflow) -> list[Violation]:

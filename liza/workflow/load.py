@@ -16,7 +16,7 @@ from liza.domain.model import Adopted, State
 from liza.domain.problems import did_you_mean, line_of, violations_from
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import UsageError, Violation
-from liza.workflow.document import OPTIONS, Effect, Gate, GateKind, Workflow
+from liza.workflow.document import OPTIONS, Effect, Gate, GateKind, OnExhausted, Workflow
 from liza.workflow.floor import floor_violations
 from liza.workflow.validate import structure_violations
 
@@ -36,6 +36,33 @@ class AddedNames(NamedTuple):
 NOTHING_ADDED: Final = AddedNames()
 
 
+class NamedSettings(NamedTuple):
+    """What a document may take from the settings by name."""
+
+    limits: Limits = Limits()
+    review_rounds: int = 0  # of experiments
+    proceed_unapproved: bool = False
+
+    @classmethod
+    def of(cls, config: Config) -> NamedSettings:
+        ideas = config.experiment
+        return cls(config.limits, ideas.review_rounds, ideas.proceed_unapproved)
+
+    def values(self, key: str) -> dict[str, int | str]:
+        """Return by name what may stand for the value of *key* of a phase."""
+        if key == "on_exhausted":
+            return {
+                "experiment.proceed_unapproved": OnExhausted.FORCE_PASS
+                if self.proceed_unapproved
+                else OnExhausted.STOP
+            }
+        limits = {name: getattr(self.limits, name) for name in Limits.model_fields if name.startswith("max_")}
+        return {**limits, "experiment.review_rounds": 1 + self.review_rounds}
+
+
+NO_SETTINGS: Final = NamedSettings()
+
+
 def packaged_names() -> list[str]:
     """Return the names of the workflows that come with Liza."""
     return sorted(
@@ -45,7 +72,7 @@ def packaged_names() -> list[str]:
 
 def load_workflow(
     name: str,
-    limits: Limits | None = None,
+    settings: NamedSettings = NO_SETTINGS,
     check: Check | None = None,
     added: AddedNames = NOTHING_ADDED,
 ) -> Workflow:
@@ -60,14 +87,14 @@ def load_workflow(
             hint = "a file of your own is named by its path, like flows/mine.yaml"
             raise UsageError(f"there is no workflow {name!r}; {known} ({hint})")
         return parse_workflow(
-            _PACKAGE.joinpath(name + SUFFIX).read_text(encoding="utf-8"), name + SUFFIX, limits, check
+            _PACKAGE.joinpath(name + SUFFIX).read_text(encoding="utf-8"), name + SUFFIX, settings, check
         )
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise UsageError(f"cannot read the workflow {name}: {why}; name a file that is there") from error
-    return parse_workflow(text, name, limits, check, added)
+    return parse_workflow(text, name, settings, check, added)
 
 
 def workflow_on(state: State) -> Workflow:
@@ -76,12 +103,12 @@ def workflow_on(state: State) -> Workflow:
     if not state.workflow.text and is_file(name):
         raise UsageError(f"the workflow {name} was not read yet; `liza run` reads it")
     added = AddedNames(state.workflow.gates, state.workflow.effects)
-    return _on_board(name, state.workflow.text, state.config.limits, added)
+    return _on_board(name, state.workflow.text, NamedSettings.of(state.config), added)
 
 
 @lru_cache(maxsize=8)
-def _on_board(name: str, text: str, limits: Limits, added: AddedNames) -> Workflow:
-    return parse_workflow(text, name, limits, added=added) if text else load_workflow(name, limits)
+def _on_board(name: str, text: str, settings: NamedSettings, added: AddedNames) -> Workflow:
+    return parse_workflow(text, name, settings, added=added) if text else load_workflow(name, settings)
 
 
 def is_file(name: str) -> bool:
@@ -105,7 +132,7 @@ def workflow_text(config: Config, root: Path, added: AddedNames = NOTHING_ADDED)
 def parse_workflow(
     text: str,
     where: str,
-    limits: Limits | None = None,
+    settings: NamedSettings = NO_SETTINGS,
     check: Check | None = None,
     added: AddedNames = NOTHING_ADDED,
 ) -> Workflow:
@@ -115,7 +142,7 @@ def parse_workflow(
     except BadYaml as error:
         raise UsageError(f"{where} is no workflow: {error}; mend it") from error
     lines = lines_by_path(places)
-    wrong = list(_expand(data, limits or Limits(), added))
+    wrong = list(_expand(data, settings, added))
     if not wrong:
         try:
             workflow = Workflow.model_validate(data)
@@ -133,7 +160,7 @@ def parse_workflow(
     raise UsageError(f"{where} is no workflow: {'; '.join(map(str, told))}")
 
 
-def _expand(data: dict[str, Any], limits: Limits, added: AddedNames) -> Iterator[Violation]:
+def _expand(data: dict[str, Any], settings: NamedSettings, added: AddedNames) -> Iterator[Violation]:
     """Write out in *data* what a document says in short, and yield what cannot be."""
     phases = data.get("phases")
     if not isinstance(phases, dict):
@@ -142,23 +169,25 @@ def _expand(data: dict[str, Any], limits: Limits, added: AddedNames) -> Iterator
     for name, phase in phases.items():
         if not isinstance(phase, dict):
             continue
-        yield from _resolve_limits(phase, f"phases.{name}", limits)
+        for key in ("max_iterations", "on_exhausted"):
+            yield from _resolve_setting(phase, key, f"phases.{name}.{key}", settings)
         gates = phase.get("gates", [])
         if isinstance(gates, list):
             yield from _expand_gates(gates, f"phases.{name}.gates", defined, added)
 
 
-def _resolve_limits(phase: dict[str, Any], path: str, limits: Limits) -> Iterator[Violation]:
-    """Put the number of config.limits in place of its name."""
-    most = phase.get("max_iterations")
-    if not isinstance(most, str):
+def _resolve_setting(
+    phase: dict[str, Any], key: str, path: str, settings: NamedSettings
+) -> Iterator[Violation]:
+    """Put what the settings say in place of its name."""
+    said, known = phase.get(key), settings.values(key)
+    if not isinstance(said, str) or said in list(OnExhausted):
         return
-    known = [name for name in Limits.model_fields if name.startswith("max_")]
-    if most in known:
-        phase["max_iterations"] = getattr(limits, most)
-    else:
-        problem = f"there is no limit {most!r}"
-        yield Violation(f"{path}.max_iterations", problem, f"{did_you_mean(most, known)} Or write a number")
+    if said in known:
+        phase[key] = known[said]
+    elif key == "max_iterations":
+        problem = f"there is no limit {said!r}"
+        yield Violation(path, problem, f"{did_you_mean(said, list(known))} Or write a number")
 
 
 def _expand_gates(

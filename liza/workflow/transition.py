@@ -213,6 +213,9 @@ def _ending_event(step: _Step, status: Status, moved: Move) -> Event | None:
     return e.Block(reason=reason, questions=questions, only_people=event.only_people)
 
 
+UNAPPROVED: Final = "it went to its end, and nobody let it pass"
+
+
 class _Step(NamedTuple):
     """An event that may happen to a task, before the position follows."""
 
@@ -360,6 +363,8 @@ def _wait_for_person(step: _Step, moved: Move) -> Move:
     here = moved.position
     if here.end is End.DONE and here.is_tainted and moved.decided is not None:
         # Nothing is called done that was forced through, before a person accepts that.
+        if not step.workflow.publishes:  # and there is nothing to accept it for
+            return moved._replace(position=here.replace(end=End.STOPPED), exhausted=UNAPPROVED)
         waits = moved.decided.replace(taints=here.taints, waiting=TAINT, forced=True)
         return moved._replace(position=waits)
     if here.waiting is not None or here.end is not None:
@@ -445,6 +450,8 @@ def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
         "approval_question": _question(step, after) if after.waiting else None,
         "lease": None,
     }
+    if event.artifacts or is_work:
+        changes["artifacts"] = {**task.artifacts, **_artifacts(step, event)}
     changes |= _work_changes(step, event) if is_work else _verdict_changes(step, event, moved)
     if is_forward(moved):
         changes |= _onward_changes(step, moved, changes.get("artifacts", task.artifacts))
@@ -543,7 +550,6 @@ def _work_changes(step: _Step, event: e.Report) -> e.FieldChanges:
         "submitted_run": step.by.run,
         "nothing_to_do": event.nothing_to_do,
         "session": event.session,
-        "artifacts": {**step.task.artifacts, **_artifacts(step, event)},
         **({"guidance": None} if event.outcome is Outcome.PASS else {}),
     }
 
@@ -591,9 +597,12 @@ def _revise_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges
 def _decisions(step: _Step, moved: Move) -> tuple[Decision, ...]:
     """Return the decisions of the task with the one that the verdicts led to: rules count these."""
     event, decision = step.event, moved.decision
-    if not isinstance(event, e.Report) or not event.verdicts or decision is None:
+    if not isinstance(event, e.Report) or decision is None:
         return step.task.decisions
     is_no = decision.outcome is Outcome.REVISE
+    is_own_word = step.position.stage is Stage.WORK and event.outcome is Outcome.REVISE
+    if not event.verdicts and not is_own_word:
+        return step.task.decisions
     said = (event.reason or decision.reason) if is_no else None
     is_machine = is_no and step.position.stage is Stage.WORK and not step.position.worked
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from liza.domain.changes import HUMAN
 from liza.domain.events import Abandon
 from liza.domain.model import Status
+from liza.domain.verdicts import Feedback
 from tests.support.boards import noted
 from tests.support.web_server import page_of
 from tests.support.web_story import WebStory
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.web
 PAGES: Final = ["/", "/board", "/questions", "/graph", "/timeline", "/timeline?by=task", "/money", "/trouble",
                 "/past", "/tasks/parse", "/tasks/greet", "/runs/coder-1.20260131T120000.1"]  # fmt: skip
 WIDTHS: Final = {390: 844, 1400: 900}
+MOST_MEMORY: Final = 150 << 10  # KB of the server, whatever it shows
 SHOTS: Final = os.environ.get("LIZA_SCREENSHOTS")
 
 
@@ -69,6 +72,39 @@ def test_work_is_rejected_with_a_reason(browser: WebBrowser, story: WebStory) ->
     task = story.board.read().task("parse")
     assert (task.status, task.rejection_reason) == (Status.REJECTED, "no help text")
     browser.wait_for("rejected")
+
+
+def test_comments_on_lines_go_back_as_one_round(browser: WebBrowser, story: WebStory) -> None:
+    """By the keyboard alone: to the number of a line, down to the next one, and into the box."""
+    browser.open("/tasks/parse")
+    press = browser.driver.find_elements(By.CSS_SELECTOR, "[data-comments='cli.py'] button")
+    assert [one.text for one in press] == ["1", "2"]
+    browser.driver.execute_script("arguments[0].focus()", press[0])
+    for said in ("say why", "and check it"):
+        browser.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+        assert browser.driver.switch_to.active_element.get_attribute("aria-label") == "comment on line 2"
+        browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        assert "A comment on cli.py, line 2" in browser.find("dialog").text
+        browser.driver.switch_to.active_element.send_keys(said)
+        browser.driver.switch_to.active_element.send_keys(Keys.CONTROL, Keys.ENTER)
+        browser.wait_for(f"you: {said}")
+    assert browser.barriers() == []
+
+    story.board.update(noted("something else changes"))  # and the page looks again
+    browser.driver.execute_script("document.body.dispatchEvent(new CustomEvent('board-changed'))")
+    browser.until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, "tr.said")) == 2, "they are gone")
+    browser.fill("#question-approval-parse form[action='/do/accept']")
+    browser.wait_for("Your comments would be lost")
+    assert story.board.read().task("parse").status is Status.AWAITING_APPROVAL
+
+    browser.fill("#question-approval-parse form[action='/do/reject']", reason="it crashes without a name")
+    browser.wait_for("Rejected parse.")
+    assert story.board.read().task("parse").rejection_feedback == (
+        Feedback(message="it crashes without a name"),
+        Feedback(message="say why", file="cli.py", line=2),
+        Feedback(message="and check it", file="cli.py", line=2),
+    )
+    browser.wait_for("cli.py:2 and check it")
 
 
 def test_a_note_and_a_task_are_added(browser: WebBrowser, story: WebStory) -> None:
@@ -138,6 +174,32 @@ def test_what_an_agent_prints_is_read_along(browser: WebBrowser, story: WebStory
     with (story.board.home / "runs" / run / "stdout").open("a") as stdout:
         stdout.write("I found it.\n")
     browser.wait_for("I found it.")
+
+
+def test_half_a_gigabyte_of_transcript_is_read_from_its_end_and_backwards(story: WebStory) -> None:
+    run = "coder-1.20260131T120000.1"
+    with (story.board.home / "runs" / run / "stdout").open("r+b") as stdout:
+        stdout.seek(500 << 20)
+        stdout.write(b"\n" + b"".join(b"line %d\n" % number for number in range(1000)))
+    with (
+        page_of(story.user.directory) as (server, host, port, token),
+        window(f"http://{host}:{port}", 1400, 900) as browser,
+    ):
+        browser.open(f"/?token={token}")
+        browser.open(f"/runs/{run}")
+        browser.wait_for("line 999")
+        assert "line 599\n" not in browser.text()
+        for first, last in ((200, 599), (0, 199)):
+            browser.driver.find_element(By.LINK_TEXT, "Earlier").click()
+            browser.wait_for(f"line {last}\n")
+            assert f"line {first}\n" in browser.text()
+        browser.driver.find_element(By.LINK_TEXT, "Earlier").click()
+        browser.wait_for("- a line of 524,287,")
+        browser.driver.find_element(By.LINK_TEXT, "Latest").click()
+        browser.wait_for("line 999")
+        peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())
+        assert peak
+        assert int(peak[1]) < MOST_MEMORY
 
 
 @pytest.fixture(scope="module", params=list(WIDTHS))

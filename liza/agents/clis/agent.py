@@ -12,7 +12,7 @@ from liza.agents.clis.private_home import PrivateHome, prompt_path, setup_for, s
 from liza.agents.clis.spec import PERMISSION_BY_STEP, Effort, Permission, PromptInput, RunOutput
 from liza.agents.command import exit_words, liza_variables, start_obstacle
 from liza.agents.pricing import with_cost
-from liza.agents.protocol import Provenance, Reply, Session, Usage, tenant_of
+from liza.agents.protocol import Provenance, Reply, Session, Usage, is_session_broken, tenant_of
 from liza.agents.recording import STDOUT, previous_run, recorded_output, recorded_reply, write_brief
 from liza.domain.record import utc_now
 from liza.errors import UsageError
@@ -245,12 +245,6 @@ def resumable_session(cli: Cli, brief: Brief) -> Session | None:
     if reply is not None and (reply.ending not in RESUMABLE or (last.session and is_session_broken(reply))):
         return None
     return _session_of(cli, cli.parse(RunOutput(recorded_output(last)), utc_now().astimezone()), last)
-
-
-def is_session_broken(reply: Reply) -> bool:
-    """Return whether the reply of a resumed run shows that its session cannot be resumed."""
-    was_killed = reply.code is not None and reply.code < 0
-    return reply.ending in {RunEnding.CRASHED, RunEnding.EMPTY} and not reply.text.strip() and not was_killed
 
 
 def _session_of(cli: Cli, parsed: ParsedRun, brief: Brief) -> Session | None:

@@ -49,33 +49,46 @@ def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    if args.goal is None and args.issues is None:
-        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
-    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    goal = args.goal if args.goal is not None else _goal_elsewhere(args)
     words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
     board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
-    if args.baseline:
-        _show_baseline(board)
-    print("Next: `liza run`; or first `liza task add`, `liza edit`.")
+    print(f"Next: {_show_baseline(board) if args.baseline else RUN_NEXT}")
 
 
-def _show_baseline(board: Board) -> None:
-    """Try the project's gates at once: who has just made a board can still mend them."""
+def _goal_elsewhere(args: Namespace) -> str:
+    """Return the goal that issues are, or that a person wrote into the page of the workflow."""
+    from liza.daemon.project import goal_on_page
+
+    if args.issues is not None:
+        return f"Settle the issues {args.issues}"
+    return goal_on_page(args.directory, args.workflow)
+
+
+RUN_NEXT: Final = "`liza run`; or first `liza task add`, `liza edit`."
+
+
+def _show_baseline(board: Board) -> str:
+    """Try the project's gates at once, and return what to do next: whoever made the board can mend them."""
     from liza.daemon.baseline import BaselineContext, run_baseline
     from liza.errors import NoCage
     from liza.repo.repository import Repository
     from liza.system.run_control import RunControl
 
     ground = BaselineContext(board.home, Repository.around(board.home.parent), board.read().config)
+    if ground.base() is None:
+        return "make a first commit, as by `git commit --allow-empty -m 'the beginning'`; then `liza run`."
     try:
         found = run_baseline(ground, RunControl(), lambda line: print(f"  gates     {line} …", flush=True))
     except NoCage:  # `liza run` says so
-        return
+        return RUN_NEXT
     for line in found.lines() if found else ():
         print(f"  gates     {line}")
+    if found and found.blocking_gates:
+        return "mend what the gates said, since nothing is started before; `liza run` tries them again."
+    return RUN_NEXT
 
 
 @command("status", "show the board", AS_JSON)

@@ -10,12 +10,17 @@ from liza.cli.registry import AS_JSON, command, home_of
 
 @command("experiment", "show the ideas that were tried, best score first, with the patch of each", AS_JSON)
 def _experiment(args: Namespace) -> None:
+    from liza.board.protocol import open_board
     from liza.cli.views.experiments import experiment_text, graded_ideas
     from liza.daemon.project import settings_around
 
     home = home_of(args)
     ideas = graded_ideas(home, settings_around(args.directory).experiment)
-    print(json.dumps([idea.to_json() for idea in ideas]) if args.json else experiment_text(home, ideas))
+    if args.json:
+        print(json.dumps([idea.to_json() for idea in ideas]))
+        return
+    ended = open_board(home).read().goal.search_ended
+    print("\n".join([experiment_text(home, ideas), *([f"The search is over: {ended}."] if ended else [])]))
 
 
 @command("baseline refresh", "make the results in your checkout the baseline that ideas must beat", AS_JSON)

@@ -105,6 +105,8 @@ def _report(args: Namespace) -> None:
          argument("--prometheus", action="store_true",
                   help="the board and its sprint in the text format of Prometheus"))  # fmt: skip
 def _metrics(args: Namespace) -> None:
+    from liza.cli.views.cycles import cycle_metrics, cycle_rows
+    from liza.cli.views.past import BoardPast
     from liza.daemon.reports import metrics
     from liza.domain.record import utc_now
 
@@ -118,7 +120,13 @@ def _metrics(args: Namespace) -> None:
         return
     state = board.absorb()
     found = metrics.of_goal(board, now) if args.whole else metrics.of_sprint(state, now)
-    print(json.dumps(metrics.figures_json(found)) if args.json else metrics.figures_table(found).rstrip())
+    cycles = cycle_metrics(state, BoardPast().extend(board.entries()).moves)
+    if args.json:
+        told = [one._asdict() for one in cycles]
+        print(json.dumps({**metrics.figures_json(found), **({"cycles": told} if told else {})}))
+        return
+    rows = "".join(f"{name:<32}{value}\n" for name, value in cycle_rows(cycles))
+    print(f"{rows}{metrics.figures_table(found)}".rstrip())
 
 
 @command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)

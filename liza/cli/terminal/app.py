@@ -249,6 +249,8 @@ class BoardScreen(Screen[None]):
         match question.actions[0]:
             case PersonAction.ANSWER:
                 self._answer(question)
+            case PersonAction.ACCEPT if question.kind is QuestionKind.PROPOSAL:
+                self._confirm_plan(question)
             case PersonAction.ACCEPT:
                 self._open_diff(question.subject)
             case PersonAction.READY:
@@ -280,6 +282,16 @@ class BoardScreen(Screen[None]):
             self.perform_now(actions.answer, task=question.subject, text=text)
 
         self.ask(f"{question.subject} asks", "\n".join(lines), send)
+
+    def _confirm_plan(self, question: OpenQuestion) -> None:
+        def send(text: str) -> None:
+            if text.strip():
+                self.perform_now(actions.reject, task=question.subject, reason=text)
+            else:
+                self.perform_now(actions.accept, task=question.subject, reason="accepted by hand")
+
+        lines = (*question.asks, *question.said, "Leave it empty to say yes; else say what is wrong with it.")
+        self.ask("The plan asks for your approval", "\n".join(lines), send)
 
     def _resolve(self, question: OpenQuestion) -> None:
         if question.command == "liza resume":
@@ -479,4 +491,6 @@ class BoardApp(App[None]):
 
 def watch_terminal(board: Board) -> None:
     """Show *board* on this terminal until the person leaves."""
+    # Started where hang-ups are ignored, it would read from a terminal that went away as fast as it can.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     BoardApp(board).run()

@@ -57,10 +57,11 @@ def task_diff(board: Board, name: str) -> TaskDiff:
 
 
 def _span(repository: Repository, name: str, fields: Mapping[str, Any]) -> _Span | None:
-    if merged := fields.get("merge_commit"):
-        return _Span(f"{merged}^1", merged)
-    base = fields.get("base_commit")
-    head = fields.get("review_commit") or repository.commit_at(branch_of(name))
+    if head := fields.get("merge_commit"):
+        base = repository.commit_at(f"{head}^1")
+    else:
+        base = fields.get("base_commit")
+        head = fields.get("review_commit") or repository.commit_at(branch_of(name))
     return _Span(base, head) if base and head and base != head else None
 
 

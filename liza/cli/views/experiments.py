@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from liza.daemon.experiment_files import read_summaries
-from liza.daemon.idea_outcome import EXPERIMENTS
+from liza.daemon.idea_outcome import EXPERIMENTS, means_in
 from liza.domain.idea_report import RESULTS, rank_ideas
-from liza.domain.measurement import score_in_file
 from liza.domain.metric_gate import grade_metrics
 from liza.gates.score import read_baseline, read_results_file
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from liza.domain.experiment_config import ExperimentConfig
     from liza.domain.idea_report import IdeaRow
     from liza.domain.metric_gate import MetricResult
-    from liza.domain.scoring import ResultsFile
 
 LONGEST_TITLE = 40  # characters of an idea in the table
 
@@ -43,18 +41,8 @@ def _grade(home: Path, settings: ExperimentConfig, row: IdeaRow) -> MetricResult
     if not settings.metrics or row.score is None or settings.baseline is None:
         return None
     found = read_results_file(home / EXPERIMENTS / row.run_id / RESULTS)
-    means = [_means(settings, file) for file in (read_baseline(home.parent / settings.baseline), found)]
+    means = [means_in(settings, file) for file in (read_baseline(home.parent / settings.baseline), found)]
     return grade_metrics(settings.metrics, means[0], means[1])
-
-
-def _means(settings: ExperimentConfig, file: ResultsFile) -> dict[str, float]:
-    # The copy is called `.csv` whatever it is a copy of.
-    name, data = str(settings.results), file.data or b""
-    known = {
-        rule.column: score_in_file(name, data, rule.column, settings.configurations).value
-        for rule in settings.metrics
-    }
-    return {column: value for column, value in known.items() if value is not None}
 
 
 def experiment_text(home: Path, ideas: tuple[GradedIdea, ...]) -> str:

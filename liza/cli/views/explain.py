@@ -15,13 +15,14 @@ from liza.daemon.policy import coder, planner, progress, reviewer
 from liza.daemon.policy.admission import denial_of
 from liza.daemon.policy.conditions import Blocker, Candidate, first_blocker, status_since, task_held_by
 from liza.daemon.policy.preconditions import SUPERVISOR_RUNS, RunContext, first_unmet
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.daemon.reports.words import duration_text
 from liza.domain import budget, providers
 from liza.domain.answers import Step
 from liza.domain.budget import Cap
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import MEANING, Role, Status, WorkerStatus
+from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_reviewer, is_plan_returned, proposed_tasks
 from liza.domain.waits import HumanWait
 from liza.errors import NotThere
 from liza.system.disk_space import disk_shortage
@@ -80,9 +81,7 @@ def explanation_of(subject: str, setting: RunContext, now: datetime) -> Explanat
         status = state.archived[subject]
         done = Blocker(MEANING[status], "nobody; it is final", f"liza task show {subject}")
         return _explanation(subject, status, done)
-    if subject in (
-        workers := worker_roles(state.config.workers) | {a.id: a.role for a in state.agents.values()}
-    ):
+    if subject in (workers := team_of(state) | {a.id: a.role for a in state.agents.values()}):
         return _explain_worker(subject, workers[subject], setting, now)
     if subject == RUN:
         return _explain_run(setting, now)._replace(asks=_question_lines(state))
@@ -166,8 +165,19 @@ def _status_blocker(task: Task, state: State) -> Blocker | None:
         said = "".join(f"; {opinion}" for opinion in opinions(task))
         return Blocker(f"it asks you: {task.approval_question}{said}", "you", f"liza task accept {task.id}")
     if task.status is Status.DRAFT:
-        return Blocker("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
+        return _draft_blocker(task, state)
     return None
+
+
+def _draft_blocker(task: Task, state: State) -> Blocker:
+    if task not in proposed_tasks(state):
+        return Blocker("it is planned, and not released to coders", "you", f"liza task ready {task.id}")
+    if is_plan_returned(state):
+        why = f"its plan was sent back ({state.goal.sent_back}), and the planner makes another"
+        return Blocker(why, "the planner", "liza plan show")
+    if awaits_plan_reviewer(state):
+        return Blocker("a reviewer judges its plan first", "a reviewer", "liza plan show")
+    return Blocker("it is part of a plan that waits for your yes", "you", ACCEPT_PLAN)
 
 
 def _question_blocker(task: Task, state: State) -> Blocker:
@@ -300,7 +310,7 @@ def _wait_blocker(waits: tuple[HumanWait, ...], *, is_running: bool) -> Blocker:
 def _common_admission_blocker(setting: RunContext, now: datetime) -> Blocker | None:
     """Return the money or the provider that everybody with something to do waits for."""
     state, found = setting.state, list[Blocker]()
-    for name, role in worker_roles(state.config.workers).items():
+    for name, role in team_of(state).items():
         work = _work_for(name, role, state, now)
         if work is not None:
             shut = _admission_blocker(setting, name, role, work.steps, work.task, now)

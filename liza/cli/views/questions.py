@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.cli.views.status import SAID_LINES, opinions
 from liza.daemon.policy import planner
 from liza.daemon.policy.conditions import status_since
+from liza.daemon.prompt_values import plan_text
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, Status, WorkerStatus
+from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_person, plan_question, proposed_tasks
 from liza.domain.trips import open_trips, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 YOU: Final = "you"
 PLANNER: Final = "the planner"
+PLAN: Final = "plan"  # the subject of what is asked about it
 
 
 class QuestionKind(StrEnum):
@@ -28,6 +31,7 @@ class QuestionKind(StrEnum):
     TRIP = "trip"  # the circuit breaker halted everybody
     BUDGET = "budget"
     PLAN = "plan"  # the planner has to know something before it plans
+    PROPOSAL = "proposal"  # a plan that nobody said yes to
     BLOCKED = "blocked"  # a task asks: its coder, a rule, or the planner
     APPROVAL = "approval"  # a gate of the workflow asks a person
     TAINT = "taint"  # work passed by force
@@ -53,6 +57,7 @@ ACTIONS: Final[dict[QuestionKind, tuple[PersonAction, ...]]] = {
     QuestionKind.TRIP: (PersonAction.RESOLVE,),
     QuestionKind.BUDGET: (PersonAction.ANSWER,),
     QuestionKind.PLAN: (PersonAction.ANSWER,),
+    QuestionKind.PROPOSAL: (PersonAction.ACCEPT, PersonAction.REJECT),
     QuestionKind.BLOCKED: (PersonAction.ANSWER, PersonAction.RETRY),
     QuestionKind.APPROVAL: (PersonAction.ACCEPT, PersonAction.REJECT),
     QuestionKind.TAINT: (PersonAction.ACCEPT,),
@@ -102,11 +107,21 @@ def _of_budget(state: State) -> Iterator[OpenQuestion]:
 
 def _of_plan(state: State) -> Iterator[OpenQuestion]:
     if state.goal.questions:
-        yield OpenQuestion(QuestionKind.PLAN, "plan", state.goal.questions, ANSWER_PLAN)
+        yield OpenQuestion(QuestionKind.PLAN, PLAN, state.goal.questions, ANSWER_PLAN)
+    if awaits_plan_person(state):
+        proposed = proposed_tasks(state)
+        yield OpenQuestion(
+            QuestionKind.PROPOSAL,
+            PLAN,
+            (plan_question(state),),
+            ACCEPT_PLAN,
+            said=tuple(plan_text(proposed).splitlines()),
+            since=max(task.created for task in proposed),
+        )
 
 
 def _of_tasks(state: State) -> Iterator[OpenQuestion]:
-    woken = planner.plan_request(state)
+    woken, proposed = planner.plan_request(state), proposed_tasks(state)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED:
             is_next = task.asked is None or (woken is not None and woken.task == task.id)
@@ -115,7 +130,7 @@ def _of_tasks(state: State) -> Iterator[OpenQuestion]:
             yield _approval(task)
         elif task.status is Status.APPROVED and task.is_tainted:
             yield _taint(task)
-        elif task.status is Status.DRAFT:
+        elif task.status is Status.DRAFT and task not in proposed:
             asks = (f"{task.id} is a DRAFT that nobody released",)
             command = f"liza task ready {task.id}"
             yield OpenQuestion(QuestionKind.DRAFT, task.id, asks, command, since=status_since(task))

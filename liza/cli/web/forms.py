@@ -49,6 +49,11 @@ def _note(board: Board, *, by: Actor, at: datetime, text: str, about: str) -> Ac
     return actions.note(board, by=by, at=at, text=text, about=about or None)
 
 
+def _reject(board: Board, *, by: Actor, at: datetime, task: str, reason: str, comments: str) -> ActionResult:
+    said = tuple(map(actions.parse_comment, _lines(comments)))
+    return actions.reject(board, by=by, at=at, task=task, reason=reason, comments=said)
+
+
 def _retry(board: Board, *, by: Actor, at: datetime, task: str, guidance: str) -> ActionResult:
     return actions.retry(board, by=by, at=at, task=task, guidance=guidance or None)
 
@@ -63,7 +68,7 @@ def _thrower(switch: Switch) -> Callable[..., ActionResult]:
 FORMS: Final[dict[str, FormAction]] = {
     "answer": FormAction(actions.answer, ("task", "text")),
     "accept": FormAction(actions.accept, ("task", "reason")),
-    "reject": FormAction(actions.reject, ("task", "reason")),
+    "reject": FormAction(_reject, ("task", "reason", "comments")),
     "ready": FormAction(actions.ready, ("task",)),
     "retry": FormAction(_retry, ("task", "guidance")),
     "release": FormAction(actions.release, ("task", "reason")),

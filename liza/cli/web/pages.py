@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.cli.views import charts
+from liza.cli.views.cycles import cycle_rows
 from liza.cli.views.gather import Gatherer
 from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.words import seconds_text, usd
@@ -54,6 +55,7 @@ COLUMNS: Final[dict[str, frozenset[Status]]] = {
     "Given up": frozenset({Status.SUPERSEDED, Status.ABANDONED}),
 }
 
+SCRIPTS: Final = ("htmx.min", "uplot.min", "page", "comments")
 SELDOM: Final = frozenset({"Given up"})
 
 
@@ -123,7 +125,7 @@ def frame(site: Site, path: str, address: str, content: Element) -> Element:
         el("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
         el("link", rel="stylesheet", href="/static/uplot.min.css"),
         el("link", rel="stylesheet", href="/static/page.css"),
-        [el("script", src=f"/static/{name}.js", defer=True) for name in ("htmx.min", "uplot.min", "page")],
+        [el("script", src=f"/static/{name}.js", defer=True) for name in SCRIPTS],
     )
     body = el(
         "body",
@@ -435,9 +437,8 @@ def _burn_up(history: HistoryView) -> dict[str, list[float]]:
 
 
 def _figures(history: HistoryView) -> Element:
-    rows = (
-        el("tr", el("th", name, scope="row"), el("td", value)) for name, value in figure_rows(history.figures)
-    )
+    known = (*cycle_rows(history.cycles), *figure_rows(history.figures))
+    rows = (el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known)
     return el("table", el("tbody", rows))
 
 
@@ -486,7 +487,7 @@ def _task(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def _run(site: Site, asked: Mapping[str, str]) -> Element:
-    return task_page.show_run(site.board, asked["name"])
+    return task_page.show_run(site.board, asked["name"], asked.get("before"))
 
 
 def _past(site: Site, asked: Mapping[str, str]) -> Element:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from liza.cli.views.questions import OpenQuestion
     from liza.cli.web.security import PageAccess
 
-_MEGABYTE: Final = 1 << 20
+COMMENTS: Final = "comments"  # the field with comments on lines, and the table whose lines take some
 
 
 def pill(status: str) -> Element:
@@ -139,6 +139,7 @@ _TITLES: Final = {
     QuestionKind.TRIP: "The circuit breaker stopped everybody",
     QuestionKind.BUDGET: "The money is used up",
     QuestionKind.PLAN: "The planner asks",
+    QuestionKind.PROPOSAL: "The plan asks for your approval",
     QuestionKind.APPROVAL: "It asks for your approval",
     QuestionKind.TAINT: "It passed by force",
     QuestionKind.DRAFT: "A draft waits",
@@ -147,11 +148,18 @@ _TITLES: Final = {
 }
 
 
-def question_panel(question: OpenQuestion, access: PageAccess, now: datetime, is_task: bool) -> Element:  # noqa: FBT001
+def question_panel(
+    question: OpenQuestion,
+    access: PageAccess,
+    now: datetime,
+    is_task: bool,  # noqa: FBT001
+    *,
+    beside_diff: bool = False,
+) -> Element:
     """Return something that waits for a person, with what they can do about it."""
     name = task_link(question.subject) if is_task else question.subject
     title = _TITLES.get(question.kind, "It asks")
-    forms = [_answer_form(action, question, access) for action in question.actions]
+    forms = [_answer_form(action, question, access, beside_diff) for action in question.actions]
     said = (
         el("pre", "\n".join(question.said), class_="tail", tabindex=0, aria_label="What was said")
         if question.said
@@ -177,7 +185,10 @@ def question_panel(question: OpenQuestion, access: PageAccess, now: datetime, is
 
 
 def _answer_form(  # noqa: PLR0911 - one for each action
-    action: PersonAction, question: OpenQuestion, access: PageAccess
+    action: PersonAction,
+    question: OpenQuestion,
+    access: PageAccess,
+    beside_diff: bool,  # noqa: FBT001
 ) -> Element | None:
     name, key = question.subject, f"{question.kind}-{question.subject}"
     task = hidden("task", name)
@@ -192,7 +203,8 @@ def _answer_form(  # noqa: PLR0911 - one for each action
             )
         case PersonAction.REJECT:
             box = field("What is wrong with it", "reason", key, lines=2)
-            return form(access, "reject", task, box, button("Reject", "stop"))
+            lines = comments_box(key) if beside_diff else None
+            return form(access, "reject", task, box, lines, button("Reject", "stop"))
         case PersonAction.READY:
             return form(access, "ready", task, button("Release to the coders", "go"))
         case PersonAction.RETRY:
@@ -203,6 +215,12 @@ def _answer_form(  # noqa: PLR0911 - one for each action
         case PersonAction.RESUME:
             return form(access, "resume", button("Try again", "go"))
     return None
+
+
+def comments_box(key: str) -> Element:
+    """Return the box whose lines go back as comments; the script of the page fills it from the diff."""
+    label = "Comments on lines (file:line:words, one a line)"
+    return field(label, COMMENTS, key, lines=2, required=False)
 
 
 def switch_forms(access: PageAccess, switches: object) -> Element | None:

@@ -10,9 +10,11 @@ from liza.cli.views.diffs import file_heading, task_diff
 from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.logs import LogReader, LogRequest
 from liza.cli.views.progress import EVENT_WORDS
+from liza.cli.views.questions import PersonAction
 from liza.cli.views.status import whole_task
 from liza.cli.views.words import seconds_text, sent_back_text, usd
 from liza.cli.web.parts import (
+    COMMENTS,
     ago,
     button,
     empty,
@@ -25,7 +27,7 @@ from liza.cli.web.parts import (
     task_link,
 )
 from liza.domain.record import safe_id
-from liza.errors import LizaError, NotThere
+from liza.errors import LizaError, NotThere, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
     from liza.cli.views.board_view import BoardView
     from liza.cli.views.gather import Gatherer
     from liza.cli.views.html import Child
+    from liza.cli.views.questions import OpenQuestion
     from liza.cli.web.security import PageAccess
-    from liza.repo.diff import FilePatch
+    from liza.repo.diff import FilePatch, PatchLine
 
 SHOWN_DIFF: Final = 3000  # lines of one diff; `liza diff` has all of it
 SHOWN_LOG: Final = 400  # lines of one transcript
@@ -48,9 +51,8 @@ def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, 
     task = whole_task(board.entries(), _checked(name))
     if task is None:
         raise NotThere("task", name, HINT)
-    asked = [
-        question_panel(one, access, view.at, is_task=True) for one in view.questions if one.subject == name
-    ]
+    asks = [one for one in view.questions if one.subject == name]
+    asked = [question_panel(one, access, view.at, is_task=True, beside_diff=True) for one in asks]
     shown = view.task(name)
     runs = [run for run in gatherer.runs.records() if run.task == name]
     return el(
@@ -67,7 +69,7 @@ def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, 
         _announcement(task.get("checkpoint")),
         section("What the gates said", _findings(task)),
         section("Rejected because", _feedback(task)) if task.get("rejection_feedback") else None,
-        section("What it changed", _diff(board, name), id_="diff"),
+        section("What it changed", _diff(board, name, _comment_form(asks, access)), id_="diff"),
         section("Transcripts", _runs(runs, view)),
         section("History", _history(task["history"], view.at)),
         _forms(access, name, is_over=shown is None or shown.is_over),
@@ -158,33 +160,58 @@ def _feedback(task: Mapping[str, Any]) -> Element:
     return el("div", el("p", task.get("rejection_reason", "")), el("ul", items))
 
 
-def _diff(board: Board, name: str) -> Element:
+def _comment_form(asks: Iterable[OpenQuestion], access: PageAccess) -> str | None:
+    """Return the id of the box for comments on lines, which go back with a rejection; None without one."""
+    if access.read_only:
+        return None
+    return next(
+        (f"{COMMENTS}-{one.kind}-{one.subject}" for one in asks if PersonAction.REJECT in one.actions), None
+    )
+
+
+def _diff(board: Board, name: str, comments: str | None) -> Element:
+    """Return what *name* changed; *comments* is the id of the box for what is said about its lines."""
     try:
         found = task_diff(board, name)
     except LizaError as error:
         return empty(str(error))
     left, parts = SHOWN_DIFF, []
     for one in found.files:
-        parts.append(_file(one, left))
+        parts.append(_file(one, left, can_comment=comments is not None))
         left = max(0, left - len(one.lines))
-    return el("div", parts) if parts else empty("It changed nothing.")
+    if not parts:
+        return empty("It changed nothing.")
+    return el("div", _comment_hint(comments) if comments else None, parts)
 
 
-def _file(one: FilePatch, left: int) -> Element:
-    rows = (
-        el(
-            "tr",
-            el("td", line.old or "", class_="line-number"),
-            el("td", line.new or "", class_="line-number"),
-            el("td", line.text if line.sign == "@" else f"{line.sign}{line.text}", class_="code"),
-            class_=MARKS.get(line.sign),
-        )
-        for line in one.lines[:left]
+def _comment_hint(box: str) -> Element:
+    told = (
+        "The number of a line takes a comment: a click, or Enter after the arrow keys. All of them go back "
     )
+    return el("p", told, el("a", "with the rejection", href=f"#{box}"), ".", class_="empty")
+
+
+def _file(one: FilePatch, left: int, *, can_comment: bool) -> Element:
+    rows = (_line(line, can_comment=can_comment) for line in one.lines[:left])
     more = len(one.lines) - left
     cut = empty(f"{more} more lines; `liza diff` shows all of them") if more > 0 else None
-    table = scrollable(el("table", el("tbody", rows), class_="diff"), one.path)
-    return el("details", el("summary", file_heading(one)), table, cut, open=left > 0)
+    table = el("table", el("tbody", rows), class_="diff", data_comments=one.path if can_comment else None)
+    return el("details", el("summary", file_heading(one)), scrollable(table, one.path), cut, open=left > 0)
+
+
+def _line(line: PatchLine, *, can_comment: bool) -> Element:
+    old: Child = line.old or ""
+    new: Child = line.new or ""
+    if can_comment and (number := line.new or line.old):
+        press = el("button", number, type="button", data_line=number, aria_label=f"comment on line {number}")
+        old, new = (old, press) if line.new else (press, new)
+    return el(
+        "tr",
+        el("td", old, class_="line-number"),
+        el("td", new, class_="line-number"),
+        el("td", line.text if line.sign == "@" else f"{line.sign}{line.text}", class_="code"),
+        class_=MARKS.get(line.sign),
+    )
 
 
 def _runs(runs: Iterable[Any], view: BoardView) -> Element:
@@ -251,16 +278,22 @@ def _forms(access: PageAccess, name: str, *, is_over: bool) -> Element | None:
     return section("Steer it", note, more)
 
 
-def show_run(board: Board, name: str) -> Element:
-    """Return the transcript of a run, as people read it."""
-    reader = LogReader(board, LogRequest(_checked(name), SHOWN_LOG), time.sleep)
-    lines = [el("span", f"{line}\n", class_=f"l-{line.line.kind}") for line in reader.lines()]
+def show_run(board: Board, name: str, before: str | None) -> Element:
+    """Return the transcript of a run, as people read it: its end, or what it has before an offset."""
+    request = LogRequest(_checked(name), SHOWN_LOG, before=_offset(before))
+    page = LogReader(board, request, time.sleep).page()
+    lines = [el("span", f"{line}\n", class_=f"l-{line.kind}") for line in page.lines]
     box = el("pre", lines, class_="transcript", tabindex=0, aria_label="Transcript")
-    told = el(
-        "p",
-        f"The last {SHOWN_LOG} lines; ",
-        el("code", f"liza logs {name} --raw"),
-        " has all of it.",
-        class_="empty",
-    )
-    return el("div", el("h1", name), told, box)
+    told = el("p", el("code", f"liza logs {name} --raw"), " has all of it as it was printed.", class_="empty")
+    earlier = el("a", "Earlier", href=f"/runs/{name}?before={page.earlier}") if page.earlier else None
+    latest = el("a", "Latest", href=f"/runs/{name}") if before else None
+    ways = el("nav", earlier, latest, class_="tabs", aria_label="Parts of the transcript")
+    return el("div", el("h1", name), told, ways if earlier or latest else None, box)
+
+
+def _offset(before: str | None) -> int | None:
+    if before is None:
+        return None
+    if not before.isdecimal() or len(before) > len(str(1 << 63)):
+        raise UsageError(f"{before!r} is no place in a transcript; give an offset in bytes")
+    return int(before)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.policy.planner import is_unplanned
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
+from liza.domain.model import Status
+from liza.domain.proposals import is_plan_returned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +52,11 @@ def problems(ground: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
 
 def why_nothing(ground: PlanContext, plan: Plan) -> list[str]:
     """Return why *plan* may not add nothing: there has to be one before."""
-    if plan.nothing_to_add is None or not is_unplanned(ground.state):
+    if plan.nothing_to_add is None:
+        return []
+    if is_plan_returned(ground.state):
+        return ["the plan was sent back; give all of its tasks anew, or questions"]
+    if not is_unplanned(ground.state):
         return []
     return ["there is no plan yet to which nothing had to be added; give tasks or questions"]
 
@@ -84,6 +90,8 @@ def _dependencies(ground: PlanContext, task: PlannedTask, tasks: tuple[PlannedTa
         status = ground.state.status_of(name)
         if name not in mine and status is None:
             yield f"{task.id} depends on {name}, which is neither in the plan nor on the board"
+        elif name not in mine and is_plan_returned(ground.state) and status is Status.DRAFT:
+            yield f"{task.id} depends on {name}, which was sent back and is replaced; name a task of the plan"
         elif name not in mine and status in TERMINAL - SUCCEEDED:
             yield f"{task.id} depends on {name}, which is {status} and will never be done"
 

@@ -15,12 +15,15 @@ from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_an
 from liza.domain.answers import Replan, Step
 from liza.domain.budget import is_cap_question_open
 from liza.domain.changes import HUMAN, SUPERVISOR, dead_dependencies
+from liza.domain.config import PlanApproval
 from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
+from liza.domain.proposals import is_plan_returned, proposed_tasks
 from liza.domain.record import with_records
 from liza.domain.similarity import significant_words
 from liza.workflow.document import PLANNER_SPLITS
 from liza.workflow.load import workflow_on
+from liza.workflow.plan_approval import with_plan_replaced
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class PlanRequest(NamedTuple):
     notes: tuple[str, ...] = ()
     discoveries: tuple[str, ...] = ()
     anomalies: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()  # the tasks of a plan that was sent back
 
 
 def plan_request(state: State) -> PlanRequest | None:
@@ -65,6 +69,9 @@ def _bare_request(state: State) -> PlanRequest | None:
     general = [note for note in _unread_notes(state) if _is_general(state, note)]
     if is_unplanned(state):
         return _first_plan(state, general)
+    if is_plan_returned(state) and (general or not state.goal.questions):
+        drafts = tuple(task.id for task in proposed_tasks(state))
+        return PlanRequest(Step.PLAN, "the plan was sent back", notes=_ids(general), replaces=drafts)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED and _is_answerable(state, task) and _is_news(state, task):
             about = [note for note in _unread_notes(state) if note.about in (None, task.id)]
@@ -99,7 +106,15 @@ def is_unplanned(state: State) -> bool:
 def is_to_be_filled(state: State) -> bool:
     """Return whether the tasks of the goal come from elsewhere than a planner, and are not there yet."""
     is_elsewhere = workflow_on(state).tasks.source != PLANNER_SPLITS
-    return is_elsewhere and is_unplanned(state) and not state.goal.planned
+    is_first = is_elsewhere and is_unplanned(state) and not state.goal.planned
+    return is_first or is_depth_over(state)
+
+
+def is_depth_over(state: State) -> bool:
+    """Return whether a search has tried all ideas that it began with, and has to say how it goes on."""
+    is_open = state.config.experiment.search is not None and state.goal.search_ended is None
+    is_going = is_open and state.goal.planned is not None and state.goal.status is GoalStatus.IN_PROGRESS
+    return is_going and all(task.status in TERMINAL for task in state.tasks.values())
 
 
 def _goal_statuses(state: State) -> list[Status]:
@@ -209,6 +224,7 @@ def is_complete(state: State) -> bool:
         state.goal.status is GoalStatus.IN_PROGRESS
         and all(task.status in TERMINAL for task in state.tasks.values())
         and not SUCCEEDED.isdisjoint(_goal_statuses(state))
+        and not is_depth_over(state)
         and not state.goal.questions
         and not _unread_notes(state)
         and plan_request(state) is None
@@ -227,6 +243,8 @@ def with_goal_completed(state: State, at: datetime) -> State:
 def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
     state = _with_tasks(state, plan.tasks, by, at)
+    if plan.tasks and wake.replaces:
+        state = with_plan_replaced(state, wake.replaces, tuple(task.id for task in plan.tasks), by, at)
     questions = plan.questions[:MOST_QUESTIONS]
     planned_at = at if plan.tasks else state.goal.planned
     state = state.replace(goal=state.goal.replace(questions=questions, planned=planned_at))
@@ -234,21 +252,24 @@ def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: dat
 
 
 def _with_tasks(state: State, tasks: tuple[PlannedTask, ...], by: Actor, at: datetime) -> State:
+    is_approved = state.config.plan.approval is PlanApproval.NONE
+    first = Status.IDLE if is_approved else Status.DRAFT
     for item in tasks:
-        state = add_task(_new_task(item, by, at), by=by, at=at)(state)
+        state = add_task(_new_task(item, first, by, at), by=by, at=at)(state)
     return state
 
 
-def _new_task(item: PlannedTask, by: Actor, at: datetime) -> Task:
+def _new_task(item: PlannedTask, status: Status, by: Actor, at: datetime) -> Task:
     return Task(
         id=item.id,
         description=item.description,
-        status=Status.IDLE,
+        status=status,
         kind=item.kind,
         done_when=item.done_when,
         scope=item.scope,
         spec_ref=item.spec_ref,
         depends_on=item.depends_on,
+        needs=item.needs,
         validation=item.validation,
         created=at,
         created_by=by.id,

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
+from liza.daemon.policy.staffing import foreign_workers
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.events import Land, Reclaim
 from liza.domain.lifecycle import TERMINAL
@@ -262,19 +263,23 @@ def _is_fresh(name: str, facts: RecoveryFacts) -> bool:
     return bool(facts.living) and task is not None and facts.now - task.history[-1].at < CLEANUP_GRACE
 
 
-def reclaim_tasks(living: Collection[str], *, at: datetime, killed: bool = False) -> Change:
+def reclaim_tasks(
+    living: Collection[str], *, at: datetime, killed: bool = False, host: str | None = None
+) -> Change:
     """Return the change that takes back every task whose holder is dead or silent.
 
-    Nothing follows for a task from the death of a holder that was *killed*.
+    Nothing follows for a task from the death of a holder that was *killed*. Whether a worker of another
+    host lives is not known to *host*: only the end of its lease counts.
     """
 
     def make(state: State) -> State:
+        alive = {*living, *foreign_workers(state, host)}
         for task in state.tasks.values():
-            if reason := why_dead(task, living, at):
-                is_dead = task.lease is not None and task.lease.holder not in living
+            if reason := why_dead(task, alive, at):
+                is_dead = task.lease is not None and task.lease.holder not in alive
                 reclaim = Reclaim(reason=reason, killed=killed and is_dead)
                 state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
-        return settle_reservations_except(state, living)
+        return settle_reservations_except(state, alive)
 
     return Change(SUPERVISOR.id, "reclaim", make)
 

@@ -36,7 +36,9 @@ def add(liza: Shell, name: str, *words: str) -> str:
 
 class TestInit:
     def test_makes_a_board_that_git_ignores_without_touching_the_users_files(self, empty: Shell) -> None:
-        assert "Build a greeter" in empty.ok("init", "Build a greeter")
+        made = empty.ok("init", "Build a greeter")
+        assert "Build a greeter" in made
+        assert "Next: make a first commit" in made
         status = subprocess.run(
             ["git", "status", "--porcelain"], cwd=empty.directory, capture_output=True, text=True, check=True
         )

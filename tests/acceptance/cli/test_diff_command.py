@@ -32,7 +32,9 @@ def test_it_is_shown_before_it_is_approved_and_after_it_is_merged(team: Scripted
 
     assert "t1.txt (added) +1 -0\n" in before
     assert shell.ok("diff", "t1") == before
-    assert json.loads(shell.ok("diff", "t1", "--json"))["files"][0]["path"] == "t1.txt"
+    told = json.loads(shell.ok("diff", "t1", "--json"))
+    assert told["files"][0]["path"] == "t1.txt"
+    assert told["base"] == team.user.git("rev-parse", f"{told['head']}^1")
     assert shell.ok("diff", "t1", "--stat").splitlines()[0] == "t1.txt (added) +1 -0"
 
 

@@ -51,6 +51,7 @@ class TestBaseline:
 
         made = shell.ok("init", "Build a greeter")
         assert "no-such-runner: not found" in made
+        assert "Next: mend what the gates said" in made
         looked = shell("doctor", "--no-baseline")
         assert (looked.code, "test is red on the base" in looked.out) == (1, True)
 

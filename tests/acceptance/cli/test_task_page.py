@@ -79,3 +79,7 @@ def test_a_comment_without_a_file_or_words_is_refused(text: str) -> None:
 )
 def test_a_line_may_be_left_out(text: str, line: int | None, message: str) -> None:
     assert parse_comment(text) == Feedback(file="a.py", line=line, message=message)
+
+
+def test_the_name_of_a_file_may_have_a_colon() -> None:
+    assert parse_comment("a:b.py:3:4: no") == Feedback(file="a:b.py", line=3, message="4: no")

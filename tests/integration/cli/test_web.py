@@ -68,7 +68,10 @@ class TestPages:
                 "/tasks/greet",
                 ["add a test", "test_greet.py", "+import greet", "/runs/coder-1."],
             ),
-            ("/tasks/parse", ["Ran 4 tests", "cli.py", "Accept", "Abandon it"]),
+            (
+                "/tasks/parse",
+                ["Ran 4 tests", "cli.py", "Accept", "Abandon it", 'aria-label="comment on line 2"'],
+            ),
             ("/past?at=2", ["Revision 2 of", "greet", "From revision 1 to 2"]),
             ("/past?at=6&since=1", ["From revision 1 to 6", "tasks.greet.status: IDLE -&gt; "]),
             ("/runs/coder-1.20260131T120000.1", ["I look at the code.", "done after 90 s"]),
@@ -101,6 +104,7 @@ class TestPages:
             ("/static/..%2fpages.py", "there is no"),
             ("/nowhere", "there is no page &#x27;/nowhere&#x27;"),
             ("/past?at=999", "999"),
+            ("/runs/coder-1.20260131T120000.1?before=x", "is no place in a transcript"),
             ("/past?at=yesterday", "is no moment"),
         ],
     )
@@ -149,6 +153,7 @@ class TestPages:
             for path in PAGES:
                 shown = browser.get(path.replace("{name:path}", "t1"))
                 assert 'method="post"' not in shown.text
+                assert "data-line" not in shown.text
 
     def test_the_files_of_others_come_with_their_licences(self, browser: Browser) -> None:
         assert "Zero-Clause BSD" in browser.get("/static/htmx.LICENSE.txt").text
@@ -245,6 +250,7 @@ class TestChanging:
             ),
             ("add", {"id": "a/b", "description": "x", "done_when": "y"}, 400, "is not an id"),
             ("accept", {"task": "t1", "reason": "x"}, 409, "it asks for no consent"),
+            ("reject", {"task": "t1", "reason": "x", "comments": "hello"}, 400, "write FILE:LINE:TEXT"),
             ("dance", {}, 404, "there is no action &#x27;dance&#x27;"),
         ],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from liza.cli.views.experiments import experiment_text, graded_ideas
 from liza.domain.idea_report import IdeaSummary
-from liza.domain.model import Status
+from liza.domain.model import GoalStatus, Status
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -262,6 +262,153 @@ class TestFailingAgents:
         assert not bad["patch_applied"]
         assert bad["patch_error"]
         assert good["score"]["score"] == 1.0
+
+
+def rejects(*points: str, reason: str = "not yet") -> dict[str, Any]:
+    return {
+        "answer": {"verdict": "reject", "reason": reason, "feedback": [{"message": one} for one in points]}
+    }
+
+
+class TestReviewRounds:
+    """A coder may try again, as often as the settings say, and a review cannot ask for ever more."""
+
+    DONE: Final = {"status": "done", "summary": "Change it"}
+
+    def coder(self, *commands: str) -> dict[str, Any]:
+        return {"implement/coder": [{"run": run, "answer": self.DONE} for run in commands]}
+
+    def test_a_rejected_patch_is_mended_in_the_same_worktree(self, tmp_path: Path) -> None:
+        script = {
+            **self.coder("echo 2.0 > value", "echo 1 > mended"),
+            "review/reviewer": [rejects("mend it"), {"answer": {"verdict": "approve", "reason": "good"}}],
+        }
+        team = try_ideas(tmp_path, script, experiment={"review_rounds": 2})
+
+        (found,) = summaries(team)
+        assert (found["review_verdict"], found["score"]["score"]) == ("APPROVE", 1.0)
+        (folder,) = (team.home / "experiments").iterdir()
+        patch = (folder / "patch.diff").read_text()
+        assert "+2.0" in patch
+        assert "b/mended" in patch
+        assert {"review_round_1.md", "coder_prompt_round_1.txt"} <= {one.name for one in folder.iterdir()}
+        assert "mend it" in (folder / "coder_prompt_round_1.txt").read_text()
+
+    @pytest.mark.parametrize(
+        ("proceed", "end", "score"), [(False, "review: REJECT", None), (True, "scored, not approved", 1.0)]
+    )
+    def test_after_the_last_round_it_stops_or_is_scored_and_marked(
+        self, tmp_path: Path, *, proceed: bool, end: str, score: float | None
+    ) -> None:
+        script = {**self.coder("echo 2.0 > value", "echo 1 > more"), "review/reviewer": rejects("no")}
+        team = try_ideas(tmp_path, script, experiment={"review_rounds": 1, "proceed_unapproved": proceed})
+
+        (found,) = graded_ideas(team.home, team.state.config.experiment)
+        assert (found.row.end, found.row.score, team.status("idea-1-1")) == (end, score, Status.ABANDONED)
+        assert team.state.task("idea-1-1").is_tainted is proceed
+        assert summaries(team)[0]["review_verdict"] == "REJECT"
+
+    def test_what_was_never_made_is_not_scored_by_force(self, tmp_path: Path) -> None:
+        script = self.coder("true")
+        team = try_ideas(tmp_path, script, "odd", "odd too", experiment={"proceed_unapproved": True})
+
+        assert [one["score"] for one in summaries(team)] == [None, None]
+        assert {task.status for task in team.state.tasks.values()} == {Status.ABANDONED}
+
+    def test_a_later_review_may_insist_and_add_nothing(self, tmp_path: Path) -> None:
+        script = {
+            **self.coder("echo 2.0 > value", "echo 1 > a", "echo 1 > b"),
+            "review/reviewer": [
+                rejects("name it better", "add a test"),
+                rejects("Add a test!", "use another language"),
+                rejects("rewrite it all", reason="hm\nCRITICAL_NEW: it deletes the data"),
+            ],
+        }
+        team = try_ideas(tmp_path, script, experiment={"review_rounds": 3, "converge": True})
+
+        (found,) = summaries(team)
+        assert (found["review_verdict"], found["score"]["score"]) == ("APPROVE", 1.0)
+        (folder,) = (team.home / "experiments").iterdir()
+        late = {one.name: one.read_text() for one in folder.glob("*dropped*")}
+        assert late == {
+            "review_round_1_dropped_new_issues.txt": "use another language\n",
+            "review_round_2_dropped_new_issues.txt": "rewrite it all\n",
+        }
+        told = (folder / "coder_prompt_round_2.txt").read_text()
+        assert "Add a test!" in told
+        assert "- blocker: use another language" not in told
+        assert "it deletes the data; look at it before you apply" in (team.home / "alerts.log").read_text()
+
+
+class TestSearch:
+    """The best of a depth is what the ideas of the next one begin with, for as long as that is worth it."""
+
+    METRICS: Final = [{"column": "sharpe", "kind": "primary"}, {"column": "drawdown", "kind": "risk"}]
+    # Each idea adds to what it begins with; the fourth makes it worse.
+    CODER: Final = """\
+case $LIZA_TASK in *-1) by=1;; *-2) by=3;; *-3) by=2;; *) by=-9;; esac
+value=$(cat value | cut -d. -f1); echo $((value + by)).0 > value; touch $LIZA_TASK
+"""
+
+    def search(self, directory: Path, ideas: str, **search: Any) -> ScriptedTeam:  # noqa: ANN401 - settings
+        code = {"run": self.CODER, "answer": {"status": "done", "summary": "Add to it"}}
+        team = laboratory(
+            directory,
+            {"implement/coder": code},
+            "\n\n".join(ideas.split()),
+            experiment={"metrics": self.METRICS, "search": {"ideas": 2, **search}},
+        )
+        team.turns(*ALL)
+        return team
+
+    def test_the_best_is_gone_on_with(self, tmp_path: Path) -> None:
+        team = self.search(tmp_path, "one two three four five")
+
+        state = team.state
+        begins = {name: task.depends_on for name, task in state.tasks.items()}
+        second = ("idea-1-2",)
+        assert begins == {
+            "idea-1-1": (),
+            "idea-1-2": (),
+            "idea-1-3": second,
+            "idea-1-4": second,
+            "idea-1-5": ("idea-1-3",),
+        }
+        assert state.goal.search_ended == "no idea of the last depth is worth to go on with"
+        assert state.goal.status is GoalStatus.COMPLETE
+        rows = graded_ideas(team.home, state.config.experiment)
+        assert [(one.row.title, one.row.score) for one in rows][:2] == [("three", 5.0), ("two", 3.0)]
+        # The patch has all that it was tried on.
+        patch = (team.home / "experiments" / str(rows[0].row.patch)).read_text()
+        assert {"idea-1-2", "idea-1-3"} <= {line.rpartition("/")[2] for line in patch.splitlines()}
+        team.user.git("apply", "--check", f".liza/experiments/{rows[0].row.patch}")
+        prompts = [path.read_text() for path in (team.home / "runs").glob("*/prompt.md")]
+        assert any("Begin with what idea-1-2 made, and keep it: two" in text for text in prompts)
+
+    @pytest.mark.parametrize(
+        ("ideas", "settings", "ended", "tried"),
+        [
+            ("one two three four", {"depth": 1}, "the depth of 1 is reached", 2),
+            ("one two three four", {"most": 3}, "3 ideas were tried", 3),
+            ("one Two two", {}, "every idea was tried", 2),
+        ],
+    )
+    def test_it_ends_with_a_sentence(
+        self, tmp_path: Path, ideas: str, settings: dict[str, int], ended: str, tried: int
+    ) -> None:
+        team = self.search(tmp_path, ideas, **settings)
+
+        assert (team.state.goal.search_ended, len(team.state.tasks)) == (ended, tried)
+
+    def test_a_baseline_without_a_metric_pauses_with_a_sentence(self, tmp_path: Path) -> None:
+        team = laboratory(
+            tmp_path, {}, "a\n\nb", experiment={"metrics": [{"column": "profit"}], "search": {"ideas": 1}}
+        )
+        for _ in range(4):
+            team.turn("planner-1"), team.turn("coder-1"), team.turn("reviewer-1")
+
+        said = (team.home / "PAUSE").read_text()
+        assert "the search cannot go on without its baseline: it has no number in profit" in said
 
 
 class TestPatches:

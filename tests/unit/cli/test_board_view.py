@@ -64,7 +64,8 @@ def every_question() -> State:
         task_in(Status.BLOCKED, name="b1"),
         task_in(Status.AWAITING_APPROVAL, name="a1"),
         task_in(Status.APPROVED, ready_for=e.Accept, name="f1"),
-        task_in(Status.DRAFT, name="d1"),
+        task_in(Status.DRAFT, name="d1").replace(created_by="human"),
+        task_in(Status.DRAFT, name="p1"),
         agents=records_by_id([stopped]),
         providers=records_by_id([refusing]),
         goal=Goal(description="say hello", created=NOW, questions=("Which language?",)),
@@ -220,6 +221,7 @@ class TestBoardView:
             "BLOCKED",
             "AWAITING_APPROVAL",
             "APPROVED",
+            "DRAFT",
             "DRAFT",
         ]
         assert found.keys() == {*shown._fields}

@@ -118,7 +118,8 @@ ONLY_PEOPLE_CAN: Final[dict[str, tuple[State, str]]] = {
     "idle behind blocked": (board(ASKED, new_task("t2", depends_on=("t1",))), "Which colour?"),
     "awaiting approval": (board(task_in(Status.AWAITING_APPROVAL)), "Ship it?"),
     "approved by force": (board(FORCED), "passed by force"),
-    "a draft": (board(task_in(Status.DRAFT)), "DRAFT"),
+    "a draft": (board(task_in(Status.DRAFT).replace(created_by="human")), "DRAFT"),
+    "a plan": (board(task_in(Status.DRAFT)), "may the plan be worked on: 1 task (t1)?"),
     "a tripped breaker": (board(task_in(Status.IDLE), **tripped()), "retry_cluster"),
     "all coders are stopped": (board(task_in(Status.IDLE), **stopped(*BOTH_CODERS)), "coder-2 was stopped"),
     "the reviewer is stopped": (

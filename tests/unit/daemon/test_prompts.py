@@ -49,7 +49,7 @@ class TestEveryPrompt:
         text = render_prompt(step, known(step, "x"), nonce=NONCE)
 
         assert f"You are {'the' if ROLE_OF_STEP[step] is Role.PLANNER else 'a'} {ROLE_OF_STEP[step]}" in text
-        asked = text + hat_text("steps.md")  # who plans in steps is asked for more
+        asked = text + hat_text("steps.md") + hat_text("handoff.md")  # who plans is asked for more
         assert [key for key in ANSWER_TYPES[step].model_fields if key not in asked] == []
 
     def test_its_example_is_no_answer(self, step: Step) -> None:
@@ -106,7 +106,7 @@ class TestFences:
 
     def test_a_hat_is_asked_for_its_own_form(self) -> None:
         """A planner of steps that is asked for its answer alone has to know what a step looks like."""
-        form = AnswerForm("hats/think", "planner", "steps.md")
+        form = AnswerForm("hats/think", "planner", hat_text("steps.md"))
 
         text = answer_prompt(
             form, Step.IMPLEMENT, "I would begin with a.py.", "there is no block", nonce=NONCE
@@ -135,4 +135,4 @@ class TestFences:
         """A file that nothing renders is not maintained."""
         names = {path.stem for path in Path(liza.daemon.prompts.__path__[0]).glob("*.md")}
 
-        assert names == {*Step, "house", "again", "block", "mend", "answer"}
+        assert names == {*Step, "house", "again", "block", "mend", "answer", "plan_review"}

@@ -33,6 +33,8 @@ def test_every_ending_has_its_row() -> None:
         (FailedRun(RunEnding.QUOTA), RetryKind.NOTHING),
         (FailedRun(RunEnding.CRASHED, may_stand_in=True), RetryKind.STAND_IN),
         (FailedRun(RunEnding.CRASHED, has_session=True), RetryKind.WHOLE),
+        (FailedRun(RunEnding.CRASHED, is_session_broken=True, may_stand_in=True), RetryKind.ANEW),
+        (FailedRun(RunEnding.EMPTY, is_session_broken=True), RetryKind.ANEW),
         (FailedRun(RunEnding.EMPTY, is_unread=True), RetryKind.WHOLE),
         (FailedRun(RunEnding.STOPPED, has_session=True, may_stand_in=True), RetryKind.NOTHING),
         (FailedRun(RunEnding.CONTEXT_FULL), RetryKind.NOTHING),
@@ -77,7 +79,8 @@ def test_a_broken_session_is_left_and_the_answer_asked_for_without_it(ending: Ru
 
 def test_every_way_comes_to_an_end() -> None:
     """Whatever runs come to, no more are started than the table can tell."""
-    runs = [FailedRun(*flags) for flags in product(RunEnding, (True, False), (True, False), (True, False))]
+    both = (True, False)
+    runs = [FailedRun(*flags) for flags in product(RunEnding, both, both, both, both)]
     left = [Tried()]
     seen = set[Tried]()
     while left:
@@ -91,6 +94,8 @@ def test_every_way_comes_to_an_end() -> None:
                     continue
                 case RetryKind.SAME:
                     after = tried._replace(kills=tried.kills + 1, has_stand_in=False)
+                case RetryKind.ANEW:
+                    after = tried._replace(is_anew=True)
                 case RetryKind.STAND_IN:
                     after = tried._replace(has_stand_in=True)
                 case second:

@@ -261,7 +261,7 @@ class TestForbiddenByTheContract:
 
 
 class TestTokens:
-    def test_a_worker_without_a_lease_can_only_begin_or_deal_with_a_failed_merge(self) -> None:
+    def test_a_worker_without_a_lease_can_only_begin_release_a_plan_or_deal_with_a_failed_merge(self) -> None:
         """Whatever else a coder or a reviewer does, it does while it holds the task."""
         unfenced = {
             (event_name(row.event), role, source)
@@ -273,6 +273,7 @@ class TestTokens:
         assert unfenced == {
             *(("take", Role.CODER, status) for status in CLAIMABLE),
             *(("take", Role.REVIEWER, status) for status in (Status.READY_FOR_REVIEW, Status.APPROVED)),
+            ("ready", Role.REVIEWER, Status.DRAFT),
             ("answer", Role.REVIEWER, Status.INTEGRATION_FAILED),
             ("answer", Role.REVIEWER, Status.BLOCKED),
             ("block", Role.REVIEWER, Status.INTEGRATION_FAILED),

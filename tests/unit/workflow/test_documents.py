@@ -11,7 +11,7 @@ import pytest
 from liza.domain.config import Limits
 from liza.errors import UsageError
 from liza.workflow.document import OPTIONS, GateKind
-from liza.workflow.load import load_workflow, packaged_names, parse_workflow
+from liza.workflow.load import NamedSettings, load_workflow, packaged_names, parse_workflow
 
 ROOT: Final = Path(__file__).parents[3]
 
@@ -68,7 +68,7 @@ class TestGood:
     def test_a_gate_written_once_is_named_again(self) -> None:
         phases = load_workflow("phased").phases
 
-        assert phases["DOCS"].gates == phases["PLAN"].gates[1:]
+        assert phases["DOCS"].gates == phases["IMPLEMENT"].gates[1:]
 
     def test_what_only_a_kind_can_be_told_is_an_option(self) -> None:
         merged = load_workflow("liza").phases["INTEGRATE"].named("merge_test")
@@ -79,7 +79,10 @@ class TestGood:
         }
 
     def test_a_limit_may_be_that_of_the_configuration(self) -> None:
-        assert load_workflow("liza", Limits(max_coder_iterations=4)).phases["CODE"].most(None) == 4
+        assert (
+            load_workflow("liza", NamedSettings(Limits(max_coder_iterations=4))).phases["CODE"].most(None)
+            == 4
+        )
 
     def test_a_rule_may_watch_another_phase(self) -> None:
         rule = parse_workflow(

@@ -18,7 +18,7 @@ from liza.domain.position import RELEASE, TAINT, WORK, End, Position, Stage
 from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow import transition
-from liza.workflow.load import load_workflow, parse_workflow
+from liza.workflow.load import NamedSettings, load_workflow, parse_workflow
 from liza.workflow.transition import accept_task, apply, new_task_at_start
 from tests.support.sample_tasks import (
     ASK_HUMAN,
@@ -242,7 +242,7 @@ class TestTheDocumentEndsIt:
     )  # fmt: skip
     def test_after_a_rejection(self, old: str, new: str, status: Status, end: End) -> None:
         text = DOCUMENT.replace(old, new)
-        flow = parse_workflow(text, "ours.yaml", Limits(max_coder_iterations=1))
+        flow = parse_workflow(text, "ours.yaml", NamedSettings(Limits(max_coder_iterations=1)))
         task = new_task_at_start(flow, new_task().replace(history=()), by=PLANNER, at=NOW)
         for event, actor in (claim(), submit(), take_review(), reject()):
             task = transition.advance(flow, task, event, by=actor, at=NOW)
