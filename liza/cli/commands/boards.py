@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import signal
 import sys
 import threading
 from argparse import Namespace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.registry import (
@@ -22,10 +25,13 @@ from liza.cli.registry import (
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.model import State
+
+_NO_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
 
 
 @command(
@@ -87,6 +93,29 @@ def _show_baseline(board: Board) -> str:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
+    with _hurry():
+        return _show_status(args)
+
+
+@contextmanager
+def _hurry() -> Iterator[None]:
+    """Leave out what takes time and what who only looks can do without.
+
+    That is collecting garbage, for a process that soon ends, and the search for plugins of pydantic's, of
+    which Liza uses none; nothing is started that would inherit the variable.
+    """
+    known, was_enabled = os.environ.get(_NO_PLUGINS), gc.isenabled()
+    os.environ[_NO_PLUGINS] = "1"
+    gc.disable()
+    try:
+        yield
+    finally:
+        os.environ.pop(_NO_PLUGINS) if known is None else os.environ.update({_NO_PLUGINS: known})
+        if was_enabled:
+            gc.enable()
+
+
+def _show_status(args: Namespace) -> int | None:
     from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
     from liza.cli.views.fitting import columns_of, fit_text
@@ -94,7 +123,7 @@ def _status(args: Namespace) -> int | None:
     from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
-    seen = glance_at(home)
+    seen = None if args.json else glance_at(home)  # all of the board is written, so all of it is read
     if seen is None:
         board = board_of(args)
         state, trouble = _absorb(board)
