@@ -53,6 +53,7 @@ from liza.domain.yaml_parse import parse_yaml
 from liza.errors import EXIT_CODES, UsageError
 from liza.gates.forbidden import FORBIDDEN
 from liza.gates.registry import GATE_TYPES as GATE_KINDS
+from liza.gauntlet.cases import ALL_WORKFLOWS, CASES
 from liza.system.run_control import MEANING as ENDING_MEANING
 from liza.system.run_control import RunEnding
 from liza.workflow.document import (
@@ -580,6 +581,15 @@ def _typed(argument: Argument) -> str:
     return " ".join(words) if must else f"[{' '.join(words)}]"
 
 
+def gauntlet_cases() -> str:
+    """Return the cases that are run under every workflow, and how many each workflow has."""
+    everywhere = [case for case in CASES.values() if case.workflows == ALL_WORKFLOWS]
+    counts = {name: sum(name in case.workflows for case in CASES.values()) for name in ALL_WORKFLOWS}
+    totals = ", ".join(f"{count} under `{name}`" for name, count in counts.items())
+    rows = table(["case", "does", "workflows"], ([f"`{one.name}`", one.does, "all"] for one in everywhere))
+    return f"{totals}.\n\n{rows}"
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
     "keys": keys,
@@ -610,6 +620,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "forbidden": forbidden,
     "provider-states": provider_states,
     "model-faults": model_faults,
+    "gauntlet-cases": gauntlet_cases,
 }
 
 

@@ -175,10 +175,6 @@ class FileBoard:
             self._view.catch_up()
             return self._view.shown()
 
-    def shared_key(self, offer: bytes) -> bytes:
-        """Return *offer*: who shares a board in files has its home, where the key is."""
-        return offer
-
     def lock_holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""
         baton = self._lock.peek()

@@ -55,6 +55,10 @@ class FilePresence:
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
         """Say nothing: nobody else could hear it."""
 
+    def share_secret(self, secret: str) -> str:
+        """Return *secret*: nobody shares it."""
+        return secret
+
     def hosts(self) -> tuple[HostSign, ...]:
         return ()
 

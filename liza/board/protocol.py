@@ -136,6 +136,9 @@ class Presence(Protocol):
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
         """Say what *host*, whose name this process holds, offers; nobody is woken by it."""
 
+    def share_secret(self, secret: str) -> str:
+        """Return the one secret that all machines of the board share: *secret*, unless another was first."""
+
     def hosts(self) -> tuple[HostSign, ...]:
         """Return the hosts that said something within a day; none where the board is one machine's."""
 
@@ -174,9 +177,6 @@ class Board(Protocol):
 
         It may return sooner where somebody threw a switch, so whoever needs a change looks at the revision.
         """
-
-    def shared_key(self, offer: bytes) -> bytes:
-        """Return the key that all who share the board sign merges with: *offer*, if it had none."""
 
     def lock_holder(self) -> str:
         """Return who last took the lock, for somebody who waits for it."""

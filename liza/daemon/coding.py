@@ -14,6 +14,7 @@ from liza.agents.protocol import Session
 from liza.agents.select import backend_of
 from liza.daemon import course, prompt_values, worktree_setup
 from liza.daemon.breaker import apply_rules
+from liza.daemon.handing_on import handoff_artifact, handoff_in, with_work_handed_on
 from liza.daemon.policy import coder
 from liza.daemon.policy.admission import admit, denial_of
 from liza.daemon.project_sandbox import SANDBOXES
@@ -271,9 +272,10 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
         asks = e.Report(outcome=outcome, reason=reason, questions=answer.blocked_questions)
         return asks.replace(artifacts={_artifact_name(task): str(answer.blocked_reason)})
     flow, known = turn.place.workflow(turn.state), _known_facts(answer)
-    work = Worked(turn.place.clock(), run=asked.run)
+    work, handed = Worked(turn.place.clock(), run=asked.run), handoff_in(phase, task, answer)
+    said_so = course.agent_output(asked, handed)
     try:
-        with course.gate_context(turn, task, str(task.base_commit), head, course.agent_output(asked)) as case:
+        with course.gate_context(turn, task, str(task.base_commit), head, said_so) as case:
             found = course.run_gates(turn, flow, task.position, case, work=work, known=known)
     except course.Halted:
         return e.Release(reason="it was stopped before its gates were through")
@@ -288,6 +290,7 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
             _artifact_name(task): answer.summary,
             **_loops_artifact(answer),
             **_step_artifact(answer, head),
+            **handoff_artifact(phase, handed),
         }
         return said.replace(artifacts=made)
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
@@ -535,9 +538,16 @@ def _submit(turn: Turn, worktree: Worktree, asked: AgentAnswer, answer: Implemen
         event = _verify_nothing_to_do(turn, task, event, asked)
     event = _as_document_says(turn, event)
     if isinstance(event, e.Report):
-        event = event.replace(session=_work_session(turn, asked), remember=answer.remember)
+        event = _with_words(turn, asked, answer, event)
     turn.comments.append((str(turn.hat), answer.summary or str(answer.blocked_reason)))
     turn.record(event, more=lambda state: _with_side_reports(turn, state, answer, event))
+
+
+def _with_words(turn: Turn, asked: AgentAnswer, answer: Implement, event: e.Report) -> e.Report:
+    """Return *event* with what is kept for who works on the task next."""
+    said = event.replace(session=_work_session(turn, asked), remember=answer.remember)
+    phase, task = _phase(turn), turn.state.task(str(turn.task))
+    return with_work_handed_on(turn.place.repository, phase, task, answer, said) if phase.hands_on else said
 
 
 def _answers_with_patch(turn: Turn) -> bool:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from liza.daemon.turn import AgentAnswer, Turn
     from liza.domain.config import Config
     from liza.domain.model import Task
+    from liza.domain.record import Record
     from liza.gates.context import CauseExplainer
     from liza.gates.runner import CommandResult, CommandRunner
     from liza.repo.repository import Repository
@@ -102,12 +103,12 @@ class GatesResult(NamedTuple):
         return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
 
 
-def agent_output(asked: AgentAnswer) -> Statements:
-    """Return what an agent said in the run that made the work."""
+def agent_output(asked: AgentAnswer, handoff: Record | None = None) -> Statements:
+    """Return what an agent said in the run that made the work, and what it hands on."""
     summary = getattr(asked.value, "summary", "")
     step = getattr(asked.value, "step", None)
     told = (summary, step.instructions, *step.success_criteria) if step else (summary,)
-    return Statements(text=asked.reply.text, answers=tuple(filter(None, told)), step=step)
+    return Statements(text=asked.reply.text, answers=tuple(filter(None, told)), step=step, handoff=handoff)
 
 
 @contextmanager

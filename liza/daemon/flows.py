@@ -109,12 +109,19 @@ def _shape_violations(flow: Workflow) -> list[Violation]:
     ]
 
 
+def _unknown_prompts(flow: Workflow) -> Iterator[Violation]:
+    named = {f"roles.{name}.prompt": hat.prompt for name, hat in flow.roles.items()}
+    for place, phase in flow.phases.items():
+        for number, gate in enumerate(phase.gates):
+            named[f"phases.{place}.gates[{number}].prompt"] = gate.options.get("prompt")
+    for path, prompt in named.items():
+        if prompt is not None and prompt not in (known := hat_names()):
+            yield Violation(path, f"there is no prompt {prompt!r}", did_you_mean(prompt, known))
+
+
 def _unknown_names(flow: Workflow) -> Iterator[Violation]:
     """Yield the prompts, sources and effects that nobody has."""
-    for name, hat in flow.roles.items():
-        if hat.prompt is not None and hat.prompt not in (known := hat_names()):
-            problem = f"there is no prompt {hat.prompt!r}"
-            yield Violation(f"roles.{name}.prompt", problem, did_you_mean(hat.prompt, known))
+    yield from _unknown_prompts(flow)
     source = flow.tasks.source
     if source not in (sources := [PLANNER_SPLITS, *SOURCES.names()]):
         yield Violation("tasks", f"there is no source of tasks {source!r}", did_you_mean(source, sources))

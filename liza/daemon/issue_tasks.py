@@ -8,7 +8,7 @@ from liza.daemon.policy.coder import is_unfetched
 from liza.daemon.sources import NewTask, Source, goal_task
 from liza.domain.issues import IssueSelection, parse_selection, queue_issues
 from liza.domain.model import SUCCEEDED, TaskIssue
-from liza.domain.phase_handoff import phase_input
+from liza.domain.phase_handoff import issue_text
 from liza.errors import ForgeFailed, GitFailed, UsageError
 from liza.forges.delivery import choose_branch
 from liza.forges.protocol import ForgeProblem, fetch_issues
@@ -120,7 +120,7 @@ class _Fetcher:
         there = TaskIssue(
             number=issue.number, title=issue.title, branch=branch, base=self._base, begins=begins
         )
-        text = phase_input("PLAN", issue, {}, branch if begins else None)
+        text = issue_text(issue, branch if begins else None)
         waits = () if blocked else tuple(map(task_name, parents))
         return NewTask(task_name(issue.number), text, there, waits, blocked)
 

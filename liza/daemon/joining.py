@@ -120,9 +120,8 @@ def _require_remote(board: Board, name: str) -> None:
 
 
 def _require_repository(board: Board, root: Path) -> None:
-    state, repository = board.read(), Repository.around(root)
-    base = state.integration.base
-    if base and not present(repository, [base]) and (remote := shared_remote(repository, state.config)):
+    config, base, repository = board.read().config, board.read().integration.base, Repository.around(root)
+    if base and not present(repository, [base]) and (remote := shared_remote(repository, config)):
         remote.fetch()
     if base and not present(repository, [base]):
         raise UnfitRepository(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.anomalies import anomaly_sentence
 from liza.domain.memory import FEEDBACK_TYPES, MEMORY_TYPES, feedback_for, render_memory
+from liza.domain.phase_handoff import HANDOFF_NAMES, phase_input
 from liza.domain.proposals import proposed_tasks
 
 if TYPE_CHECKING:
@@ -86,12 +87,18 @@ def for_replan(state: State, wake: PlanRequest) -> PromptValues:
 
 def for_checkpoint(state: State, task: Task) -> PromptValues:
     return {
-        **_task_values(task),
+        **_for_work(task),
         "iteration": str(task.iteration),
         "spec": task.spec_ref or state.goal.spec_ref or "",
         "guidance": _lines(_guidance(state, task)),
         "feedback": _feedback(task),
     }
+
+
+def _for_work(task: Task) -> PromptValues:
+    """Return the values of *task* for who works on it: once there is a plan, that stands for the issue."""
+    known = _task_values(task)
+    return {**known, "description": _description(task, phase_input(task))} if task.issue else known
 
 
 def for_implement(state: State, task: Task) -> PromptValues:
@@ -130,13 +137,16 @@ def _task_values(task: Task) -> PromptValues:
         f"in: {', '.join(task.scope.include) or 'not limited'}",
         f"out: {', '.join(task.scope.exclude) or 'nothing'}",
     ]
-    validation = [f"Validation: {task.validation.command}"] if task.validation else []
     return {
         "task": task.id,
-        "description": _lines([task.description, *validation]),
+        "description": _description(task, task.description),
         "done_when": _lines(f"- {line}" for line in task.done_when),
         "scope": _lines(scope),
     }
+
+
+def _description(task: Task, text: str) -> str:
+    return _lines([text, *([f"Validation: {task.validation.command}"] if task.validation else [])])
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -157,7 +167,8 @@ def _guidance(state: State, task: Task) -> list[str]:
 
 def _artifact_lines(task: Task) -> list[str]:
     """Return what work in other phases left for this one."""
-    return [f"{name}, of {one.phase}: {one.text}" for name, one in task.artifacts.items()]
+    texts = {name: one for name, one in task.artifacts.items() if name not in HANDOFF_NAMES}
+    return [f"{name}, of {one.phase}: {one.text}" for name, one in texts.items()]
 
 
 def _memory(task: Task) -> list[str]:

@@ -112,6 +112,14 @@ class Recovery:
         if remote := shared_remote(self.repository, state.config):
             remote.fetch(tasks)
 
+    def retire_work(self, state: State) -> None:
+        """Delete what was handed in from the remote once it is merged; where that fails, later."""
+        if remote := shared_remote(self.repository, state.config):
+            tasks = (*state.tasks, *state.archived)
+            with suppress(RemoteTrouble):
+                remote.fetch()
+                remote.retire_work(name for name in tasks if state.status_of(name) is Status.MERGED)
+
     def repair_refs(self, state: State) -> list[str]:
         """Remove refs and objects that a machine crash damaged; return a sentence for each repair."""
         integration = BRANCHES + state.config.integration_branch

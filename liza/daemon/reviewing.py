@@ -178,7 +178,7 @@ def _review(turn: Turn, task: Task) -> AfterTurn | None:
     ) and found.outcome is Outcome.PASS:
         match next_up:
             case GateJob(gate) if gate.kind is GateKind.AGENT:
-                turn.hat = gate.role
+                turn.hat, turn.part = gate.role, gate.options.get("prompt")
                 asked = _ask_reviewer(turn, task, found.verdicts)
                 if turn.lease_renewer.lost:
                     log.warning("%s: the verdict is not used", turn.lease_renewer.lost)

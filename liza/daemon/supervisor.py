@@ -41,7 +41,7 @@ from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, 
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import TeamFileResult, apply_team_file
-from liza.daemon.travel import begin_integration, share_key
+from liza.daemon.travel import begin_integration
 from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
@@ -66,6 +66,7 @@ from liza.errors import (
 from liza.repo.command import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.signing import adopt_key, ensure_key
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
 from liza.system.fork_server import Entry, ForkServer
@@ -201,13 +202,14 @@ def _own_repository(board: Board, stack: ExitStack) -> Repository:
 
     All machines of the board sign with the same key.
     """
-    repository = Repository.around(board.home.parent)
+    home = board.home
+    repository = Repository.around(home.parent)
     path = repository.common / locks.LOCK_IN_GIT
     try:
         stack.enter_context(locks.hold_for_life(path, at=utc_now()))
     except AlreadyRunning as error:
         raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
-    share_key(board, board.read().config)
+    adopt_key(home, board.presence.share_secret(ensure_key(home).decode()).encode())
     return repository
 
 
@@ -540,6 +542,8 @@ class Supervisor:
         facts = self._recovery.facts(self._clock(), living=self._workers.names)
         self._check_integration_branch(facts.state.config.integration_branch)
         self._recovery.perform(recovery.worktrees_to_prune(facts), facts)
+        if self._leader:
+            self._recovery.retire_work(facts.state)
 
     def _recycle(self, state: State) -> None:
         """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
@@ -629,9 +633,10 @@ class Supervisor:
         if self._leader and ending is RunEnd.COMPLETE:
             self._leader.announce_done()
         self._board.presence.remove_stale()
+        state = self._board.read()
         if self._leader:
             self._leader.write_reports()
-        state = self._board.read()
+            self._recovery.retire_work(state)
         with suppress(RemoteTrouble):  # people find here what the others merged last
             self._recovery.fetch(state)
         self._view.show(state, self._board.switches.thrown())

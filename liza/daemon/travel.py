@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.domain.record import printable
 from liza.errors import DiskTrouble, RemoteTrouble
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, branch_of
-from liza.repo.signing import adopt_key, ensure_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from liza.repo.shared_remote import SharedRemote
 
 FIRST_PAUSE: Final = 1.0  # seconds after which a remote that failed is tried again; it doubles each time
-LONGEST_PAUSE: Final = 60.0  # seconds
+LONGEST_PAUSE: Final = 30.0  # seconds
 RECENT_ALERTS: Final = 2000  # how far back it is looked whether people were told already
+TOLD_FOR: Final = timedelta(minutes=10)  # in which nobody is told the same of a remote again
 GOES_ON: Final = "the work waits on its host and goes on once that is over"
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,6 @@ def begin_integration(repository: Repository, config: Config) -> None:
     repository.ensure_branch(config.integration_branch)
 
 
-def share_key(board: Board, config: Config) -> None:
-    """Sign merges with the key of the board, which all hosts share, where there are several."""
-    if config.remote is not None:
-        board.home.mkdir(exist_ok=True)
-        adopt_key(board.home, board.shared_key(ensure_key(board.home)))
-
-
 def retry_pause(failures: int) -> float:
     """Return for how many seconds a remote is left alone that failed *failures* times in a row."""
     return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** max(0, failures - 1)))
@@ -77,6 +71,7 @@ class CodeExchange:
     repository: Repository
     board: Board
     failures: int = 0
+    told: str = ""  # what people were told of the failures, without what git said
 
     def fetch(self, config: Config, *tasks: str) -> None:
         """Bring here what other hosts merged, and what they handed in of *tasks*."""
@@ -122,14 +117,18 @@ class CodeExchange:
 
     def note_failure(self, error: RemoteTrouble) -> float:
         """Tell people that the remote fails, once for all hosts; return for how long to leave it alone."""
-        if not self.failures and not self._was_told(str(error)):
-            sentence = f"{printable(str(error))}; {GOES_ON}"
-            log.warning("%s", sentence)
-            self.board.alerts.append(sentence, at=self.board.now())
+        # What git says behind the bracket may differ from try to try.
+        first = printable(str(error)).partition(" (")[0]
+        if first != self.told or not self.failures:
+            self.told = first
+            if not self._was_told(first):
+                sentence = f"{printable(str(error))}; {GOES_ON}"
+                log.warning("%s", sentence)
+                self.board.alerts.append(sentence, at=self.board.now())
         self.failures += 1
         return retry_pause(self.failures)
 
-    def _was_told(self, sentence: str) -> bool:
-        # What git says behind the bracket may differ from try to try.
-        first, alerts = sentence.partition(" (")[0], self.board.alerts
-        return any(one.says.startswith(first) for one in alerts.after(max(0, alerts.end() - RECENT_ALERTS)))
+    def _was_told(self, first: str) -> bool:
+        alerts, since = self.board.alerts, f"{self.board.now() - TOLD_FOR:%Y-%m-%dT%H:%M:%SZ}"
+        recent = alerts.after(max(0, alerts.end() - RECENT_ALERTS))
+        return any(one.says.startswith(first) and one.at >= since for one in recent)

@@ -376,6 +376,7 @@ class Turn:
     verdicts: tuple[Verdict, ...] = ()  # of gates that were asked before the work
     delivered: set[str] = field(default_factory=set)  # notes about the task that an agent has read
     hat: str | None = None  # the role of the workflow whose job this is
+    part: str | None = None  # the file that says what it is there for, where it is another than the hat's
     comments: list[tuple[str, str]] = field(default_factory=list)  # for the forge: who said what
     # What work says whose answer cannot be read.
     proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
@@ -556,18 +557,17 @@ class Turn:
         it is another than that of the step; *session* is the conversation to go on with.
         """
         hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
+        part = prompting.hat_text(self.part) if self.part else prompting.part_of(hat)
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._refuse_start(missing)
         told = {**known, prompting.BOOTSTRAP: begin.text()}
         facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.render_prompt(
-            template or step, facts, nonce=secrets.token_hex(8), hat=prompting.part_of(hat)
-        )
+        prompt = prompting.render_prompt(template or step, facts, nonce=secrets.token_hex(8), hat=part)
         self.place.trees.begin(begins)
         first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
         if hat:
-            form = prompting.AnswerForm(template or step, str(self.hat), prompting.part_of(hat))
+            form = prompting.AnswerForm(template or step, str(self.hat), part)
             first = first._replace(dialect=hat.dialect, form=form)
         return self._run_until_answered(first, again)
 

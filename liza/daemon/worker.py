@@ -20,7 +20,6 @@ from liza.daemon.policy.preconditions import RunContext, first_unmet
 from liza.daemon.policy.staffing import CUT_OFF_CODE, PARENT_VARIABLE, RESTART_CODE
 from liza.daemon.project_sandbox import require_sandbox
 from liza.daemon.stop_requests import StopRequests
-from liza.daemon.travel import share_key
 from liza.daemon.turn import RUNS, AfterTurn, Worker
 from liza.domain.changes import Change
 from liza.domain.events import Release, Renew
@@ -74,7 +73,6 @@ def main(home: Path, role: Role, name: str) -> int:
     try:
         with board.presence.hold(name, at=place.clock()):
             try:
-                share_key(board, board.read().config)
                 return serve(place)
             finally:
                 _wake_supervisor(orders)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Final, Self, get_args
+from typing import Annotated, Any, Final, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -256,6 +256,10 @@ class TestsEnd(StrEnum):
     FAILED = "failed"
 
 
+def _summary_alone(value: object) -> object:
+    return {"summary": value} if isinstance(value, str) else value
+
+
 class Implement(Record):
     """What a coder says of its work; what it did is read from git."""
 
@@ -265,6 +269,8 @@ class Implement(Record):
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     step: StepSpec | None = None  # what is to be done next, of who plans and changes nothing
     loops: tuple[NonEmptyStr, ...] = ()  # all of them, one line each, of who plans them up front
+    # A few facts for who works in the next phase; what is wrong with one is told, and the rest is used.
+    handoff: Annotated[dict[str, Any], BeforeValidator(_summary_alone)] | None = None
     tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves
     blocked_reason: NonEmptyStr | None = None
     blocked_questions: Annotated[tuple[NonEmptyStr, ...], Field(max_length=3)] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import ValidationError
@@ -76,6 +77,7 @@ def _work(reading: DialectReading, text: str) -> Implement:
             risk=risk,
             confidence=reading.confidence,
             step=_step(reading),
+            handoff=dict(reading.handoff) if isinstance(reading.handoff, Mapping) else None,
             tests_ended=_tests(reading),
             remember=kept,
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from liza.domain.issues import Issue
 from liza.domain.problems import violations_from
 from liza.domain.record import NonEmptyStr, Record
+
+if TYPE_CHECKING:
+    from liza.domain.issues import Issue
+    from liza.domain.model import Task
 
 
 class PlannedStep(Record):
@@ -52,14 +57,25 @@ class DocsHandoff(Record):
     readme_changed: bool = False
 
 
-HANDOFFS: Final[dict[str, type[Record]]] = {
-    "PLAN": PlanHandoff,
-    "IMPLEMENT": ImplementHandoff,
-    "DOCS": DocsHandoff,
+class HandoffKind(StrEnum):
+    """What a phase hands on; the document says which."""
+
+    PLAN = "plan"
+    WORK = "work"
+    DOCS = "docs"
+
+    @property
+    def artifact(self) -> str:
+        """The name by which it is kept on a task."""
+        return f"{self}_handoff"
+
+
+HANDOFF_NAMES: Final = frozenset(kind.artifact for kind in HandoffKind)
+HANDOFFS: Final[dict[HandoffKind, type[Record]]] = {
+    HandoffKind.PLAN: PlanHandoff,
+    HandoffKind.WORK: ImplementHandoff,
+    HandoffKind.DOCS: DocsHandoff,
 }
-NO_PLAN: Final = (
-    "there is no plan to hand on: say it in AGENTIUM_HANDOFF, with a summary, before the phase can end"
-)
 
 
 class HandoffReading(NamedTuple):
@@ -69,46 +85,59 @@ class HandoffReading(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def parse_handoff(phase: str, data: Mapping[str, Any]) -> HandoffReading:
-    """Return what *data* hands on from *phase*; a part that is wrong is left out and told."""
-    kind = HANDOFFS.get(phase)
-    if kind is None:
-        return HandoffReading(None, (f"the phase {phase} hands nothing on",))
+def parse_handoff(kind: HandoffKind, data: Mapping[str, Any]) -> HandoffReading:
+    """Return what *data* hands on as *kind*; a part that is wrong is left out and told."""
     kept = dict(data)
     remarks: list[str] = []
     while True:
         try:
-            return HandoffReading(kind.model_validate(kept), tuple(remarks))
+            return HandoffReading(HANDOFFS[kind].model_validate(kept), tuple(remarks))
         except ValidationError as error:
             wrong = str(error.errors()[0]["loc"][0])
-            remarks.append(str(violations_from(error, kind, "handoff", {})[0]))
+            remarks.append(str(violations_from(error, HANDOFFS[kind], "handoff", {})[0]))
             if wrong not in kept:
                 return HandoffReading(None, tuple(remarks))
             del kept[wrong]
 
 
-def missing_plan(handoffs: Mapping[str, Record]) -> str | None:
-    """Return why PLAN cannot be left yet; None where there is a plan to hand on."""
-    return None if isinstance(handoffs.get("PLAN"), PlanHandoff) else NO_PLAN
+def handoffs_of(task: Task) -> dict[HandoffKind, Record]:
+    """Return what earlier phases handed on, the latest of each kind."""
+    kept = {kind: task.artifacts.get(kind.artifact) for kind in HandoffKind}
+    found = {kind: parse_handoff(kind, json.loads(one.text)).value for kind, one in kept.items() if one}
+    return {kind: value for kind, value in found.items() if value is not None}
 
 
-def phase_input(phase: str, issue: Issue, handoffs: Mapping[str, Record], branch: str | None = None) -> str:
-    """Return what a worker of *phase* is told: the whole issue for a plan, then only what was handed on."""
-    head = f"Issue #{issue.number}: {issue.title}"
-    work = (
+def issue_text(issue: Issue, branch: str | None = None) -> str:
+    """Return what whoever plans is told of *issue*: all of it, and what work there is."""
+    said = [f"{comment.author} says:\n{comment.body.strip()}" for comment in issue.comments]
+    return "\n\n".join([_heading(issue.number, issue.title), issue.body, *said, *_begun(branch)])
+
+
+def phase_input(task: Task) -> str:
+    """Return what whoever works on *task* is told: all of it for a plan, then only what was handed on."""
+    handed, issue = handoffs_of(task), task.issue
+    plan, done = handed.get(HandoffKind.PLAN), handed.get(HandoffKind.WORK)
+    made_in = task.artifacts[HandoffKind.PLAN.artifact].phase if plan else None
+    is_planning = task.position is not None and task.position.phase == made_in
+    if issue is None or not isinstance(plan, PlanHandoff) or is_planning:
+        return task.description
+    parts = [_heading(issue.number, issue.title), plan_handoff_text(plan)]
+    if isinstance(done, ImplementHandoff) and done.files_changed:
+        parts.append(_listed("Files that were changed", done.files_changed))
+    return "\n\n".join([*parts, *_begun(issue.branch if issue.begins else None)])
+
+
+def _heading(number: int, title: str) -> str:
+    return f"Issue #{number}: {title}"
+
+
+def _begun(branch: str | None) -> list[str]:
+    return (
         [f"There is work on the branch {branch}: go on with it, and make no other branch."] if branch else []
     )
-    plan, done = handoffs.get("PLAN"), handoffs.get("IMPLEMENT")
-    if phase == "PLAN" or not isinstance(plan, PlanHandoff):
-        said = [f"{comment.author} says:\n{comment.body.strip()}" for comment in issue.comments]
-        return "\n\n".join([head, issue.body, *said, *work])
-    parts = [head, _plan_text(plan)]
-    if phase == "DOCS" and isinstance(done, ImplementHandoff) and done.files_changed:
-        parts.append(_listed("Files that were changed", done.files_changed))
-    return "\n\n".join([*parts, *work])
 
 
-def _plan_text(plan: PlanHandoff) -> str:
+def plan_handoff_text(plan: PlanHandoff) -> str:
     steps = [
         f"{step.order}. {step.description}{f' ({step.file})' if step.file else ''}"
         for step in sorted(plan.implementation_steps, key=lambda step: step.order)

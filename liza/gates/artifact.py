@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from liza.domain.phase_handoff import PlanHandoff
 from liza.domain.record import Record
 from liza.domain.size_limit import WAIVER
 from liza.domain.step_spec import StepSpec, step_problems
@@ -47,7 +48,7 @@ class ArtifactOptions(Record):
     checkpoint: Required | None = None
     diff: Required | None = None
     tests: Required | None = None
-    form: Literal["step_spec"] | None = Field(default=None, alias="schema")
+    form: Literal["step_spec", "handoff"] | None = Field(default=None, alias="schema")
     max_bytes: Annotated[int, Field(ge=1)] = LARGEST_FILE
 
     @model_validator(mode="after")
@@ -63,7 +64,7 @@ def judge(options: ArtifactOptions, case: GateContext) -> Finding:
         *([judge_checkpoint(case)] if options.checkpoint else []),
         *([judge_diff(case, options.max_bytes)] if options.diff else []),
         *([judge_tests(case)] if options.tests else []),
-        *([judge_step(case)] if options.form else []),
+        *([_JUDGES[options.form](case)] if options.form else []),
     ]
     return next((one for one in found if one.outcome != "pass"), found[-1])
 
@@ -75,6 +76,17 @@ def judge_step(case: GateContext) -> Finding:
         return revise("there is no step", [blocker(f"add `step` with {', '.join(_STEP_KEYS)}")])
     problems = [blocker(problem) for problem in step_problems(step, is_waived=case.task.waives(WAIVER))]
     return finding_from("the step is whole and small", "the step cannot be given to anybody", problems)
+
+
+def judge_handoff(case: GateContext) -> Finding:
+    """Look for what the next phase goes by: without it, whoever works there would have to guess."""
+    if case.said.handoff is None:
+        needs = f"add `handoff` with {', '.join(PlanHandoff.model_fields)}; `summary` has to be there"
+        return revise("nothing is handed on to the next phase", [blocker(needs)])
+    return passed("what the next phase goes by was handed on")
+
+
+_JUDGES: Final = {"step_spec": judge_step, "handoff": judge_handoff}
 
 
 def judge_checkpoint(case: GateContext) -> Finding:

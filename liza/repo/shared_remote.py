@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.domain.shared_refs import task_folder, token_digest
+from liza.domain.shared_refs import SUBMISSIONS, task_folder, token_digest
 from liza.errors import DiskTrouble, GitFailed, RemoteTrouble
 from liza.repo.command import ask
 from liza.repo.merge import Landed, Overtaken
@@ -170,6 +170,23 @@ class SharedRemote:
             raise self._trouble(answer)
         tip = self.fetch()
         return Landed(sealed) if tip and self.repository.contains(tip, sealed) else Overtaken(tip)
+
+    def retire_work(self, tasks: Iterable[str]) -> None:
+        """Delete the submissions of *tasks*, which are over, but those that are not merged whole."""
+        answer = self._ask("ls-remote", "--end-of-options", self.place, f"{SUBMISSIONS}*")
+        if answer.code != 0:
+            raise self._trouble(answer)
+        folders = {task_folder(task, self.branch) for task in tasks}
+        rows = (line.split("\t") for line in answer.text.splitlines())
+        over = {ref: commit for commit, ref in rows if ref[: ref.rindex("/") + 1] in folders}
+        merged = [ref for ref, commit in over.items() if self.repository.contains(self.tracked, commit)]
+        if not merged:
+            return
+        refused = self._push(*(f":{ref}" for ref in merged))
+        if refused is not None:
+            raise self._trouble(refused)
+        for ref in merged:
+            self.repository.delete(f"{TRACKED}{ref.removeprefix(BRANCHES)}", expected=over[ref])
 
     def publish_salvages(self) -> None:
         """Let every host have what was saved here; what is there already costs nothing."""

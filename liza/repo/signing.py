@@ -43,19 +43,18 @@ def ensure_key(home: Path) -> bytes:
 
 
 def adopt_key(home: Path, key: bytes) -> None:
-    """Let *key*, which all hosts of a board share, be that of *home*."""
-    path = home / KEY_FILE
-    if read_key(path) == key:
+    """Let *key* be the one of *home*: it is the one of its board, which several machines share."""
+    if read_key(home / KEY_FILE) == key:
         return
+    draft = home / f"{KEY_FILE}.{secrets.token_hex(4)}"
     try:
-        draft = path.with_name(f"{KEY_FILE}.{secrets.token_hex(4)}")
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(key + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        draft.replace(home / KEY_FILE)
     except OSError as error:
-        raise DiskTrouble(f"write {path}", error) from error
+        raise DiskTrouble(f"write {home / KEY_FILE}", error) from error
 
 
 def read_key(path: Path) -> bytes | None:

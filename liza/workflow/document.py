@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from liza.domain.cycle_archive import PAGE, ArchiveNaming
 from liza.domain.memory import Retention
 from liza.domain.model import Role
+from liza.domain.phase_handoff import HandoffKind
 from liza.domain.position import Position, Stage
 from liza.domain.record import Id, NonEmptyStr, Record
 from liza.domain.rules import ALWAYS, GROUPS, RULE_BY_NAME, Count, Rule, RuleAction
@@ -40,7 +41,7 @@ class GateKind(StrEnum):
 OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
     GateKind.ARTIFACT: {
         "checkpoint": "`required`: intent, assumptions and validation, said before the work",
-        "schema": "what else must be written down, `step_spec`",
+        "schema": "what else must be written down: `step_spec`, or the `handoff` to the next phase",
         "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
         "tests": "`required`: where the change touches code, it has tests; another word is refused so far",
         "max_bytes": "how large a file may be",
@@ -72,7 +73,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "docs": "where documents are",
         "on_miss": "what a file that does not exist comes to: `revise` or `record`",
     },
-    GateKind.AGENT: {},
+    GateKind.AGENT: {"prompt": "the file that says what is looked at here, in place of the hat's own"},
     GateKind.HUMAN: {
         "question": "what the person is asked",
         "asks": "`approve`, `answer` or `risk`",
@@ -318,6 +319,7 @@ class Phase(Record):
         default_factory=lambda: {ANY_PATH: SessionMode.FRESH}
     )
     effects: dict[str, tuple[Effect, ...]] = Field(default_factory=dict)
+    hands_on: HandoffKind | None = None  # what an answer says beside its summary, for the next phase
 
     @property
     def stage(self) -> Stage:

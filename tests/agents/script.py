@@ -64,7 +64,7 @@ ANSWERS: Final[dict[str, dict[str, Any]]] = {
     },
     "implement": {"status": "done", "summary": "wrote hello and its test"},
     "implement/DOCS": {"status": "done", "summary": "said in README.md what hello does"},
-    "implement/thinker": _THOUGHT,
+    "implement/thinker": {**_THOUGHT, "handoff": {"files_to_create": list(FILES)}},
     "implement/coordinator": _THOUGHT,
     "implement/planner": {**_THOUGHT, "confidence": 9, "step": _STEP_OF_A_LOOP},
     "review": {"verdict": "approve", "reason": "it greets by name, and a test shows it", "confidence": 9},

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 SETTINGS: Final = {"workflow": "phased", "forge": {"local": {"path": "../forge"}}}
 SIMPLE: Final = {"answer": {"verdict": "approve", "reason": "one file", "label": "SIMPLE"}}
 COMPLEX: Final = {"answer": {"verdict": "approve", "reason": "much", "label": "COMPLEX"}}
-PLAN: Final = {"answer": {"status": "done", "summary": "Write a file"}}
+PLAN: Final = {
+    "answer": {"status": "done", "summary": "Write a file", "handoff": {"files_to_create": ["a file"]}}
+}
 WORK: Final[dict[str, Any]] = {
     "run": 'date +%s%N >> "$LIZA_TASK.txt"',
     "answer": {"status": "done", "summary": "Write it"},

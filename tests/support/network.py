@@ -98,6 +98,11 @@ class Network:
             time.sleep(0.01)
         return count
 
+    def agents(self, name: str) -> list[int]:
+        """Return the processes of agents on *name*."""
+        space = Path(f"/proc/{self.holders[name]}/ns/net").readlink()
+        return [pid for pid in _processes_in(space) if _is_agent(pid)]
+
     def serve_board(self, sockets: Path, port: int) -> None:
         """Let hosts reach the server that listens in *sockets*, also after it was started again."""
         relay = [sys.executable, str(ROOT / "tests/support/relay.py")]
@@ -131,6 +136,12 @@ class Network:
         for process in self._started:
             process.kill()
             process.communicate()
+
+
+def _is_agent(pid: int) -> bool:
+    with suppress(OSError):
+        return b"scripted_agent.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def _processes_in(space: Path) -> list[int]:

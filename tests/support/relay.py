@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from contextlib import suppress
+
+# As Liza asks the server to notice a peer that is cut off: the server has another socket, behind this one.
+KEEPALIVE = {
+    socket.TCP_KEEPIDLE: 5,
+    socket.TCP_KEEPINTVL: 2,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 10000,
+}
 
 
 async def main(address: str, port: str, path: str) -> None:
@@ -17,6 +26,10 @@ async def main(address: str, port: str, path: str) -> None:
             target.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
         try:
             there, back = await asyncio.open_unix_connection(path)
         except OSError:  # the server is away

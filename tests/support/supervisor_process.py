@@ -35,18 +35,6 @@ PATIENCE: Final = 120.0  # seconds anything may take on a busy machine
 GRACE: Final = 1.0  # seconds that workers get to end, or the tests of those who do not would take long
 TICK: Final = 0.02  # seconds between two looks at what has no event to wait for
 
-# There is one list for the whole test process: what `tests.support.boards` put there stays.
-PROCESSES.set_forkserver_preload(
-    [
-        "tests.support.crash_scenes",
-        "tests.support.child_processes",
-        "tests.support.editors",
-        "tests.support.board_engines",
-        "tests.support.prebuilt_models",
-        "tests.support.supervisor_process",
-    ]
-)
-
 
 def run(home: Path, habits: Path, out: Path, *, until_idle: bool, grace: float) -> None:
     """Be the supervisor; for a process of its own."""

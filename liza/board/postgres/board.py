@@ -132,11 +132,6 @@ class PostgresBoard:
         """Return the state; what people save is taken in by `liza mirror`, where they do."""
         return self.read()
 
-    def shared_key(self, offer: bytes) -> bytes:
-        """Return the key that merges of the board are signed with on every host."""
-        rows = self._shared.call("SELECT liza.share_key(%s, %s)", (self._shared.board, offer.decode()))
-        return str(rows[0][0]).encode()
-
     def lock_holder(self) -> str:
         """Return who last wrote, or has the lock now, for somebody who waits for it."""
         query = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \

@@ -109,6 +109,10 @@ class PostgresPresence:
         values = (self._shared.board, host, json.dumps(facts), process_secret())
         self._shared.call("SELECT liza.note_host(%s, %s, %s, %s)", values)
 
+    def share_secret(self, secret: str) -> str:
+        rows = self._shared.call("SELECT liza.share_secret(%s, %s)", (self._shared.board, secret))
+        return str(rows[0][0])
+
     def hosts(self) -> tuple[HostSign, ...]:
         query = "SELECT name, facts, silent, is_live FROM liza.known_hosts(%s)"
         return tuple(HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))

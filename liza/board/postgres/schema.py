@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from liza.board.postgres.address import Address
 
 # Each brings a database from the version before to its own. One that was ever released is never changed.
-MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql")
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql")
 LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 
@@ -29,7 +29,7 @@ _WRITES: Final = (
     "hold_name(text,text,json,text)",
     "remove_stale(text)",
     "note_host(text,text,json,text)",
-    "share_key(text,text)",
+    "share_secret(text,text)",
     # What only its owner may do says so itself, in a sentence.
     "restore(text,text[])",
     "replace_switch(text,text,text)",

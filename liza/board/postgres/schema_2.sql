@@ -25,8 +25,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   FROM liza.host one WHERE one.board = p_board AND one.seen > clock_timestamp() - interval '1 day'
   ORDER BY one.name $$;
 
+-- The key that vouches for merges: the first that a machine brings is the one of all.
+CREATE TABLE liza.signing (board text PRIMARY KEY REFERENCES liza.board, secret text NOT NULL);
+CREATE FUNCTION liza.share_secret(p_board text, p_secret text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  INSERT INTO liza.signing (board, secret) VALUES (p_board, p_secret) ON CONFLICT DO NOTHING;
+  RETURN (SELECT secret FROM liza.signing WHERE board = p_board);
+END $$;
+
 -- Whoever may hold names, or see who holds them, may say and see this as well.
-REVOKE ALL ON FUNCTION liza.note_host(text, text, json, text), liza.known_hosts(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION liza.note_host(text, text, json, text), liza.known_hosts(text),
+  liza.share_secret(text, text) FROM PUBLIC;
 DO $$
 DECLARE one record;
 BEGIN
@@ -38,7 +48,7 @@ BEGIN
       AND granted.grantee NOT IN (0, held.proowner)
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s',
-      CASE one.proname WHEN 'hold_name' THEN 'liza.note_host(text,text,json,text)'
+      CASE one.proname WHEN 'hold_name' THEN 'liza.note_host(text,text,json,text), liza.share_secret(text,text)'
                        ELSE 'liza.known_hosts(text)' END, one.role);
   END LOOP;
 END $$;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
+import sys
 import threading
 from argparse import Namespace
 from typing import TYPE_CHECKING, Final
@@ -89,6 +89,7 @@ def _show_baseline(board: Board) -> str:
 def _status(args: Namespace) -> int | None:
     from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
+    from liza.cli.views.fitting import columns_of, fit_text
     from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
@@ -103,8 +104,9 @@ def _status(args: Namespace) -> int | None:
         print(json.dumps(status.board_json(state)))
         return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
-    width = shutil.get_terminal_size((status.WIDTH, 24)).columns
-    print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    width = columns_of(sys.stdout)
+    headline = headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack)
+    print(fit_text(headline.told(width), width))
     print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 

@@ -141,13 +141,17 @@ def _print_worst_case(args: Namespace) -> None:
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
          argument("--workflow", metavar="W",
-                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
+                  help="the workflow to show (the default one, if not given)"),
+         argument("--hosts", type=int, metavar="N",
+                  help="show N machines on a board on PostgreSQL, one of which is killed"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
     from liza.domain.config import Config
 
+    if args.hosts is not None:
+        return _demo_hosts(args)
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
     workflow = args.workflow or Config().workflow
     board = prepare_repository(where, workflow)
@@ -156,6 +160,16 @@ def _demo(args: Namespace) -> int | None:
     code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
     print(demo_summary(board, workflow))
     return code
+
+
+def _demo_hosts(args: Namespace) -> int:
+    import tempfile
+
+    from liza.cli.demo_hosts import check_hosts_demo, run_hosts_demo
+
+    check_hosts_demo(args.hosts, args.workflow)
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
 
 
 @command("stop", "end the run that is going on here; work is saved")

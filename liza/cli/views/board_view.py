@@ -26,7 +26,7 @@ from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
-from liza.domain.anomalies import anomaly_sentence
+from liza.domain.anomalies import anomaly_facts
 from liza.domain.answers import Step
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.metrics import Figures, figures
@@ -526,7 +526,7 @@ def _anomalies(state: State) -> tuple[AnomalyView, ...]:
             one.task_id,
             one.logged_by,
             one.timestamp,
-            anomaly_sentence(one),
+            anomaly_facts(one),
             one.processed is None,
         )
         for one in state.anomalies.values()
@@ -541,7 +541,7 @@ def _trips(state: State) -> tuple[TripView, ...]:
             trip.severity,
             str(trip.action),
             trip.at,
-            trip_sentence(trip),
+            trip_sentence(trip).removeprefix(f"{trip.id}: "),
             trip.says or trip.evidence,
             trip.tasks,
             trip.resolved_at,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SCRIPT: Final = {
     "review/complexity_assessor": {"answer": {"verdict": "approve", "reason": "small", "label": "SIMPLE"}},
-    "implement/thinker": {"answer": {"status": "done", "summary": "Write goal-1.txt"}},
+    "implement/thinker": {"answer": {"status": "done", "summary": "Write goal-1.txt", "handoff": "do it"}},
     "implement/worker": {
         "run": "date +%s%N >> goal-1.txt",
         "answer": {"status": "done", "summary": "Write it"},

@@ -37,7 +37,7 @@ if hat == "worker":
         file.write(f"{{count}}\\n")
 no = hat == "judge" and count < {rejects}
 answers = {{
-    "thinker": "status: done\\nsummary: Write a file",
+    "thinker": "status: done\\nsummary: Write a file\\nhandoff: write it",
     "worker": "status: done\\nsummary: Write it",
     "complexity_assessor": "verdict: approve\\nreason: so it is\\nlabel: {path}",
     "judge": "verdict: reject\\nreason: more\\nfeedback: [{{message: more}}]" if no else "",

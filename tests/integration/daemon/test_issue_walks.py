@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -134,6 +135,57 @@ class TestIssues:
         said = team.board.switches.thrown()
         assert "no open issue has the label 'agent'; look at how it is spelt" in str(said)
         assert not team.state.tasks
+
+
+class TestHandoffs:
+    """What a phase tells the next, and that a plan has to."""
+
+    def test_a_plan_that_hands_nothing_on_is_sent_back_before_anybody_judges_it(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7, "Write the file that nobody but a planner reads of.")
+        said = {"files_to_create": ["issue-7.txt"], "implementation_steps": "none", "mood": "good"}
+        plans = [
+            {"answer": {"status": "done", "summary": "Write it"}},
+            {"answer": {"status": "done", "summary": "Write it", "handoff": said}},
+        ]
+        team = team_on(tmp_path, "7", simple(**{"implement/thinker": plans}))
+        team.turn("planner-1")
+        team.turn("coder-1")
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.rejection_reason) == (
+            Status.REJECTED,
+            "nothing is handed on to the next phase",
+        )
+        assert "add `handoff` with summary" in task.rejection_feedback[0].message
+        assert not prompts(team, "review")
+        team.turns(*ALL)
+
+        assert team.status("issue-7") is Status.COMPLETE
+        first, again, work, docs = prompts(team, "implement")
+        told = [one.count("nobody but a planner reads") for one in (first, again, work, docs)]
+        assert [bool(times) for times in told] == [True, True, False, False]
+        assert "add `handoff` with summary" in again
+        assert "The plan: Write it\n\nFiles to create:\n- issue-7.txt" in work
+        assert "mood" not in work
+        assert "Files that were changed:\n- issue-7.txt" in docs
+        assert "nobody but a planner reads" in prompts(team, "review")[0]
+        work_done = json.loads(team.state.task("issue-7").artifacts["work_handoff"].text)
+        assert [one["message"] for one in work_done["commits"]] == ["Write it"]
+
+    def test_who_reviews_a_plan_is_asked_otherwise_than_who_reviews_code(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7", script())
+        team.turns(*ALL)
+
+        assert team.status("issue-7") is Status.COMPLETE
+        told = prompts(team, "review")
+        assert sum("the reviewer of a plan" in one for one in told) == 1
+        assert sum("the reviewer of what was done" in one for one in told) == 2
+        assert sum("Your part is the judge" in one for one in told) == 3
 
 
 class TestPullRequests:

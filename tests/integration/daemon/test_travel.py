@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -187,6 +188,22 @@ def test_a_remote_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
     assert team.state.task("t1").status is Status.MERGED
 
 
+@pytest.mark.hosts
+def test_a_worker_waits_for_a_remote_that_is_away(tmp_path: Path) -> None:
+    """It neither ends nor takes anything up, and nothing is held against the task."""
+    team = TeamOfHosts(tmp_path)
+    team.task("t1")
+    away = team.remote.directory.rename(tmp_path / "away.git")
+    with team.process("coder-1") as process:
+        team.until(lambda _: bool(team.board.alerts.after(0)))
+        assert (team.state.task("t1").status, team.state.task("t1").history_earlier) == (Status.IDLE, 0)
+        away.rename(team.remote.directory)
+        team.until(lambda state: state.task("t1").status is Status.READY_FOR_REVIEW)
+        assert process.poll() is None
+    assert len(team.board.alerts.after(0)) == 1
+    assert team.events() == ["added", "claim", "pre_execution_checkpoint", "submit"]
+
+
 def test_a_remote_of_another_project_is_refused(tmp_path: Path) -> None:
     for name in ("main", "liza/integration"):
         ours = Home(tmp_path / f"ours-{name.replace('/', '-')}")
@@ -240,6 +257,32 @@ def test_what_a_remote_says_comes_to_one_sentence(tmp_path: Path) -> None:
         begin_integration(team.user.repository, named)
 
 
+def test_a_remote_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and says nothing, as a machine that hangs."""
+    monkeypatch.setattr("liza.repo.shared_remote.LIMIT", 1.0)
+    home = Home(tmp_path / "project")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = Config(remote=f"git://127.0.0.1:{silent.getsockname()[1]}/team.git")
+        with pytest.raises(RemoteTrouble, match=r"did not answer within 1 seconds$"):
+            begin_integration(home.repository, config)
+
+
+@pytest.mark.hosts
+def test_what_is_merged_leaves_the_remote(tmp_path: Path) -> None:
+    """What is only there, or not merged, stays."""
+    team = TeamOfHosts(tmp_path)
+    team.task("t1")
+    team.task("t2")
+    team.turn_on("b", "coder-1")
+    team.turn_on("c", "coder-2")
+    team.turn_on("c", "reviewer-1")
+    other = team.host("b").commit({"x": "an attempt that was given up"})
+    team.host("b").git("push", "-q", str(team.remote.directory), f"{other}:refs/heads/liza/t1/old")
+    Recovery(team.board, team.user.repository).retire_work(team.state)
+    work = {ref: commit for ref, commit in team.refs().items() if ref.startswith("refs/heads/liza/t")}
+    assert sorted(work.values()) == sorted([other, str(team.state.task("t2").review_commit)])
+
+
 def test_a_remote_by_its_name_in_git(tmp_path: Path) -> None:
     team = TeamOfHosts(tmp_path)
     team.user.git("remote", "add", "team", str(team.remote.directory))
@@ -262,6 +305,7 @@ def test_a_password_has_no_place_in_the_address() -> None:
         Config(remote="https://ada:secret@example.org/team.git")
 
 
+@pytest.mark.hosts
 def test_the_hook_lets_in_who_holds_the_task_alone(tmp_path: Path) -> None:
     """Whoever was away for longer than its lease cannot push, and nobody can while the board is away."""
     team = TeamOfHosts(tmp_path)

@@ -163,7 +163,7 @@ class TestPhased:
     """Plan, implement, document; rounds that are over leave a mark."""
 
     LABEL: Final = {"answer": {"verdict": "approve", "reason": "one file", "label": "SIMPLE"}}
-    PLAN: Final = {"answer": {"status": "done", "summary": "Write goal-1.txt"}}
+    PLAN: Final = {"answer": {"status": "done", "summary": "Write goal-1.txt", "handoff": "write it"}}
     WORK: Final = {
         "run": "date +%s%N >> goal-1.txt",
         "answer": {"status": "done", "summary": "Write it"},

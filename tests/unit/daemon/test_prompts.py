@@ -49,7 +49,7 @@ class TestEveryPrompt:
         text = render_prompt(step, known(step, "x"), nonce=NONCE)
 
         assert f"You are {'the' if ROLE_OF_STEP[step] is Role.PLANNER else 'a'} {ROLE_OF_STEP[step]}" in text
-        asked = text + hat_text("steps.md")  # who plans in steps is asked for more
+        asked = text + hat_text("steps.md") + hat_text("handoff.md")  # who plans is asked for more
         assert [key for key in ANSWER_TYPES[step].model_fields if key not in asked] == []
 
     def test_its_example_is_no_answer(self, step: Step) -> None:

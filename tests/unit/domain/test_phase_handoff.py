@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,17 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.domain.issues import Issue, IssueComment
+from liza.domain.model import Artifact, Task, TaskIssue
 from liza.domain.phase_handoff import (
     HANDOFFS,
-    NO_PLAN,
-    DocsHandoff,
+    HandoffKind,
     ImplementHandoff,
     PlanHandoff,
     PlannedStep,
-    missing_plan,
+    issue_text,
     parse_handoff,
     phase_input,
 )
+from liza.domain.position import Position
+from liza.domain.record import Record
+from tests.support.sample_tasks import NOW, new_task
 
 ISSUE = Issue(
     number=7,
@@ -44,7 +48,7 @@ json_values = st.recursive(
 
 
 def test_what_is_wrong_is_left_out_and_told() -> None:
-    found = parse_handoff("PLAN", {"summary": "s", "files_to_modify": "a.py", "mood": "good"})
+    found = parse_handoff(HandoffKind.PLAN, {"summary": "s", "files_to_modify": "a.py", "mood": "good"})
 
     assert found.value == PlanHandoff(summary="s")
     assert any("files_to_modify: it has to be a list" in remark for remark in found.remarks)
@@ -52,19 +56,18 @@ def test_what_is_wrong_is_left_out_and_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "data", "value"),
+    ("kind", "data", "value"),
     [
-        ("PLAN", {}, None),
-        ("PLAN", {"summary": " "}, None),
-        ("IMPLEMENT", {"tests_passed": True, "commits": [{"hash": "abc"}]}, True),
-        ("DOCS", {}, True),
-        ("COMPLETE", {}, None),
+        (HandoffKind.PLAN, {}, None),
+        (HandoffKind.PLAN, {"summary": " "}, None),
+        (HandoffKind.WORK, {"tests_passed": True, "commits": [{"hash": "abc"}]}, True),
+        (HandoffKind.DOCS, {}, True),
     ],
 )
 def test_only_a_plan_without_a_summary_hands_nothing_on(
-    phase: str, data: dict[str, Any], value: bool | None
+    kind: HandoffKind, data: dict[str, Any], value: bool | None
 ) -> None:
-    found = parse_handoff(phase, data)
+    found = parse_handoff(kind, data)
 
     assert (found.value is not None) == bool(value)
     assert bool(found.remarks) != bool(value)
@@ -77,32 +80,49 @@ def test_only_a_plan_without_a_summary_hands_nothing_on(
         json_values,
     ),
 )
-def test_whatever_an_agent_hands_on_it_is_used_or_told(phase: str, data: dict[str, Any]) -> None:
-    found = parse_handoff(phase, data)
+def test_whatever_an_agent_hands_on_it_is_used_or_told(kind: HandoffKind, data: dict[str, Any]) -> None:
+    found = parse_handoff(kind, data)
 
     assert found.value is not None or found.remarks
-    assert found.value is None or isinstance(found.value, HANDOFFS[phase])
+    assert found.value is None or isinstance(found.value, HANDOFFS[kind])
 
 
-def test_a_plan_cannot_be_left_without_one() -> None:
-    assert missing_plan({}) == NO_PLAN
-    assert missing_plan({"PLAN": DocsHandoff()}) == NO_PLAN
-    assert missing_plan({"PLAN": PLAN}) is None
+def handed(**kinds: Record) -> Task:
+    """Return the task of an issue with what earlier phases handed on, in the phase DO."""
+    kept = {
+        HandoffKind[kind].artifact: Artifact(
+            text=json.dumps(value.to_json()), phase=kind, at=NOW, by="coder-1"
+        )
+        for kind, value in kinds.items()
+    }
+    issue = TaskIssue(number=7, title="Fix the crash", branch="bug/issue-7-x", begins="a" * 40)
+    text = issue_text(ISSUE, "bug/issue-7-x")
+    return new_task(description=text, issue=issue, artifacts=kept, position=Position(phase="DO"))
+
+
+def test_whoever_plans_is_told_all_of_the_issue() -> None:
+    assert (
+        issue_text(ISSUE) == "Issue #7: Fix the crash\n\nIt crashes on empty input.\n\nada says:\nwith a test"
+    )
+    assert phase_input(handed()) == issue_text(ISSUE, "bug/issue-7-x")
 
 
 def test_each_phase_is_told_what_it_needs() -> None:
     """Whoever implements sees the plan and not the issue's text; whoever documents sees what was changed."""
     done = ImplementHandoff(files_changed=("parser.py", "test_parser.py"))
 
-    plan = phase_input("PLAN", ISSUE, {})
-    implement = phase_input("IMPLEMENT", ISSUE, {"PLAN": PLAN}, branch="bug/issue-7-x")
-    docs = phase_input("DOCS", ISSUE, {"PLAN": PLAN, "IMPLEMENT": done})
+    implement, docs = phase_input(handed(PLAN=PLAN)), phase_input(handed(PLAN=PLAN, WORK=done))
 
-    assert plan == "Issue #7: Fix the crash\n\nIt crashes on empty input.\n\nada says:\nwith a test"
     assert "It crashes" not in implement
     assert "1. guard (a.py)\n2. test it" in implement
     assert implement.endswith(
         "There is work on the branch bug/issue-7-x: go on with it, and make no other branch."
     )
-    assert docs.endswith("Files that were changed:\n- parser.py\n- test_parser.py")
-    assert phase_input("IMPLEMENT", ISSUE, {}) == plan
+    assert "Files that were changed:\n- parser.py\n- test_parser.py" in docs
+
+
+def test_whoever_plans_again_is_told_all_of_it_again() -> None:
+    task = handed(PLAN=PLAN)
+
+    assert phase_input(task.replace(position=Position(phase="PLAN"))) == task.description
+    assert phase_input(task.replace(issue=None)) == task.description

@@ -17,7 +17,7 @@ from liza.workflow.position import JobResult, Worked
 from tests.support.workflow_script import WorkflowScript, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check
-PLANNED: Final = "work pass/COMPLEX pass pass "  # assessor, reviewer, judge
+PLANNED: Final = "work pass pass/COMPLEX pass pass "  # hand-off, assessor, reviewer, judge
 JUDGED: Final = "work pass pass "  # work, reviewer, judge
 REJECTED: Final = "work revise revise "
 ALIGNED: Final = "work "
@@ -145,7 +145,7 @@ PHASED: Final = [
     Trace(
         "simple: reviewer and judge are left out of the plan",
         "phased",
-        "work pass/SIMPLE " + JUDGED * 2,
+        "work pass pass/SIMPLE " + JUDGED * 2,
         "DONE",
         "PLAN=pass IMPLEMENT=pass DOCS=pass",
         effects="ensure_draft_pr finalize_pr",
@@ -153,7 +153,7 @@ PHASED: Final = [
     Trace(
         "complex, with a second round",
         "phased",
-        f"work pass/COMPLEX revise revise {JUDGED} {REJECTED} {JUDGED} {JUDGED}",
+        f"work pass pass/COMPLEX revise revise work pass pass pass {REJECTED} {JUDGED} {JUDGED}",
         "DONE",
         "PLAN=revise PLAN=pass IMPLEMENT=revise IMPLEMENT=pass DOCS=pass",
         effects="ensure_draft_pr ensure_draft_pr finalize_pr",
@@ -169,7 +169,7 @@ PHASED: Final = [
     Trace(
         "simple, and forced through",
         "phased",
-        "work pass/SIMPLE " + REJECTED * 2 + JUDGED,
+        "work pass pass/SIMPLE " + REJECTED * 2 + JUDGED,
         "DONE",
         "PLAN=pass IMPLEMENT=revise IMPLEMENT=revise DOCS=pass",
         taints="forced:IMPLEMENT",
@@ -182,7 +182,7 @@ PHASED: Final = [
         "DONE",
         effects="ensure_draft_pr " * 5 + "finalize_pr",
     ),
-    Trace("a silent judge", "phased", "work pass/COMPLEX pass none", "BLOCKED", "PLAN=block"),
+    Trace("a silent judge", "phased", "work pass pass/COMPLEX pass none", "BLOCKED", "PLAN=block"),
     Trace(
         "a judge that blocks",
         "phased",
@@ -198,8 +198,8 @@ PHASED: Final = [
         "DONE",
         effects="ensure_draft_pr finalize_pr",
     ),
-    Trace("a silent assessor has said complex", "phased", "work none", next="review"),
-    Trace("an assessor that cannot be run", "phased", "work crash crash", "BLOCKED"),
+    Trace("a silent assessor has said complex", "phased", "work pass none", next="review"),
+    Trace("an assessor that cannot be run", "phased", "work pass crash crash", "BLOCKED"),
     Trace(
         "a judge that overrides the reviewer",
         "phased",
@@ -211,9 +211,12 @@ PHASED: Final = [
     Trace(
         "a reviewer that cannot be run",
         "phased",
-        "work pass/COMPLEX crash crash pass",
+        "work pass pass/COMPLEX crash crash pass",
         next="IMPLEMENT:worker",
         taints="forced:PLAN/review",
+    ),
+    Trace(
+        "a plan that hands nothing on", "phased", "work revise", next="PLAN:thinker", decisions="PLAN=revise"
     ),
     Trace("a crash is a round", "phased", "crash crash", next="PLAN:thinker"),
     Trace("crashes alone advance nothing", "phased", "crash crash crash", "BLOCKED", "PLAN=revise"),
@@ -533,7 +536,7 @@ class TestPhased:
             for watch in workflow.rules
         )
         flow = WorkflowScript(workflow.replace(rules=rules)).play(
-            "work pass/COMPLEX pass none work pass none"
+            "work pass pass/COMPLEX pass none work pass pass none"
         )
 
         assert flow.decisions == ["PLAN=revise", "PLAN=revise"]
@@ -552,7 +555,7 @@ class TestPhased:
     def test_a_session_goes_on_only_on_the_simple_path(self) -> None:
         for label, session in (("SIMPLE", "resume"), ("COMPLEX", "fresh")):
             flow = WorkflowScript("phased").play(
-                f"work pass/{label}" + (" pass pass" if label == "COMPLEX" else "")
+                f"work pass pass/{label}" + (" pass pass" if label == "COMPLEX" else "")
             )
             job = engine.next_job(flow.workflow, flow.position)
             assert getattr(job, "session", None) == session
@@ -565,7 +568,7 @@ def silence(outcome: str) -> object:
 class TestMerging:
     def forced(self) -> WorkflowScript:
         """Return work whose review could not be had, in a workflow that goes on all the same."""
-        error = load_workflow("phased").phases["PLAN"].gates[1].on_error
+        error = load_workflow("phased").phases["PLAN"].named("review").on_error
         return WorkflowScript(with_gate("liza", "REVIEW", "review", on_error=error)).play(
             CODED + "crash crash"
         )
