@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.domain.model import State, Task
+    from liza.domain.model import Task
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE)  # a real run on a busy machine
 
@@ -115,8 +116,8 @@ def waits_for(task: Task | None) -> str | None:
     return (task.position and task.position.waiting) or task.blocked_rule
 
 
-def waits_since(state: State, since: datetime) -> bool:
-    task = state.tasks.get("goal-1")
+def waits_since(daemon: Daemon, since: datetime) -> bool:
+    task = daemon.board.read().tasks.get("goal-1")
     return waits_for(task) is not None and task is not None and task.history[-1].at > since
 
 
@@ -133,7 +134,7 @@ def test_every_turn_that_a_cycle_can_take_in_one_run(tmp_path: Path) -> None:
     since = daemon.state.goal.created
     with daemon.running("--no-baseline") as run:
         for gate, words in WAITS:
-            daemon.eventually(lambda at=since: waits_since(daemon.board.read(), at))
+            daemon.eventually(partial(waits_since, daemon, since))
             task = daemon.state.task("goal-1")
             assert waits_for(task) == gate, daemon.told()
             since = task.history[-1].at
