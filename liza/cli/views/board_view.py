@@ -18,7 +18,7 @@ from liza.cli.views import costs
 from liza.cli.views.cycles import cycle_metrics
 from liza.cli.views.forecast import Forecast, forecast_of
 from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
-from liza.cli.views.hosts import HostView, host_views
+from liza.cli.views.hosts import HostRow, host_views
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
@@ -228,7 +228,7 @@ class BoardView(NamedTuple):
     tasks: tuple[TaskView, ...]
     archived: Mapping[str, Status]
     workers: tuple[WorkerView, ...]
-    hosts: tuple[HostView, ...]
+    hosts: tuple[HostRow, ...]
     money: MoneyView
     forecast: Forecast
     anomalies: tuple[AnomalyView, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from liza.cli.views.hosts import HostView
+from liza.cli.views.hosts import HostRow
 from liza.system.disk_space import DiskSpace
 
 MIN_PYTHON: Final = (3, 11)
@@ -86,7 +86,7 @@ class ProjectFacts:
     switches: tuple[str, ...]
     # What they come to on the base; None where that was not tried.
     gates: tuple[GateHealth, ...] | None = None
-    hosts: tuple[HostView, ...] = ()  # that share the board
+    hosts: tuple[HostRow, ...] = ()  # that share the board
     latency: float | None = None  # seconds to a board on a server and back; None: it is here
     board_skew: float = 0.0  # seconds that this clock is ahead of the board's
 

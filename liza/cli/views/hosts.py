@@ -14,7 +14,7 @@ LARGEST_SKEW: Final = 2.0  # seconds that a clock may be off before it is worth 
 LARGEST_LATENCY: Final = 0.25  # seconds to the board and back that are worth a word
 
 
-class HostView(NamedTuple):
+class HostRow(NamedTuple):
     name: str
     is_alive: bool
     leads: bool
@@ -47,14 +47,14 @@ class HostView(NamedTuple):
         return f"{self.name}:{lead} {' '.join(parts)}{''.join(f'; {one}' for one in self.concerns)}"
 
 
-def host_views(signs: Iterable[HostSign]) -> tuple[HostView, ...]:
+def host_views(signs: Iterable[HostSign]) -> tuple[HostRow, ...]:
     """Return the hosts as they are shown; none on one machine."""
     return tuple(_view(sign) for sign in signs)
 
 
-def _view(sign: HostSign) -> HostView:
+def _view(sign: HostSign) -> HostRow:
     facts = sign.facts
-    return HostView(
+    return HostRow(
         name=sign.name,
         is_alive=sign.is_live and sign.silent < LONGEST_SILENCE,
         leads=bool(facts.get("leads")),
