@@ -419,7 +419,7 @@ class Land(Event):
         return None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {**NO_HOLDER, "merge_commit": self.commit}
+        return {**NO_HOLDER, "merge_commit": self.commit, "intended": None}
 
 
 class Block(Event):
@@ -444,6 +444,7 @@ class Block(Event):
             "blocked_rule": self.rule,
             "asked": at if is_for_people else None,
             "attempt": 0,
+            "intended": None,
         }
 
     def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002
