@@ -17,18 +17,23 @@ PORTABLE := tests/contract tests/unit/system/test_platform.py tests/unit/agents/
 
 # What runs on a PostgreSQL server beside the board in files.
 HOSTS := tests/contract tests/integration/board/test_postgres.py tests/integration/board/test_postgres_faults.py \
-  tests/acceptance/cli/test_board_on_server.py
+  tests/acceptance/cli/test_board_on_server.py tests/acceptance/cli/test_hosts.py \
+  tests/acceptance/cli/test_demo_hosts.py tests/acceptance/daemon/test_many_hosts.py
 FIND_POSTGRES := $(BIN)/python -c 'import sys; from tests.support.postgres_server import find_programs; sys.exit(not find_programs())'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts check demo bench profile torture night gauntlet specs clean sandbox postgres venv-module
+.PHONY: help test test-unit test-portable test-agents test-real test-web test-hosts all-tests check lint types demo bench profile torture night gauntlet specs clean sandbox postgres venv-module
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check sandbox ## lint, type-check and run the tests
-	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
+# Types beside tests: one alone leaves a core idle. Make waits for both, and fails when one of them does.
+test: lint sandbox ## lint, type-check and run the tests
+	@$(MAKE) --no-print-directory -j2 types all-tests
+
+all-tests: $(INSTALLED)
+	@env -u MAKEFLAGS $(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal
 
 test-unit: $(INSTALLED) ## run tests/unit only, in under a minute
 	@$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist worksteal tests/unit
@@ -59,9 +64,13 @@ test-hosts: $(INSTALLED) postgres ## keep the board on a real PostgreSQL server 
 test-portable: $(INSTALLED) ## run the tests of board, processes and workers without what only Linux has
 	@LIZA_PORTABLE=1 $(BIN)/python -m pytest -q -rs -n $(TEST_WORKERS) --dist worksteal $(PORTABLE)
 
-check: $(INSTALLED) ## lint and type-check only
+check: lint types ## lint and type-check only
+
+lint: $(INSTALLED)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+
+types: $(INSTALLED)
 	@$(BIN)/mypy
 
 demo: $(INSTALLED) ## show Liza at work: no key, no network

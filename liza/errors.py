@@ -16,6 +16,7 @@
     ├── AlreadyRunning             exit 1, another process has the name
     │   └── SharedRepository       another checkout of the repository has a run
     ├── GitFailed                  exit 1, git refused, in its own words
+    ├── RemoteTrouble              exit 1, the repository that hosts share refused, or did not answer
     ├── ForgeFailed                exit 1, the forge refused or did not answer; its problem says which
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
@@ -155,6 +156,13 @@ class SharedRepository(AlreadyRunning):
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+
+
+class RemoteTrouble(LizaError):
+    """Nothing is lost by it: the work stays where it is, and goes on once the remote is back."""
+
+    def __init__(self, remote: str, why: str) -> None:
+        super().__init__(f"the remote {remote} {why}")
 
 
 class ForgeFailed(LizaError):

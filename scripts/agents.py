@@ -62,6 +62,8 @@ def _pip(folder: Path, program: Program) -> None:
     _run(sys.executable, "-m", "venv", str(folder))
     pip = (str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-qq")
     _run(*pip, *program.pip)
+    if program.pip_alone:
+        _run(*pip, "--no-deps", *program.pip_alone)
 
 
 def _run(*words: str) -> None:

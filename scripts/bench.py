@@ -27,6 +27,8 @@ PARTS = BOARD, DAEMON_PART, SCREEN, PAGE, HOSTS = "board", "daemon", "screen", "
 
 def main() -> None:
     options = _options()
+    # Images of containers forbid bytecode: here every process would compile all of Liza anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # The processes that are started find the code as this one does.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     began = time.monotonic()

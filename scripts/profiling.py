@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
+    # Images of containers forbid bytecode: here every process would compile all of Liza anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with TemporaryDirectory(prefix=".profile-", dir=Path.cwd()) as place:
         plain = run_tasks(Path(place), TASKS)

@@ -58,7 +58,6 @@ from liza.system.run_control import MEANING as ENDING_MEANING
 from liza.system.run_control import RunEnding
 from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, GateKind, Phase
 from liza.workflow.load import load_workflow, packaged_names
-from liza.workflow.supported import HUMAN_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -383,11 +382,8 @@ def _if_refused(kind: GateKind, name: str) -> str:
     """Return what to add about an option that documents may have and no worker performs."""
     gate = GATE_KINDS.get(kind)
     known = {field.alias or key for key, field in gate.options.model_fields.items()} if gate else {name}
-    is_performed = name in (*known, "tree") and (kind, name) not in _NOT_PERFORMED
+    is_performed = name in (*known, "tree", "on_timeout")
     return "" if is_performed or not name else "; refused so far"
-
-
-_NOT_PERFORMED: Final = frozenset((GateKind.HUMAN, name) for name in HUMAN_OPTIONS)
 
 
 def effects() -> str:

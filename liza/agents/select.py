@@ -171,13 +171,17 @@ def choice_for(state: State, who: RunRequester, step: Step, task: str | None = N
 
 def _routed(state: State, who: RunRequester, step: Step, task: str | None) -> Selection:
     """Return whom the settings name for *who* in the phase of *task*, under the hat that is worn there."""
-    agents, available = state.config.agents, programs.available_agents()
-    about = state.tasks.get(task or "")
-    if about is None or not agents.overrides:
-        return select_agent(agents, RouteKey(who.role, step), available)
-    flow = workflow_on(state)
-    route = route_at(flow, about.position, who.role, step, who.hat)
-    return select_agent(agents, route, available, maker_route(flow, route))
+    agents, about = state.config.agents, state.tasks.get(task or "")
+    route, maker = RouteKey(who.role, step), ANY_CODER
+    if about is not None and agents.overrides:
+        flow = workflow_on(state)
+        route = route_at(flow, about.position, who.role, step, who.hat)
+        maker = maker_route(flow, route)
+    found = select_agent(agents, route, (), maker)
+    if agents.prefer_different_reviewer or not (found.choice.backend or found.choice.command):
+        # Only now is the machine searched for programs, which every step of every turn would pay for.
+        return select_agent(agents, route, programs.available_agents(), maker)
+    return found
 
 
 def planned_run(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME
+from liza.board.protocol import HOST_PREFIX, PLANNING_NAME, SUPERVISOR_NAME
 from liza.system import locks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
+    from liza.board.protocol import HostSign
     from liza.system.locks import Holder
 
 _NOT_WORKERS: Final = frozenset({SUPERVISOR_NAME, PLANNING_NAME})
 
 
 def is_worker_name(name: str) -> bool:
-    return name not in _NOT_WORKERS
+    return name not in _NOT_WORKERS and not name.startswith(HOST_PREFIX)
 
 
 class FilePresence:
@@ -27,17 +28,23 @@ class FilePresence:
         self._home = home
 
     @contextmanager
-    def hold(self, name: str, *, at: datetime) -> Iterator[None]:
-        path = self._path(name)
+    def hold(
+        self,
+        name: str,
+        *,
+        at: datetime,
+        on_lost: Callable[[], None] | None = None,  # noqa: ARG002 - nobody can take a lock from its holder
+    ) -> Iterator[None]:
+        path = self.path_of(name)
         path.parent.mkdir(exist_ok=True)
         with locks.hold_for_life(path, at=at):
             yield
 
     def holder_of(self, name: str) -> Holder | None:
-        return locks.holder_of(self._path(name))
+        return locks.holder_of(self.path_of(name))
 
     def is_held(self, name: str) -> bool:
-        return locks.is_held(self._path(name))
+        return locks.is_held(self.path_of(name))
 
     def live_workers(self) -> frozenset[str]:
         return locks.live_workers(self._home)
@@ -45,6 +52,19 @@ class FilePresence:
     def remove_stale(self) -> None:
         locks.remove_stale(self._home)
 
-    def _path(self, name: str) -> Path:
+    def advertise(self, host: str, facts: dict[str, Any]) -> None:
+        """Say nothing: nobody else could hear it."""
+
+    def share_secret(self, secret: str) -> str:
+        """Return *secret*: nobody shares it."""
+        return secret
+
+    def hosts(self) -> tuple[HostSign, ...]:
+        return ()
+
+    def path_of(self, name: str) -> Path:
+        """Return the lock file of *name*: a host is the one supervisor of its machine."""
+        if name.startswith(HOST_PREFIX):
+            return self._home / locks.SUPERVISOR_LOCK
         folder = self._home / locks.WORKERS_DIRECTORY if is_worker_name(name) else self._home
         return folder / f"{name}.lock"

@@ -17,7 +17,7 @@ from liza.errors import UsageError
 from liza.system.plugins import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SUPERVISOR_NAME: Final = "supervisor"  # held by the one supervisor of a board
 PLANNING_NAME: Final = "planning"  # held by the planner that plans
+HOST_PREFIX: Final = "host-"  # before the name of a host, as it is held
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://")
 
 
@@ -99,11 +100,26 @@ class Alerts(Protocol):
         """Record that all up to *position* was sent."""
 
 
+class HostSign(NamedTuple):
+    """What a host last said of itself, and how long ago."""
+
+    name: str
+    facts: dict[str, Any]
+    silent: float  # seconds since then, by the board's clock
+    is_live: bool  # whether its process holds its name
+
+
 class Presence(Protocol):
     """Who is alive: a name is held by one process, and free as soon as that ends, however it ends."""
 
-    def hold(self, name: str, *, at: datetime) -> AbstractContextManager[None]:
-        """Hold *name*; raise AlreadyRunning where another process does."""
+    def hold(
+        self, name: str, *, at: datetime, on_lost: Callable[[], None] | None = None
+    ) -> AbstractContextManager[None]:
+        """Hold *name*; raise AlreadyRunning where another process does.
+
+        Where another took it while the board could not be reached, *on_lost* is called; without one the
+        process is asked to end.
+        """
 
     def holder_of(self, name: str) -> Holder | None:
         """Return who holds *name*, or None where nobody does."""
@@ -116,6 +132,15 @@ class Presence(Protocol):
 
     def remove_stale(self) -> None:
         """Remove what dead workers left of their names; nothing depends on it."""
+
+    def advertise(self, host: str, facts: dict[str, Any]) -> None:
+        """Say what *host*, whose name this process holds, offers; nobody is woken by it."""
+
+    def share_secret(self, secret: str) -> str:
+        """Return the one secret that all machines of the board share: *secret*, unless another was first."""
+
+    def hosts(self) -> tuple[HostSign, ...]:
+        """Return the hosts that said something within a day; none where the board is one machine's."""
 
 
 class Board(Protocol):

@@ -14,11 +14,14 @@ from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
 from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Answer, Ready, Release
+from liza.domain.events import Abandon, Answer, Ready, Release, Waive
 from liza.domain.providers import closed_providers, retry_providers
+from liza.domain.size_limit import WAIVER
 from liza.domain.switches import BREAKER_PREFIX, Switch
 from liza.domain.verdicts import Feedback
 from liza.errors import Refused, UsageError
+from liza.workflow.document import SQUASH
+from liza.workflow.load import workflow_on
 from liza.workflow.plan_approval import accept_plan, return_plan
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
@@ -81,15 +84,21 @@ def answer(board: Board, *, by: Actor, at: datetime, task: str, text: str) -> Ac
     return commit_change(board, checked, f"Answered; {done}.")
 
 
-def accept(board: Board, *, by: Actor, at: datetime, task: str, reason: str) -> ActionResult:
+def accept(
+    board: Board, *, by: Actor, at: datetime, task: str, reason: str, squash: bool = False
+) -> ActionResult:
+    """Say yes to what *task* asks; *squash*: what is merged is one commit."""
     reason = require_text(reason, "reason")
+    if squash and (is_plan(board, task) or not workflow_on(board.read()).offers_squash):
+        raise UsageError(f"{task}: nothing is merged here as one commit; leave --squash out")
     if is_plan(board, task):
         change, done = (
             accept_plan(by=by, at=at),
             f"Accepted the plan; its tasks are released to the coders.{_idle_hint(board)}",
         )
     else:
-        change, done = accept_task(task, reason, by=by, at=at), f"Accepted {task}."
+        label = SQUASH if squash else None
+        change, done = accept_task(task, reason, by=by, at=at, label=label), f"Accepted {task}."
     return commit_change(board, _checked_approval(change, by), done)
 
 
@@ -100,6 +109,14 @@ def _idle_hint(board: Board) -> str:
 def is_plan(board: Board, name: str) -> bool:
     """Return whether *name* means the plan as a whole, and not a task that is called so."""
     return name in PLAN_NAMES and board.read().status_of(name) is None
+
+
+def waive(board: Board, *, by: Actor, at: datetime, task: str, limit: str, reason: str) -> ActionResult:
+    """Lift a limit for *task*; who did so and why stays in its history."""
+    if limit != WAIVER:
+        raise UsageError(f"{limit!r} is no limit that can be waived; {WAIVER} is one")
+    change = apply(Waive(limit="scope_limit", reason=require_text(reason, "reason")), to=task, by=by, at=at)
+    return commit_change(board, _checked_approval(change, by), f"Waived {limit} for {task}.")
 
 
 def reject(

@@ -62,15 +62,18 @@ def demo_of(workflow: str) -> Demo:
     return Demo.model_validate(parse_yaml(demos.joinpath(workflow, "demo.yaml").read_text("utf-8")).data)
 
 
-def prepare_repository(directory: Path, workflow: str, *, pace: str = "1") -> Board:
-    """Make somebody's repository in *directory*, with a goal and agents from a recording."""
+def prepare_repository(directory: Path, workflow: str, *, pace: str = "1", settings: str = "") -> Board:
+    """Make somebody's repository in *directory*, with a goal and agents from a recording.
+
+    *settings* are further lines of its `liza.yaml`.
+    """
     demo = demo_of(workflow)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty; name a directory that is, or does not exist")
     with as_file(files("liza.cli.demos").joinpath(workflow, "files")) as source:
         shutil.copytree(source, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    settings = directory / "liza.yaml"
-    settings.write_text(settings.read_text("utf-8").replace("PACE", pace), "utf-8")
+    team = directory / "liza.yaml"
+    team.write_text(team.read_text("utf-8").replace("PACE", pace) + settings, "utf-8")
     git("init", "--quiet", "--initial-branch=main", ".", cwd=directory)
     git("add", ".", cwd=directory)
     git("commit", "--quiet", "-m", "What we want", cwd=directory, environment=_AUTHOR)

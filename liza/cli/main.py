@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza import __version__
-from liza.cli.commands import boards, environment, experiments, history, plans, queries, runs, tasks
+from liza.cli.commands import boards, environment, experiments, history, hosts, plans, queries, runs, tasks
 from liza.cli.completion import first_words, shown_commands
 from liza.cli.examples import EXAMPLES
 from liza.cli.process import configure_logging, exit_code_of, prepare_process
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SECTIONS: Final[dict[str, tuple[str, str]]] = {
     boards.__name__: ("The board", "note"),
     runs.__name__: ("A run", "run"),
+    hosts.__name__: ("Many machines", "host"),
     tasks.__name__: ("One task", "task reject"),
     plans.__name__: ("A plan that waits for approval", "plan reject"),
     queries.__name__: ("Why, how much, what came of it", "explain"),

@@ -40,6 +40,7 @@ GROUPS: Final = {
     "plan": "a plan that waits for approval",
     "task": "add a task, look at one, or move one",
     "board": "the board at another moment",
+    "hook": "who may push to the repository that hosts share",
     "salvage": "work that was saved before its worktree went",
     "baseline": "what the ideas of an experiment are held against",
     "breaker": "what the circuit breaker saw, and its resolution",
@@ -63,6 +64,8 @@ def command(name: str, summary: str, *arguments: Argument) -> Callable[[Run], No
 NO_BASELINE: Final = argument("--no-baseline", dest="baseline", action="store_false",
                               help="do not try the project's gates on what work is based on")  # fmt: skip
 MANY: Final[dict[str, Any]] = {"nargs": "+", "action": "extend", "default": []}
+LABELS: Final = argument("--label", metavar="L", action="append", default=[],
+                         help="what this machine has that tasks may need, such as gpu")  # fmt: skip
 TRIP: Final = argument("trip", metavar="TRIP", help="the id of a trip")
 TASK: Final = argument("task", metavar="TASK", help="the id of a task")
 

@@ -31,7 +31,16 @@ from liza.domain.record import printable, with_record
 from liza.domain.step_spec import STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
-from liza.errors import BrokenGate, DiskTrouble, GitFailed, InvalidBoard, LizaError, Refused, UnfitRepository
+from liza.errors import (
+    BrokenGate,
+    DiskTrouble,
+    GitFailed,
+    InvalidBoard,
+    LizaError,
+    Refused,
+    RemoteTrouble,
+    UnfitRepository,
+)
 from liza.gates.finding import blames_history
 from liza.gates.forbidden import forbidden_command_in
 from liza.repo import salvage
@@ -66,6 +75,7 @@ if TYPE_CHECKING:
     from liza.workflow.document import Phase
 
 SIMPLE_LINES: Final = 10  # that are not empty: what says less is simple
+LOOPS: Final = "loops"  # the artifact with the plan of all loops up front
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"
@@ -89,6 +99,7 @@ def take_turn(place: Worker) -> AfterTurn:
     task = coder.pick(state, place.name)
     if task is None or not place.check_admission(state, _first_run(place, state, task)):
         return AfterTurn.WAIT
+    place.fetch(state, task.id, *task.depends_on)
     head = _base_commit(place, state)
     if head is None:
         return AfterTurn.WAIT
@@ -99,7 +110,10 @@ def take_turn(place: Worker) -> AfterTurn:
     run = _first_run(place, claimed.state, claimed.task)
     with open_turn(place, claimed.state, claimed.task, claimed.token, admitted=run) as turn:
         turn.hat = _phase(turn).worker
-        return _prepare_and_work(turn, claimed)
+        after = _prepare_and_work(turn, claimed)
+    if state.config.remote:
+        place.exchange.publish_salvages(state.config)
+    return after
 
 
 def _phase(turn: Turn) -> Phase:
@@ -125,6 +139,8 @@ def _base_commit(place: Worker, state: State) -> str | None:
 
 def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
     try:
+        if turn.state.config.remote:
+            turn.place.exchange.fetch_missing(turn.state.config, claimed.task)
         if turn.place.workflow(turn.state).hat(str(turn.hat)).access is not HatAccess.WRITE:
             return _think(turn)
         worktree = _prepare_worktree(turn.place, claimed)
@@ -133,7 +149,7 @@ def _prepare_and_work(turn: Turn, claimed: ClaimedTask) -> AfterTurn:
         log.warning("%s", turn.lease_renewer.lost or error)
     except GateTampered as found:
         turn.block_for_drift(found.moved, "tests")
-    except (DiskTrouble, InvalidBoard):
+    except (DiskTrouble, InvalidBoard, RemoteTrouble):
         raise
     except UnfitRepository as error:
         question = "Can you put the repository right, so that this can go on?"
@@ -270,9 +286,19 @@ def _judge_words(turn: Turn, task: Task, head: str, asked: AgentAnswer, answer: 
         remember=answer.remember,
     )
     if found.outcome in {GateOutcome.PASS, GateOutcome.ASK}:
-        texts = {_artifact_name(task): answer.summary, **_step_artifact(answer, head)}
-        return said.replace(artifacts={**texts, **handoff_artifact(phase, handed)})
+        made = {
+            _artifact_name(task): answer.summary,
+            **_loops_artifact(answer),
+            **_step_artifact(answer, head),
+            **handoff_artifact(phase, handed),
+        }
+        return said.replace(artifacts=made)
     return said.replace(outcome=found.outcome, reason=found.reason, feedback=found.feedback)
+
+
+def _loops_artifact(answer: Implement) -> dict[str, str]:
+    told = "\n".join(f"{number}. {line}" for number, line in enumerate(answer.loops, start=1))
+    return {LOOPS: told} if told else {}
 
 
 def _step_artifact(answer: Implement, head: str) -> dict[str, str]:
@@ -297,6 +323,7 @@ def _known_facts(answer: Implement) -> frozenset[str]:
     lines = [line for line in answer.summary.splitlines() if line.strip()]
     facts = {
         Predicate.RISK_MEDIUM_OR_HIGH: _risk(answer) in {Risk.MEDIUM, Risk.HIGH},
+        Predicate.UPFRONT_PLAN: bool(answer.loops),
         Predicate.EMPTY_OUTPUT: not lines,
         Predicate.SIMPLE_OUTPUT: len(lines) < SIMPLE_LINES,
     }
@@ -337,8 +364,15 @@ def _as_document_says(turn: Turn, event: Event) -> Event:
     is_used = turn.place.workflow(turn.state).crash_consumes_iteration
     if is_used and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=GateOutcome.NONE, reason=event.reason)
-    if isinstance(event, e.Block) and not event.only_people and GateOutcome.BLOCK in _phase(turn).edges:
+    if not isinstance(event, e.Block) or event.only_people:
+        return event
+    edges, flow = _phase(turn).edges, turn.place.workflow(turn.state)
+    if GateOutcome.BLOCK in edges:
         return e.Report(outcome=GateOutcome.BLOCK, reason=event.reason, questions=event.questions)
+    if GateOutcome.REVISE in edges and edges[GateOutcome.REVISE].to in flow.phases:
+        # Whoever planned it can say what to do instead: they get the blocker as what was found wrong.
+        wrong = tuple(Feedback(message=one) for one in (event.reason, *event.questions))
+        return e.Report(outcome=GateOutcome.REVISE, reason=f"blocked: {event.reason}", feedback=wrong)
     return event
 
 
@@ -365,8 +399,10 @@ def _prepare_worktree(place: Worker, claimed: ClaimedTask) -> Worktree:
         if where := pop_idle_change(found):
             told = f"{task.id}: its worktree was touched in {where} while nobody worked on it"
             place.tell([f"{told}; its coder finds it so, unless you put it back"])
-    tip = place.repository.commit_at(branch_of(task.id))
     is_mine = claimed.before.authors[-1:] == (place.name,) or coder.is_carried_on(claimed.before)
+    if claimed.state.config.remote and (is_mine or claimed.before.status is Status.INTEGRATION_FAILED):
+        place.exchange.bring_branch(claimed.state.config, claimed.before, at=at)
+    tip = place.repository.commit_at(branch_of(task.id))
     is_current = tip is None or place.repository.contains(tip, base)
     if is_mine and is_current and claimed.before.status is not Status.INTEGRATION_FAILED:
         return trees.prepare(task.id, base, at=at)

@@ -15,6 +15,8 @@ from liza.daemon.policy.cycle_log import CycleLog, loop_outcomes
 from liza.daemon.project_sandbox import is_sandboxed
 from liza.domain.changes import HUMAN, Change
 from liza.domain.cycle_archive import (
+    FAIL,
+    INSUFFICIENT,
     PAUSED,
     ArchiveNaming,
     CycleEnd,
@@ -29,6 +31,7 @@ from liza.domain.cycle_file import (
     CycleAnswer,
     CycleHead,
     HowToMerge,
+    goal_in,
     read_addition,
     read_answer,
     render_entries,
@@ -44,6 +47,7 @@ from liza.domain.verdicts import Outcome
 from liza.errors import DiskTrouble, LizaError
 from liza.system.files import overwrite
 from liza.system.masking import environment_mask
+from liza.workflow.document import SQUASH
 from liza.workflow.load import workflow_on
 from liza.workflow.transition import (
     accept_task,
@@ -126,7 +130,8 @@ class CyclePage:
         head = CycleHead(
             id=name, goal=state.goal.description, docs=tuple(filter(None, [state.goal.spec_ref]))
         )
-        if found is not None and found != kept.written:
+        is_foreign = found is not None and found != kept.written
+        if found is not None and is_foreign and goal_in(found) != state.goal.description:
             self._tell(
                 f"the page of the cycle begins anew; the one that was there is kept in {self._save(found)}"
             )
@@ -221,7 +226,9 @@ class CyclePage:
         if answer.outcome is Outcome.NONE:
             return answer
         if answer.how is HowToMerge.SQUASH:
-            return answer._replace(problem=NO_SQUASH)
+            if not workflow_on(state).offers_squash:
+                return answer._replace(problem=NO_SQUASH)
+            answer = answer._replace(label=answer.label or SQUASH)
         try:
             self._board.update(_change_for(state, task, answer, added, self._board.now()))
         except LizaError as error:
@@ -251,8 +258,9 @@ class CyclePage:
         summary = ""
         if end is CycleEnd.INCOMPLETE:
             loops = loop_outcomes(flow, task)
-            summary = pause_summary(loops)
-            self._tell(PAUSED.format(count=len(loops)))
+            word = FAIL if task.blocked_rule == "actor_fail_pause" else INSUFFICIENT
+            summary = pause_summary(loops, word)
+            self._tell(PAUSED.format(count=len(loops), word=word))
         elif end is CycleEnd.FAILED:
             summary = failure_summary(task.closing_reason or task.blocked_reason or "it was given up", ())
         text = memory.text + (f"\n{_masked(summary)}\n---\n" if summary else "")

@@ -16,7 +16,7 @@ from liza.domain.position import FINAL
 from liza.domain.problems import did_you_mean
 from liza.errors import UsageError, Violation
 from liza.gates import registry
-from liza.workflow.document import PLANNER_SPLITS, Effect, GateKind
+from liza.workflow.document import MERGES, PLANNER_SPLITS, Effect, GateKind
 from liza.workflow.load import (
     NOTHING_ADDED,
     SUFFIX,
@@ -157,9 +157,9 @@ def _effects_without_effect(flow: Workflow) -> Iterator[Violation]:
                 yield Violation(
                     at, "it comes after the merge, when the task is over", "put it before the merge"
                 )
-            elif gate.kind is GateKind.EFFECT and name in list(Effect) and name != Effect.MERGE:
+            elif gate.kind is GateKind.EFFECT and name in list(Effect) and name not in MERGES:
                 yield Violation(at, f"the effect {name!r} does nothing", LEAVE_OUT)
-            is_merged = is_merged or name == Effect.MERGE
+            is_merged = is_merged or name in MERGES
 
 
 def added_effect(gate: Gate) -> str | None:

@@ -29,10 +29,11 @@ from liza.repo.merge import (
     resolve_conflict,
 )
 from liza.repo.signing import ensure_key
+from liza.repo.squash import Squashing, squash
 from liza.repo.trailers import Trailer
 from liza.repo.verify import ChainCommit, first_parent_chain
 from liza.system.masking import environment_mask
-from liza.workflow.document import GateKind
+from liza.workflow.document import SQUASH, GateKind
 
 if TYPE_CHECKING:
     from liza.daemon.turn import Turn
@@ -58,6 +59,7 @@ def integrate(turn: Turn) -> None:
 def _try_once(turn: Turn, task: Task) -> bool:
     """Try once; return False where the branch moved meanwhile."""
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
+    turn.place.fetch(turn.state)
     if task.merging and repository.contains(ref, task.merging.commit):
         turn.record(e.Land(commit=task.merging.commit))
         return True
@@ -72,7 +74,7 @@ def _try_once(turn: Turn, task: Task) -> bool:
     if not turn.place.verify_head(head):
         turn.record(e.Release(reason=f"{ref} has commits that no merge of the board made"))
         return True
-    commit = str(task.review_commit)
+    commit = _commit_to_merge(turn, task)
     merged = merge(repository, head, commit)
     if isinstance(merged, Conflict):
         resolution = resolve_conflict(repository, merged)
@@ -83,6 +85,17 @@ def _try_once(turn: Turn, task: Task) -> bool:
     return _land_merge(turn, task, merged, head)
 
 
+def _commit_to_merge(turn: Turn, task: Task) -> str:
+    """Return what was judged; or one commit of the same tree, where the person who approved wants that."""
+    judged, said = str(task.review_commit), task.position.approvals if task.position else ()
+    wish = next((one for one in said if one.label == SQUASH), None)
+    if wish is None or not turn.place.workflow(turn.state).offers_squash:
+        return judged
+    # Made of what does not change, it is the same commit however often it is made.
+    what = Squashing(str(task.base_commit), judged, task.description)
+    return squash(turn.place.repository, what, at=wish.at)
+
+
 def _merge_by_another(turn: Turn, task: Task) -> ChainCommit | None:
     """Return the merge of *task* that is on the branch, though the board says another was started.
 
@@ -91,27 +104,34 @@ def _merge_by_another(turn: Turn, task: Task) -> ChainCommit | None:
     repository, ref, commit = (
         turn.place.repository,
         turn.place.integration(turn.state),
-        str(task.review_commit),
+        _commit_to_merge(turn, task),
     )
     if not repository.contains(ref, commit):
         return None
-    chain = first_parent_chain(repository, ref, task.base_commit)
-    return next(
-        (link for link in chain if link.trailers.get(Trailer.TASK) == task.id and commit in link.parents),
-        None,
-    )
+    key = ensure_key(turn.place.home)
+    for link in first_parent_chain(repository, ref, task.base_commit):
+        is_merge = link.trailers.get(Trailer.TASK) == task.id and commit in link.parents
+        if is_merge and link.is_signed_with(key):  # anybody can write a trailer
+            return link
+    return None
 
 
 def _land_merge(turn: Turn, task: Task, merged: Merged, head: str) -> bool:
     repository, ref = turn.place.repository, turn.place.integration(turn.state)
-    commit = str(task.review_commit)
+    commit = _commit_to_merge(turn, task)
     subject, key = f"Merge {task.id}: {task.description.splitlines()[0]}", ensure_key(turn.place.home)
     account = MergeDescription(subject, _trailers(task), key)
     sealed = commit_merge(repository, merged, account, onto=head, commit=commit, at=turn.place.clock())
     if not _test_merged_tree(turn, task, sealed, head):
         return True
     turn.record(e.Intend(onto=head, commit=sealed))
-    if not isinstance(land_merge(repository, ref, sealed, onto=head, task=task.id), Landed):
+    remote = turn.place.remote(turn.state)
+    landed = (
+        remote.land_merge(sealed, onto=head)
+        if remote
+        else land_merge(repository, ref, sealed, onto=head, task=task.id)
+    )
+    if not isinstance(landed, Landed):
         return False
     if wrong := merge_doubts(repository, ref, sealed, commit=commit, tree=merged.tree):
         log.warning("%s: not merged yet: %s", task.id, "; ".join(wrong))

@@ -1,5 +1,8 @@
-"""A thread beside a turn: it renews the lease while the run shows signs of life, ends runs above their cap,
-passes on switches.
+"""Two threads beside a turn: one renews the lease while the run shows signs of life, ends runs above their
+cap and passes on switches; the other ends the run where the lease could not be renewed in time.
+
+The second never waits for the board. It goes by the steady clock of this machine, so that a worker that is
+cut off has stopped before its lease ends for everybody else.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 COST_INTERVAL: Final = 0.5  # seconds between two looks at the money while an agent runs
 SWITCH_INTERVAL: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
+FENCE_SHARE: Final = 0.1  # of a lease, before its end, at which whoever could not renew it stops
+LONGEST_FENCE: Final = 2.0  # seconds; ending an agent takes less
 RENEWALS_PER_LEASE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
 
 log = logging.getLogger(__name__)
@@ -67,14 +72,20 @@ class LeaseRenewer:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="keeper", daemon=True)
         self._due = time.monotonic() + (held.seconds / RENEWALS_PER_LEASE if held else 0)
+        self._ends = steady_seconds() + (held.seconds if held else 0)  # for everybody else
+        self._fence = threading.Thread(target=self._stop_in_time, name="fence", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        if self._held:
+            self._fence.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        if self._held:
+            self._fence.join()
 
     @contextmanager
     def require_liveness(self, patience: float) -> Iterator[None]:
@@ -111,7 +122,7 @@ class LeaseRenewer:
 
     def _renew(self, held: HeldLease) -> None:
         self._due = time.monotonic() + held.seconds / RENEWALS_PER_LEASE
-        now = self._clock()
+        began, now = steady_seconds(), self._clock()
         renewal = Renew(expires=now + timedelta(seconds=held.seconds))
         try:
             self._board.update(apply(renewal, to=held.task, by=held.by, at=now))
@@ -120,3 +131,23 @@ class LeaseRenewer:
             self._stop.now()
         except LizaError as error:  # a full disk may be better in a while; if not, the lease ends by itself
             log.warning("%s: the lease could not be renewed: %s", held.task, error)
+        else:
+            self._ends = began + held.seconds
+
+    def _stop_in_time(self) -> None:
+        """End the run shortly before the lease ends that could not be renewed."""
+        seconds = self._held.seconds if self._held else 0.0
+        margin = min(LONGEST_FENCE, FENCE_SHARE * seconds)
+        while (left := self._ends - margin - steady_seconds()) > 0:
+            if self._over.wait(min(left, 1.0)):  # the machine may sleep meanwhile
+                return
+        if self.lost is None:
+            self.lost = f"{self._held.task if self._held else ''}: its lease could not be renewed in time"
+            log.warning("%s; the run is ended", self.lost)
+            self._stop.now()
+
+
+def steady_seconds() -> float:
+    """Return seconds that only go forward, also while the machine sleeps where it can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)

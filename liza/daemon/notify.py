@@ -21,6 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +31,7 @@ from pydantic import ValidationError
 
 from liza.daemon.breaker import REPORTS
 from liza.daemon.policy import progress
+from liza.daemon.reports.words import duration_text
 from liza.domain.config import Notify
 from liza.domain.model import Remedy, Status
 from liza.domain.problems import violations_from
@@ -39,10 +41,11 @@ from liza.domain.waits import human_waits
 from liza.errors import DiskTrouble, UsageError
 from liza.system.files import overwrite
 from liza.system.plugins import Registry
+from liza.workflow.document import remind_minutes
+from liza.workflow.load import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
 
     from liza.board.protocol import Alert, Board
     from liza.domain.model import State, Task, Trip
@@ -87,10 +90,24 @@ def _wait_alarms(state: State, now: datetime) -> Iterator[Alarm]:
     yield from (
         Alarm(_wait_key(wait), f"only people can make progress: {wait}", stands=True) for wait in only
     )
+    yield from _reminders(state, now)
     theirs = {task.id for task in state.tasks.values() if _needs_person(task)}
     for wait in human_waits(state):
         if wait not in only and wait.what.partition(" ")[0] in theirs:
             yield Alarm(_wait_key(wait), f"a person is needed: {wait}", stands=True)
+
+
+def _reminders(state: State, now: datetime) -> Iterator[Alarm]:
+    """Yield an alarm for each interval that a person is waited for, where the gate says how long one is."""
+    for wait in human_waits(state):
+        task = state.tasks.get(wait.what.partition(" ")[0])
+        minutes = remind_minutes(workflow_on(state), task.position) if task and task.position else None
+        if minutes is None or not wait.since:
+            continue
+        waited = now - datetime.fromisoformat(wait.since)
+        if number := int(waited / timedelta(minutes=minutes)):
+            told = f"a person is still needed, after {duration_text(waited)}: {wait}"
+            yield Alarm(f"{_wait_key(wait)} reminder {number}", told)
 
 
 def _wait_key(wait: HumanWait) -> str:

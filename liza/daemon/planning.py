@@ -90,6 +90,7 @@ def _ask_planner(place: Worker) -> AfterTurn:
     if wake is None:
         return AfterTurn.WORK
     log.info("planning, because %s", wake.why)
+    place.fetch(state)
     head = place.repository.commit_at(place.integration(state)) or place.repository.head()
     try:
         with (

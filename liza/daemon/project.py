@@ -46,11 +46,20 @@ class Choice(NamedTuple):
 
 
 def integration_ref(start: Path) -> str:
-    """Return the full name of the integration branch: the board's, or where there is none, the team's."""
+    """Return the integration branch: the board's, or where there is none, the team's.
+
+    By its full name; where hosts share a remote, it is the commit that the branch is at there.
+    """
     root = top_level(start)
     there = (root / HOME).is_dir()
     config = open_board(home_from(root)).read().config if there else effective_config(root, {})[0]
-    return BRANCHES + config.integration_branch
+    if config.remote is None:
+        return BRANCHES + config.integration_branch
+    from liza.daemon.travel import shared_remote  # noqa: PLC0415 - who begins a project fetches nothing
+
+    remote = shared_remote(Repository.around(root), config)
+    tip = remote.fetch() if remote else None
+    return tip or BRANCHES + config.integration_branch
 
 
 def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
@@ -114,6 +123,30 @@ def create_board(
     record_applied(root / HOME, team_settings(root))
     exclude(root, IGNORED)
     return board, [Choice("goal", goal.strip(), ""), *choices]
+
+
+NO_GOAL: Final = "there is no goal; say in a sentence what to build, or name issues with --issues"
+
+
+def goal_on_page(start: Path, workflow: str | None) -> str:
+    """Return the goal that a person wrote into the page of the workflow; raise where there is none."""
+    from liza.daemon.cycle_files import read_page  # noqa: PLC0415 - who says the goal need not wait
+    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
+    from liza.domain.cycle_file import goal_in  # noqa: PLC0415 - as above
+
+    root = top_level(start)
+    page = workflow_of(effective_config(root, {"workflow": workflow})[0], root).page
+    if page is None:
+        raise UsageError(NO_GOAL)
+    written = read_page(root / page.path)
+    goal = goal_in(written) if written is not None else None
+    if goal is None:
+        where = "is not there" if written is None else "says none"
+        raise UsageError(
+            f"there is no goal: {page.path} {where}; write it below `## Goal` in one to three sentences, "
+            "or give it to `liza init`"
+        )
+    return goal
 
 
 def _workflow_text(config: Config, root: Path) -> Adopted:

@@ -350,7 +350,11 @@ def _copy_brief(job: Job, at: Path, own: Path) -> Path | None:
     if not path.is_file():
         return None
     told = json.loads(path.read_text(encoding="utf-8"))
-    write_text_whole(own / path.name, json.dumps({**told, "cwd": str(at)}, indent=2))
+    # A line for each fact: people read it, and the encoder in C writes no indented text.
+    lines = ",\n".join(
+        f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in (told | {"cwd": str(at)}).items()
+    )
+    write_text_whole(own / path.name, f"{{\n{lines}\n}}\n")
     return own / path.name
 
 

@@ -32,6 +32,7 @@ def for_plan(state: State, wake: PlanRequest) -> PromptValues:
         "reported": _anomalies(state, wake),
         "found": _discoveries(state, wake),
         "tasks": _tasks(state),
+        "labels": " ".join(sorted({label for agent in state.agents.values() for label in agent.labels})),
     }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from liza.domain.answers import Step
+    from liza.workflow.document import Hat
 
 NONE: Final = "(none)"
 LONGEST_REPLY: Final = 12_000  # characters of the end of a reply whose answer is asked for again
@@ -54,7 +55,7 @@ def required_fields(step: str) -> frozenset[str]:
 def render_prompt(step: str, known: Mapping[str, str], *, nonce: str, hat: str | None = None) -> str:
     """Return the prompt for *step* with what is *known*, every foreign part of it fenced with *nonce*.
 
-    *hat* is the file that says what the role of a workflow is there for.
+    *hat* is what the role of a workflow is there for.
     """
     missing, unknown = required_fields(step) - known.keys(), known.keys() - required_fields(step)
     if missing or unknown:
@@ -62,7 +63,7 @@ def render_prompt(step: str, known: Mapping[str, str], *, nonce: str, hat: str |
         raise ValueError(message)
     values = {name: _safe(name, text, nonce) for name, text in known.items()}
     house = _template("house").substitute(_HOUSE_VALUES, nonce=nonce, bootstrap=values.pop(BOOTSTRAP))
-    part = f"{hat_text(hat)}\n" if hat else ""
+    part = f"{hat.strip()}\n\n" if hat else ""
     return f"{house}\n{part}{_template(step).substitute(values)}"
 
 
@@ -75,6 +76,13 @@ def hat_names() -> list[str]:
 def hat_text(name: str) -> str:
     """Return what the role is there for whose prompt is the file *name*."""
     return files("liza.daemon.prompts").joinpath("hats", name).read_text(encoding="utf-8")
+
+
+def part_of(hat: Hat | None) -> str | None:
+    """Return what a role is there for: in the words of its document, or of the file that it names."""
+    if hat is None:
+        return None
+    return hat.instructions or (hat_text(hat.prompt) if hat.prompt else None)
 
 
 def repeat_prompt(asked: str, why: str, *, nonce: str) -> str:
@@ -93,7 +101,7 @@ class AnswerForm(NamedTuple):
 
     template: str
     role: str
-    hat: str | None = None  # the file that says what the role is there for
+    hat: str | None = None  # what the role is there for
 
 
 def answer_prompt(form: AnswerForm, step: Step, reply: str, why: str, *, nonce: str) -> str:
@@ -109,7 +117,7 @@ def answer_prompt(form: AnswerForm, step: Step, reply: str, why: str, *, nonce: 
         form="\n\n".join(
             [
                 _template(form.template).template.partition("## Answer\n")[2].strip(),
-                *([hat_text(form.hat).strip()] if form.hat else []),
+                *([form.hat.strip()] if form.hat else []),
             ]
         ),
     )

@@ -24,10 +24,12 @@ from liza.daemon.policy.recovery import (
     ReportLoss,
     RetireBranch,
 )
+from liza.daemon.policy.staffing import foreign_workers
 from liza.daemon.project_sandbox import SANDBOXES
+from liza.daemon.travel import integration_ref, shared_remote
 from liza.domain.model import Status
 from liza.domain.record import utc_now
-from liza.errors import DiskTrouble, GitFailed, LizaError, UnfitRepository
+from liza.errors import DiskTrouble, GitFailed, LizaError, RemoteTrouble, UnfitRepository
 from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
 from liza.repo.object_reader import close_readers
 from liza.repo.pool import Worktrees
@@ -56,18 +58,23 @@ class Recovery:
 
     board: Board
     repository: Repository
+    host: str | None = None  # which machine this is, where there are several
 
     @property
     def home(self) -> Path:
         return self.board.home
 
     def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> RecoveryFacts:
-        """Return what is so now; *living* are the workers that have a supervisor."""
+        """Return what is so now; *living* are the workers that have a supervisor, beside those elsewhere."""
         state = self.board.read()
-        ref = BRANCHES + state.config.integration_branch
+        living |= foreign_workers(state, self.host)
+        ref = integration_ref(self.repository, state.config)
         begun = {
             task.merging.commit for task in state.tasks.values() if task.merging and not task.merge_commit
         }
+        if begun:
+            with suppress(RemoteTrouble):  # what was on the branch stays there
+                self.fetch(state)
         return RecoveryFacts(
             state=state,
             now=now,
@@ -94,8 +101,24 @@ class Recovery:
             if task.status in waiting and task.review_commit
         }
         merged = {task.merge_commit for task in tasks if task.merge_commit}
+        if named := {*submitted, *merged} - present(self.repository, {*submitted, *merged}):
+            away = [task.id for task in tasks if {task.review_commit, task.merge_commit} & named]
+            self.fetch(facts.state, away)
         missing = merged - present(self.repository, merged)
         return replace(facts, lost=missing_commits(self.repository, submitted) | missing)
+
+    def fetch(self, state: State, tasks: Iterable[str] = ()) -> None:
+        """Bring here what others merged, and the submissions of *tasks*, where the settings name a remote."""
+        if remote := shared_remote(self.repository, state.config):
+            remote.fetch(tasks)
+
+    def retire_work(self, state: State) -> None:
+        """Delete what was handed in from the remote once it is merged; where that fails, later."""
+        if remote := shared_remote(self.repository, state.config):
+            tasks = (*state.tasks, *state.archived)
+            with suppress(RemoteTrouble):
+                remote.fetch()
+                remote.retire_work(name for name in tasks if state.status_of(name) is Status.MERGED)
 
     def repair_refs(self, state: State) -> list[str]:
         """Remove refs and objects that a machine crash damaged; return a sentence for each repair."""
@@ -107,6 +130,8 @@ class Recovery:
         if told:
             for path in empty_objects(self.repository):
                 path.unlink()
+        if shared_remote(self.repository, state.config):
+            return told  # whoever begins takes the branch from there
         if self.repository.commit_at(integration) is None and (last := self._last_merge(state)):
             self.repository.move_ref(integration, to=last, expected=None, why="put back after a crash")
             told.append(f"{integration} is put back to {last[:12]}, the last merge that the board knows")
@@ -127,7 +152,8 @@ class Recovery:
             self.board.update(recovery.finish_merge(merge.task, merge.commit, at=facts.now))
         if lost := [action.task for action in todo if isinstance(action, ReclaimTask)]:
             self.secure(lost, at=facts.now)
-            self.board.update(recovery.reclaim_tasks(facts.living, at=facts.now, killed=True))
+            reclaim = recovery.reclaim_tasks(facts.living, at=facts.now, killed=True, host=self.host)
+            self.board.update(reclaim)
         self._repeat([action for action in todo if isinstance(action, RepeatTask | ReportLoss)], facts)
         if gone := {action.agent for action in todo if isinstance(action, MarkStopped)}:
             self.board.update(recovery.mark_stopped(gone, at=facts.now))
@@ -137,7 +163,7 @@ class Recovery:
     def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: RecoveryFacts) -> None:
         """Give back worktrees and branches, and then raise what stood in the way of one."""
         trouble: LizaError | OSError | None = None
-        into = BRANCHES + facts.state.config.integration_branch
+        into = integration_ref(self.repository, facts.state.config)
         for action in actions:
             try:
                 if isinstance(action, PruneWorktree):

@@ -56,8 +56,10 @@ def take_turn(place: Worker) -> AfterTurn:
     if reviewer.resolved_conflict(state):
         _retry_merge(place)
         return AfterTurn.WORK
-    if _next_task(place, state) is None:
+    found = _next_task(place, state)
+    if found is None:
         return _review_plan(place, state)
+    place.fetch(state, found.id)
     token = secrets.token_hex(16)
     state = _take_next(place, token)
     task = task_with_token(state, token)
@@ -144,6 +146,8 @@ def _take_next(place: Worker, token: str) -> State:
 
 def _review_or_merge(turn: Turn, task: Task) -> AfterTurn:
     """Judge *task*, phase after phase, for as long as judging is next; then do what its effect is."""
+    if turn.state.config.remote:
+        turn.place.exchange.fetch_missing(turn.state.config, task)
     while task.status is Status.READY_FOR_REVIEW:
         after = _review(turn, task)
         if after is not None:

@@ -1,7 +1,9 @@
-"""The one process that stays: it keeps workers alive, gives back what the dead held, and obeys switches.
+"""The one process of a machine that stays: it keeps workers alive, gives back what the dead held, and obeys
+switches.
 
-It does I/O and decides nothing: who starts when is `staff`, what to put right is `recovery`, who can make
-progress is `outlook`. It remembers nothing that matters, so it may die at any line and be started again.
+It does I/O and decides nothing: who starts when is `staffing`, what to put right is `recovery`, who can make
+progress is `progress`. It remembers nothing that matters, so it may die at any line and be started again.
+What only one of all machines does is `leading`; on one machine that is always this one.
 """
 
 from __future__ import annotations
@@ -10,23 +12,22 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, closing, suppress
-from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import liza
-from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, open_board
-from liza.daemon import integration_tip, sprint
+from liza.board.protocol import HOST_PREFIX, SUPERVISOR_NAME, open_board
+from liza.daemon import integration_tip
 from liza.daemon.baseline import BaselineContext, run_baseline
-from liza.daemon.breaker import Breaker
 from liza.daemon.course import Halted
-from liza.daemon.cycle_page import CyclePage
-from liza.daemon.files import write_report
 from liza.daemon.flows import adopt_workflow, workflow_of
-from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
-from liza.daemon.policy import planner, progress, recovery, staffing
+from liza.daemon.leading import Announcer, Leader
+from liza.daemon.membership import Membership
+from liza.daemon.policy import progress, recovery, staffing
+from liza.daemon.policy.staffing import ONE_MACHINE, HostOffer
 from liza.daemon.project import TEAM_FILE
 from liza.daemon.project_sandbox import (
     is_sandboxed,
@@ -37,31 +38,35 @@ from liza.daemon.project_sandbox import (
     with_required_mode,
 )
 from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
-from liza.daemon.reports.checkpoint import checkpoint_summary
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
-from liza.daemon.team_file import apply_team_file
+from liza.daemon.team_file import TeamFileResult, apply_team_file
+from liza.daemon.travel import begin_integration
 from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain import providers
-from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
+from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.config import SandboxMode
 from liza.domain.lifecycle import SUCCEEDED
-from liza.domain.model import GoalStatus, WorkerStatus
+from liza.domain.model import WorkerStatus
 from liza.domain.record import utc_now
 from liza.domain.switches import Switch, strongest_switch
 from liza.errors import (
     AlreadyRunning,
+    BoardUnreachable,
     DiskTrouble,
     GitFailed,
     InvalidBoard,
+    LeaseLost,
     LizaError,
+    RemoteTrouble,
     SharedRepository,
     UnfitRepository,
 )
 from liza.repo.command import mark_processes
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.signing import adopt_key, ensure_key
 from liza.system import locks
 from liza.system.disk_space import disk_shortage
 from liza.system.fork_server import Entry, ForkServer
@@ -71,7 +76,8 @@ from liza.system.run_control import RunControl
 from liza.system.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from liza.board.protocol import Board
     from liza.daemon.policy.staffing import Slot
@@ -81,10 +87,6 @@ if TYPE_CHECKING:
 POLL_INTERVAL: Final = 0.5  # seconds between two looks at switches and leases while nothing happens
 DEBOUNCE: Final = 0.1  # seconds in which many changes of the board wake us once
 GRACE: Final = 5.0  # seconds a worker gets to end by itself, and again between SIGTERM and SIGKILL
-CHECKPOINTS: Final = "checkpoints"
-SUMMARY_TIME: Final = "%Y%m%dT%H%M%S.%fZ"  # a summary is named after the moment of the throw
-SAME_THROW_WINDOW: Final = timedelta(seconds=2)  # within which a switch may change its time and is the same
-_NEVER: Final = datetime.fromtimestamp(0, UTC)
 WHILE_STOPPED: Final = "it came while no run was going on"
 
 
@@ -95,25 +97,44 @@ class RunEnd(Enum):
     ONLY_PEOPLE = auto()
     ABORT = auto()
     ASKED = auto()
+    NOTHING_HERE = auto()
 
 
-EXIT_CODES: Final = {RunEnd.COMPLETE: 0, RunEnd.ONLY_PEOPLE: 3, RunEnd.ABORT: 4, RunEnd.ASKED: 4}
+EXIT_CODES: Final = {
+    RunEnd.COMPLETE: 0,
+    RunEnd.ONLY_PEOPLE: 3,
+    RunEnd.ABORT: 4,
+    RunEnd.ASKED: 4,
+    RunEnd.NOTHING_HERE: 0,
+}
 # Whoever ends a run by hand wants it to end; the next one clears up.
-CLEAN_ENDS: Final = frozenset({RunEnd.COMPLETE, RunEnd.ONLY_PEOPLE})
+CLEAN_ENDS: Final = frozenset({RunEnd.COMPLETE, RunEnd.ONLY_PEOPLE, RunEnd.NOTHING_HERE})
 # The part of the grace that workers get before a signal tells them: some see by themselves that it is over.
 GRACE_BEFORE_SIGNAL: Final = {
     RunEnd.COMPLETE: 0.2,
     RunEnd.ONLY_PEOPLE: 0.0,
     RunEnd.ABORT: 1.0,
     RunEnd.ASKED: 0.0,
+    RunEnd.NOTHING_HERE: 0.0,
 }
+
+
+class Until(Enum):
+    """When a supervisor ends by itself: never before the goal is complete, or once it cannot go on."""
+
+    COMPLETE = auto()
+    IDLE = auto()  # only people can make progress
+    NOTHING_HERE = auto()  # nothing on the board is for a worker of this machine now
+    STOPPED = auto()  # not even when the goal is complete: another may come
 
 
 def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     home: Path,
     view: View,
     *,
-    until_idle: bool = False,
+    until: Until = Until.COMPLETE,
+    offer: HostOffer = ONE_MACHINE,
+    facts: Mapping[str, Any] | None = None,
     worker: Sequence[str] = (),
     be_worker: Entry | None = None,
     grace: float = GRACE,
@@ -122,6 +143,9 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     report: Callable[[Board], None] = lambda _: None,
 ) -> int:
     """Run until the goal is complete or somebody stops it; return the exit code.
+
+    With the name of a host in *offer* it is one of several that share the board, and one of them leads;
+    *facts* are what it says of itself beside the offer.
 
     *report* is called at every checkpoint and at the end, and leaves people something to read.
 
@@ -139,19 +163,20 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         # Heard from before the lock is: who sees that it is held may send one.
         bell = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
-        stack.enter_context(board.presence.hold(SUPERVISOR_NAME, at=utc_now()))
+        own_name = HOST_PREFIX + offer.name if offer.name else SUPERVISOR_NAME
+        stack.enter_context(board.presence.hold(own_name, at=utc_now()))
         mark_processes(RUN_MARK, str((home / RUNS).resolve() / OWN_GIT))
-        repository = Repository.around(home.parent)
-        _lock_repository(repository, stack)
+        repository = _own_repository(board, stack)
         board.absorb()
-        applied = apply_team_file(board, home.parent, fit=workflow_of)
+        # The settings of a board that others share are the board's, whatever this checkout has.
+        applied = TeamFileResult() if offer.name else apply_team_file(board, home.parent, fit=workflow_of)
         workflow_of(board.read().config, home.parent)
         if why_unvetted(home, repository, board.read()) is None:  # else the workers say so, and pause
             adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
-        scene = Recovery(board, repository)
+        scene = Recovery(board, repository, offer.name)
         mended = scene.repair_refs(state)
-        repository.ensure_branch(state.config.integration_branch)
+        begin_integration(repository, state.config)
         require_sandbox(state.config.sandbox)
         ground = BaselineContext(home, repository, state.config)
         # Under ABORT nothing is going to start.
@@ -166,16 +191,26 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
         crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
-        return Supervisor(scene, crew, view, bell, until_idle=until_idle, grace=grace, report=report).run()
+        member = Membership(board, offer, bell.wake, facts)
+        return Supervisor(
+            scene, crew, view, bell, until=until, grace=grace, report=report, member=member
+        ).run()
 
 
-def _lock_repository(repository: Repository, stack: ExitStack) -> None:
-    """Be the one supervisor of all checkouts of *repository*: they share the branches that it moves."""
+def _own_repository(board: Board, stack: ExitStack) -> Repository:
+    """Be the one supervisor of all checkouts of the repository, which share the branches that it moves.
+
+    All machines of the board sign with the same key.
+    """
+    home = board.home
+    repository = Repository.around(home.parent)
     path = repository.common / locks.LOCK_IN_GIT
     try:
         stack.enter_context(locks.hold_for_life(path, at=utc_now()))
     except AlreadyRunning as error:
         raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
+    adopt_key(home, board.presence.share_secret(ensure_key(home).decode()).encode())
+    return repository
 
 
 def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wakeup) -> bool:
@@ -223,40 +258,40 @@ class Supervisor:
         view: View,
         bell: Wakeup,
         *,
-        until_idle: bool,
+        until: Until,
         grace: float,
         report: Callable[[Board], None] = lambda _: None,
+        member: Membership | None = None,
     ) -> None:
         self._recovery = scene
         self._report = report
         self._board = scene.board
         self._workers = crew
         self._view = view
-        self._until_idle = until_idle
+        self._until = until
+        self._member = member or Membership(scene.board, ONE_MACHINE, bell.wake)
+        self._offer = self._member.offer
+        self._announcer = Announcer(scene.board, view)
+        self._leader: Leader | None = None  # while this is who leads
+        self._announced: datetime | None = None  # when the goal was complete of which people were told
         self._grace = grace
         self._clock = self._board.now
         self._slots: dict[str, Slot] = {}
         self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
         self._trouble = ""
-        self._breaker = Breaker(scene.board)
-        self._page = CyclePage(scene.board, scene.repository)
-        self._sent_alarms = SentAlarms(scene.home)
-        self._said: set[str] = set()  # keys of alarms that this very run has said
-        self._notifier = Notifier(scene.board)
         self._pruned_at = time.monotonic()
         self._stopping: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
         self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
-        self._summarised: datetime | None = None  # when the CHECKPOINT was thrown that has its summary
-        self._is_halting = False  # whoever has to end a turn at a CHECKPOINT was named
         self._wakeup = bell
 
     def run(self) -> int:
         host().adopt_orphans()
+        self._member.start()  # first: of a host that says nothing the others take its workers for dead
         self._recover()
+        self._follow_lead()
         self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
-        self._notifier.start()
         is_over = threading.Event()
         threading.Thread(
             target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
@@ -276,7 +311,8 @@ class Supervisor:
             raise
         finally:
             is_over.set()
-            self._notifier.close()
+            self._step_down()
+            self._member.close()
         return EXIT_CODES[ending]
 
     def _warn_if_unsandboxed(self) -> None:
@@ -286,7 +322,7 @@ class Supervisor:
         let them go free.
         """
         sandbox, at = self._board.read().config.sandbox, self._clock()
-        if (always := with_required_mode(sandbox)) is not sandbox:
+        if self._leader and (always := with_required_mode(sandbox)) is not sandbox:
             self._board.update(
                 Change(
                     SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox_mode(state, always.mode)
@@ -305,6 +341,22 @@ class Supervisor:
                 )
             )
 
+    def _follow_lead(self) -> None:
+        """Begin to lead where that has fallen to this machine, and stop where another does."""
+        if self._member.leads and self._leader is None:
+            self._leader = Leader(self._recovery, self._announcer, self._report)
+            self._leader.start()
+            self._board.update(Change(SUPERVISOR.id, "reopen the goal", progress.with_goal_reopened))
+            if self._offer.name:
+                self._view.say(f"{self._offer.name} leads")
+        elif not self._member.leads:
+            self._step_down()
+
+    def _step_down(self) -> None:
+        leader, self._leader = self._leader, None
+        if leader:
+            leader.close()
+
     def _run_loop(self) -> RunEnd:
         while (ending := self._try_turn()) is None:
             self._wakeup.rest(self._poll_delay())
@@ -314,7 +366,15 @@ class Supervisor:
         """Take a turn; a full disk, or a repository that somebody is at, may be better at the next."""
         try:
             ending = self._turn()
-        except (DiskTrouble, GitFailed, UnfitRepository) as error:
+        except BoardUnreachable as error:
+            # Its workers stop by themselves before their leases end. Where it was asked to end, nobody waits.
+            if self._wakeup.asked:
+                return RunEnd.ASKED
+            if str(error) != self._trouble:
+                self._view.say(f"{error}; work goes on when it is back")
+            self._trouble = str(error)
+            return None
+        except (DiskTrouble, GitFailed, RemoteTrouble, UnfitRepository) as error:
             if str(error) != self._trouble:
                 self._alert(f"trouble, tried again until it is over: {error}")
             self._trouble = str(error)
@@ -331,24 +391,14 @@ class Supervisor:
         while self._gone:
             self._after_exit(*self._gone[0])
             self._gone.pop(0)
-        is_halted = Switch.CHECKPOINT.name in switches
-        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT) if is_halted else None
-        self._page.sync()  # first: what a person added may be what everybody waits for
-        state = self._breaker.look(self._reclaim(self._board.read()), self._clock(), thrown_at)
+        self._follow_lead()
+        state = self._leader.settle(self._workers.names, switches) if self._leader else self._board.read()
         self._check_disk_space(state)
-        if self._breaker.hold(state, switches):
-            switches = self._board.switches.thrown()
-        self._breaker.report(state)
-        self._summarise(state, switches)
+        if self._leader:
+            switches = self._leader.guard(state, switches)
         self._view.show(state, switches)
-        self._notifier.nudge(state.config.notify)
-        if ending := self._end_if_over(state):
+        if ending := self._end_if_over(state, switches):
             return ending
-        state = self._board.read()  # another goal may have begun
-        state = sprint.advance_sprint(self._board, state, switches, self._clock())
-        halted = Switch.CHECKPOINT.name in switches and not self._is_halting
-        if self._until_idle and state.sprint.ended and halted:
-            return RunEnd.ONLY_PEOPLE
         if strongest_switch(switches) is Switch.NORMAL:
             # First, since what cannot be cleared up must not keep anybody from working.
             self._start_due(state)
@@ -356,31 +406,39 @@ class Supervisor:
             self._prune_worktrees()
         return None
 
-    def _end_if_over(self, state: State) -> RunEnd | None:
-        """Send the alarms, and return how the run ends if it is over."""
-        now = self._clock()
-        if planner.is_complete(state):
-            done = Change(
-                SUPERVISOR.id, "complete the goal", lambda latest: planner.with_goal_completed(latest, now)
-            )
-            state = self._board.update(done)
+    def _end_if_over(self, state: State, switches: dict[str, str]) -> RunEnd | None:
+        """Let the leader conclude what is over, and return how the run ends if it is."""
+        if self._leader:
+            state = self._leader.conclude(state)
         if state.goal.is_over:
-            return RunEnd.COMPLETE
-        if state.goal.status is not GoalStatus.IN_PROGRESS:
-            state = self._begin_next_goal()
-        self._tell(alarms(state, now))
-        idle = not any(task.lease for task in state.tasks.values())
-        stuck = progress.only_people(state, now) or (self._shortage and idle)
-        return RunEnd.ONLY_PEOPLE if self._until_idle and stuck else None
+            return self._end_unless_staying(state)
+        if self._until is Until.NOTHING_HERE and self._has_nothing(state):
+            return RunEnd.NOTHING_HERE
+        if self._until is Until.IDLE and self._is_stuck(state):
+            return RunEnd.ONLY_PEOPLE
+        if self._leader is None:
+            return None
+        state = self._leader.advance_sprint(self._board.read(), switches)  # another goal may have begun
+        halted = Switch.CHECKPOINT.name in switches and not self._leader.is_halting
+        is_over = self._until is Until.IDLE and state.sprint.ended and halted
+        return RunEnd.ONLY_PEOPLE if is_over else None
 
-    def _begin_next_goal(self) -> State:
-        """Look back on the goal that is over, and go on with the next."""
-        self._announce_done()
-        now = self._clock()
-        begin = Change(SUPERVISOR.id, "begin the next goal", lambda latest: begin_next_goal(latest, now))
-        state = self._board.update(begin)
-        self._view.say(f"goal {state.goal.number} begins: {state.goal.description}")
-        return state
+    def _end_unless_staying(self, state: State) -> RunEnd | None:
+        """End, or tell people that the goal is over, and wait for the next."""
+        if self._until is not Until.STOPPED:
+            return RunEnd.COMPLETE
+        if self._leader and self._announced != state.goal.completed:
+            self._leader.announce_done()
+            self._announced = state.goal.completed
+        return None
+
+    def _is_stuck(self, state: State) -> bool:
+        idle = not any(task.lease for task in state.tasks.values())
+        return bool(progress.only_people(state, self._clock()) or (self._shortage and idle))
+
+    def _has_nothing(self, state: State) -> bool:
+        """Return whether nothing is for a worker of this machine, now that they are known to the board."""
+        return bool(self._slots) and not progress.has_work_for(state, self._clock(), self._slots.keys())
 
     def _check_disk_space(self, state: State) -> None:
         """Tell people once that the disk has too little room; what only waits to be used again goes."""
@@ -407,14 +465,18 @@ class Supervisor:
         post, ended_at, now = self._slots[name], time.monotonic(), self._clock()
         tasks = self._board.read().tasks.values()
         self._recovery.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
-        reclaim = recovery.reclaim_tasks(self._workers.names, at=now, killed=code == staffing.KILLED_CODE)
+        killed = code == staffing.KILLED_CODE
+        reclaim = recovery.reclaim_tasks(self._workers.names, at=now, killed=killed, host=self._offer.name)
         is_crash = staffing.is_crash(code)
+        change = reclaim
         if is_crash:
             crash = staffing.record_crash(post, staffing.exit_sentence(code), at=now)
-            state = self._board.update(Change(crash.by, crash.what, lambda state: crash(reclaim(state))))
-        else:
-            state = self._board.update(reclaim)
-        is_stopped = is_crash and state.agents[name].status is WorkerStatus.STOPPED
+            change = Change(crash.by, crash.what, lambda state: crash(reclaim(state)))
+        try:
+            state = self._board.update(change)
+        except LeaseLost:  # only the owner of the board takes a lease back that is not over
+            state = self._board.read()
+        is_stopped = is_crash and name in state.agents and state.agents[name].status is WorkerStatus.STOPPED
         post = staffing.with_exit(post, code, ended_at, is_stopped=is_stopped)
         if is_crash:
             self._tell_crash(post, code)
@@ -436,59 +498,11 @@ class Supervisor:
         if found.survivors:
             self._alert(f"these processes could not be ended: {', '.join(found.survivors)}")
 
-    def _reclaim(self, state: State) -> State:
-        """Take back what is held by nobody who lives; a worker started by hand shows its life by its lock."""
-        now = self._clock()
-        holders = {task.lease.holder for task in state.tasks.values() if task.lease}
-        living = self._workers.names
-        if holders - living:
-            living |= self._board.presence.live_workers()
-        if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
-            self._recovery.secure(dead, at=now)
-            return self._board.update(recovery.reclaim_tasks(living, at=now))
-        return state
-
-    def _summarise(self, state: State, switches: dict[str, str]) -> None:
-        """Write the summary of a CHECKPOINT once nobody works any more, once a throw."""
-        if Switch.CHECKPOINT.name not in switches:
-            self._summarised = _NEVER
-            return
-        thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT)
-        if thrown_at is None:
-            return  # taken back, or written, at this moment
-        said = self._board.switches.thrown().get(Switch.CHECKPOINT.name, "")
-        if self._summarised is None:  # a run before this one may have written it
-            self._summarised = _last_summary_time(self._recovery.home / CHECKPOINTS)
-        # `touch` makes the file first and sets its time then: that is one throw.
-        if abs(thrown_at - self._summarised) > SAME_THROW_WINDOW:
-            self._write_summary(state, thrown_at, said)
-
-    def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
-        """Write the summary, or say who has to end their turn before it makes sense."""
-        busy = sorted(task.lease.holder for task in state.tasks.values() if task.lease)
-        if self._board.presence.is_held(PLANNING_NAME):
-            busy.append("the planner")
-        if busy and not self._is_halting:
-            self._view.say(f"CHECKPOINT: {', '.join(busy)} will end the turn that was begun, then all wait")
-        self._is_halting = bool(busy)
-        if busy:
-            return
-        summary = self._recovery.home / CHECKPOINTS / f"{thrown_at:{SUMMARY_TIME}}.md"
-        write_report(summary, checkpoint_summary(state, self._clock(), said))
-        self._summarised = thrown_at
-        self._view.say(f"the summary of this halt is in {summary}")
-        self._write_report()
-
-    def _write_report(self) -> None:
-        """Leave people the report; without one the work is done all the same."""
-        try:
-            self._report(self._board)
-        except (LizaError, OSError) as error:
-            self._alert(f"there is no report: {error}")
-
     def _start_due(self, state: State) -> None:
         """Start a process in every slot that is due, and stop those that are no longer wanted."""
         now = time.monotonic()
+        if state.goal.is_over:
+            return
         self._register_workers(state)
         self._stop_surplus(state)
         for post in [post for post in self._slots.values() if staffing.is_due(post, now)]:
@@ -497,18 +511,26 @@ class Supervisor:
 
     def _register_workers(self, state: State) -> None:
         known = self._slots
-        self._slots = staffing.with_slots_for(known, state.config.workers)
-        if new := [post for name, post in self._slots.items() if name not in known]:
-            self._board.update(staffing.register_workers(new, at=self._clock()))
+        wanted = self._offer.roles(state.config)
+        self._member.facts["slots"] = dict(Counter(map(str, wanted.values())))
+        self._slots = staffing.with_slots_for(known, wanted)
+        buried = self._buried(state) if self._offer.name else frozenset()
+        if new := [post for name, post in self._slots.items() if name not in known or name in buried]:
+            self._board.update(staffing.register_workers(new, at=self._clock(), of=self._offer))
         if gone := known.keys() - self._slots.keys():
             self._board.update(recovery.mark_stopped(gone, at=self._clock()))
+
+    def _buried(self, state: State) -> frozenset[str]:
+        """Return the workers that live, and that others took for dead while this machine was cut off."""
+        records = (state.agents.get(name) for name in self._workers.names)
+        return frozenset(
+            one.id for one in records if one and one.status is WorkerStatus.STOPPED and not one.crashes
+        )
 
     def _stop_surplus(self, state: State) -> None:
         """Ask workers that are too many to end, each once it holds nothing; asked twice, it ends unsaved."""
         busy = {task.lease.holder for task in state.tasks.values() if task.lease}
-        spare = (
-            self._workers.names - staffing.worker_roles(state.config.workers).keys() - busy - self._stopping
-        )
+        spare = self._workers.names - self._offer.roles(state.config).keys() - busy - self._stopping
         self._workers.send(signal.SIGTERM, spare)
         self._stopping |= spare
 
@@ -520,6 +542,8 @@ class Supervisor:
         facts = self._recovery.facts(self._clock(), living=self._workers.names)
         self._check_integration_branch(facts.state.config.integration_branch)
         self._recovery.perform(recovery.worktrees_to_prune(facts), facts)
+        if self._leader:
+            self._recovery.retire_work(facts.state)
 
     def _recycle(self, state: State) -> None:
         """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
@@ -527,7 +551,7 @@ class Supervisor:
         One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
         """
         done = [task.id for task in recovery.finished_tasks(state) if task.status in SUCCEEDED]
-        spare = done[: max(0, len(done) - state.config.limits.kept_worktrees)]
+        spare = done[: max(0, len(done) - recovery.kept_worktrees(state))]
         name = next((name for name in spare if name not in self._recycled), None)
         if name is None:
             return
@@ -539,23 +563,24 @@ class Supervisor:
         """Tell people that the integration branch is gone, once until it is back."""
         key = f"gone {name}"
         if self._recovery.repository.commit_at(BRANCHES + name) is not None:
-            self._said.discard(key)
-        elif key not in self._said:
-            self._said.add(key)
+            self._announcer.said.discard(key)
+        elif key not in self._announcer.said:
+            self._announcer.said.add(key)
             back = f"`git branch {name} COMMIT` puts it back, and `liza log` has the commits"
             self._alert(f"the integration branch {name} is gone; {back}")
 
     def _recover(self) -> None:
         """Put right what the last run left. Its workers see that it is gone, save their work and end."""
         await_exit(orphaned_workers(self._recovery.home), self._grace)
-        facts = self._recovery.crash_facts(self._clock())
+        # What this clone does not have may be on another host: it is not lost.
+        look = self._recovery.facts if self._offer.name else self._recovery.crash_facts
+        facts = look(self._clock())
         for action in recovery.plan(facts):
             self._view.say(str(action))
         if survivors := self._recovery.perform(recovery.settling_actions(facts), facts):
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         self._clear_up()
         self._adopt_human_changes()
-        self._board.update(Change(SUPERVISOR.id, "reopen the goal", progress.with_goal_reopened))
         # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
         state = self._board.update(providers.retry_providers(SUPERVISOR, self._clock(), refused_only=True))
         done = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
@@ -605,12 +630,15 @@ class Supervisor:
         self._recovery.perform(recovery.settling_actions(facts), facts)
         if ending in CLEAN_ENDS:
             self._clear_up(drain=ending is RunEnd.COMPLETE)
-        if ending is RunEnd.COMPLETE:
-            self._announce_done()
+        if self._leader and ending is RunEnd.COMPLETE:
+            self._leader.announce_done()
         self._board.presence.remove_stale()
-        self._page.sync()
-        self._write_report()
         state = self._board.read()
+        if self._leader:
+            self._leader.write_reports()
+            self._recovery.retire_work(state)
+        with suppress(RemoteTrouble):  # people find here what the others merged last
+            self._recovery.fetch(state)
         self._view.show(state, self._board.switches.thrown())
         self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
 
@@ -626,37 +654,8 @@ class Supervisor:
             first = str(error).strip().splitlines()[0]
             self._alert(f"not everything could be cleared up, which `liza recover` tries again: {first}")
 
-    def _announce_done(self) -> None:
-        """Look back on the last sprint and tell people that there is nothing more to do."""
-        state = self._board.read()
-        try:
-            sprint.advance_sprint(self._board, state, {}, self._clock())
-        except DiskTrouble as error:  # the work is done all the same
-            self._alert(f"there is no retrospective: {error}")
-        key = f"goal {state.goal.status} {state.goal.completed}"
-        self._tell([Alarm(key, f"the goal is {state.goal.status}: {run_outcome(state)}")])
-        self._notifier.nudge(state.config.notify)
-
-    def _tell(self, found: Iterable[Alarm]) -> None:
-        """Tell each alarm once, however many supervisors see it; what still waits is said in every run."""
-        for alarm in found:
-            is_news = self._sent_alarms.is_news(alarm)
-            if is_news and self._log_alert(alarm.says):
-                self._sent_alarms.remember(alarm)
-            if (is_news or alarm.stands) and alarm.key not in self._said:
-                self._view.say(alarm.says)
-            self._said.add(alarm.key)
-
     def _alert(self, sentence: str) -> None:
-        self._log_alert(sentence)
-        self._view.say(sentence)
-
-    def _log_alert(self, sentence: str) -> bool:
-        try:
-            self._board.alerts.append(sentence, at=self._clock())
-        except DiskTrouble:  # the disk may be what the alert is about
-            return False
-        return True
+        self._announcer.alert(sentence)
 
     def _poll_delay(self) -> float:
         now = time.monotonic()
@@ -669,10 +668,11 @@ class Supervisor:
 
     def _listen(self) -> None:
         """Ring when the board changes; a board that cannot be read is for the main thread to meet."""
-        seen = self._board.read().revision
+        seen = 0
         with suppress(LizaError):
             while True:
-                seen = self._board.wait(seen, timeout=60.0).revision
+                with suppress(BoardUnreachable):  # it may come back
+                    seen = self._board.wait(seen, timeout=60.0).revision
                 self._wakeup.wake()
                 time.sleep(DEBOUNCE)
         self._wakeup.wake()
@@ -683,17 +683,12 @@ _END_SENTENCES: Final = {
     RunEnd.ONLY_PEOPLE: "Only people can make progress",
     RunEnd.ABORT: "Ended by ABORT (`liza resume` takes it back)",
     RunEnd.ASKED: "Ended as asked",
+    RunEnd.NOTHING_HERE: "Nothing is to be done here now",
 }
 
 
 def _with_sandbox_mode(state: State, mode: SandboxMode) -> State:
     return state.replace(config=state.config.replace(sandbox=state.config.sandbox.replace(mode=mode)))
-
-
-def _last_summary_time(folder: Path) -> datetime:
-    """Return when the last CHECKPOINT was thrown that has a summary in *folder*."""
-    latest = max((path.stem for path in folder.glob("*.md")), default=None) if folder.is_dir() else None
-    return datetime.strptime(latest, SUMMARY_TIME).replace(tzinfo=UTC) if latest else _NEVER
 
 
 def _require_valid_board(home: Path) -> None:

@@ -38,6 +38,7 @@ from liza.daemon.policy.planner import with_notes_read
 from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
 from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
 from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
+from liza.daemon.travel import CodeExchange, shared_remote
 from liza.daemon.vetting import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
 from liza.domain.answer_parsing import ParsedAnswer
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from liza.domain.events import Event
     from liza.domain.verdicts import Verdict
     from liza.errors import BrokenGate
+    from liza.repo.shared_remote import SharedRemote
     from liza.repo.snapshot import WorktreeState
     from liza.repo.worktree import Worktree
     from liza.workflow.document import Effect, Workflow
@@ -125,7 +127,7 @@ class Worker:
     stop_requests: StopRequests
     clock: Callable[[], datetime] = utc_now
     due: datetime | None = None  # when a run that may not begin now may be tried again
-    parked: datetime | None = None  # until when a full disk is left alone
+    parked: datetime | None = None  # until when a full disk, or a remote that fails, is left alone
     _runs: int = 0
     _seen_workflow: tuple[int, ...] | None = None  # the file of the workflow, once it was found to be right
 
@@ -151,9 +153,23 @@ class Worker:
         self._seen_workflow = None if why else stamp
         return why
 
+    @cached_property
+    def exchange(self) -> CodeExchange:
+        """What is fetched from the remote that hosts share, and published there."""
+        return CodeExchange(self.repository, self.board)
+
+    def remote(self, state: State) -> SharedRemote | None:
+        return shared_remote(self.repository, state.config) if state.config.remote else None
+
     def integration(self, state: State) -> str:
-        """Return the full name of the integration branch."""
-        return BRANCHES + state.config.integration_branch
+        """Return the full name of the ref that says where the integration branch is."""
+        remote = self.remote(state)
+        return remote.tracked if remote else BRANCHES + state.config.integration_branch
+
+    def fetch(self, state: State, *tasks: str) -> None:
+        """Bring here what other hosts merged, and what they handed in of *tasks*."""
+        if state.config.remote:
+            self.exchange.fetch(state.config, *tasks)
 
     def actor(self, token: str | None = None) -> Actor:
         return Actor(role=self.role, id=self.name, token=token)
@@ -442,6 +458,9 @@ class Turn:
         """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
         at, by, name = self.place.clock(), self.by, str(self.task)
         events = tuple(self._with_effects(_mask_event(event)) for event in events)
+        for event in events:
+            if isinstance(event, Report) and event.commit:
+                self._publish(event.commit)
         run = self.place.planned_run(self._now(), then, self.task, hat=self.hat) if then else None
 
         told: list[str] = []
@@ -466,6 +485,17 @@ class Turn:
         for line in told:
             log.info("%s: %s", name, line)
         return state
+
+    def _publish(self, commit: str) -> None:
+        """Let every host have *commit* before the board names it."""
+        config, token = self.state.config, self.actor.token
+        if config.remote is None or token is None or commit == self.current().review_commit:
+            return
+
+        def wait(seconds: float) -> bool:
+            return self.lease_renewer.lost is None and sleep_unless_stopped(self.stop, seconds)
+
+        self.place.exchange.publish_work(config, str(self.task), token, commit, wait=wait)
 
     def _with_effects(self, event: Event) -> Event:
         """Return *event* with what came of the effects that the workflow wants for it."""
@@ -538,7 +568,7 @@ class Turn:
         it is another than that of the step; *session* is the conversation to go on with.
         """
         hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
-        part = self.part or (hat.prompt if hat else None)
+        part = prompting.hat_text(self.part) if self.part else prompting.part_of(hat)
         begin = self._bootstrap(step, cwd)
         if missing := begin.missing():
             return self._refuse_start(missing)

@@ -17,16 +17,16 @@ from liza.daemon import coding, planning, reviewing
 from liza.daemon.flows import adopt_workflow, workflow_of
 from liza.daemon.policy.admission import settle_reservations_of
 from liza.daemon.policy.preconditions import RunContext, first_unmet
-from liza.daemon.policy.staffing import PARENT_VARIABLE, RESTART_CODE
+from liza.daemon.policy.staffing import CUT_OFF_CODE, PARENT_VARIABLE, RESTART_CODE
 from liza.daemon.project_sandbox import require_sandbox
 from liza.daemon.stop_requests import StopRequests
 from liza.daemon.turn import RUNS, AfterTurn, Worker
 from liza.domain.changes import Change
 from liza.domain.events import Release, Renew
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
-from liza.domain.record import with_record
+from liza.domain.record import printable, with_record
 from liza.domain.switches import Switch
-from liza.errors import FULL, DiskTrouble, NoCage, UsageError
+from liza.errors import FULL, BoardUnreachable, DiskTrouble, NoCage, RemoteTrouble, UsageError
 from liza.repo.command import mark_processes
 from liza.repo.repository import Repository
 from liza.system.disk_space import disk_shortage
@@ -70,12 +70,17 @@ def main(home: Path, role: Role, name: str) -> int:
     host().adopt_orphans()
     mark_processes(RUN_MARK, str((home / RUNS).resolve() / f"{name}.git"))
     place = Worker(home, board, Repository.around(home.parent), role, name, orders, clock=board.now)
-    with board.presence.hold(name, at=place.clock()):
-        try:
-            return serve(place)
-        finally:
-            _wake_supervisor(orders)
-            board.close()
+    try:
+        with board.presence.hold(name, at=place.clock()):
+            try:
+                return serve(place)
+            finally:
+                _wake_supervisor(orders)
+    except BoardUnreachable as error:  # nobody's failure: its host starts it again once the board is back
+        log.warning("%s: %s", name, error)
+        return CUT_OFF_CODE
+    finally:
+        board.close()
 
 
 def _wake_supervisor(orders: StopRequests) -> None:
@@ -117,6 +122,8 @@ def _take_turns(place: Worker) -> int:
             code = _take_turn(place)
         except (DiskTrouble, OSError) as error:
             _release_on_full_disk(place, error)
+        except RemoteTrouble as error:
+            _release_without_remote(place, error)
         else:
             if code is not None:
                 return code
@@ -171,6 +178,16 @@ def _release_on_full_disk(place: Worker, error: DiskTrouble | OSError) -> None:
     )
 
 
+def _release_without_remote(place: Worker, error: RemoteTrouble) -> None:
+    """Give back what was taken while the remote failed, which is nobody's failure, and leave it alone."""
+    log.warning("%s: %s", place.name, error)
+    place.parked = place.clock() + timedelta(seconds=place.exchange.note_failure(error))
+    why = printable(str(error))
+    _update_when_room(
+        place, Change(place.name, "give back", lambda state: with_tasks_released(place, state, why))
+    )
+
+
 def _update_when_room(place: Worker, change: Change) -> None:
     """Apply *change* as soon as the disk has room for it, unless the run is aborted."""
     while True:
@@ -205,6 +222,8 @@ def with_worker_started(place: Worker, state: State) -> State:
     agent = WorkerRecord(
         id=place.name,
         role=place.role,  # type: ignore[arg-type]  # main has checked it
+        host=known.host if known else None,
+        labels=known.labels if known else (),
         status=WorkerStatus.RUNNING,
         since=now,
         crashes=known.crashes if known else (),

@@ -76,6 +76,7 @@ KEY_ALIASES: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
     PlannedTask: _synonyms(
         done_when="acceptance_criteria criteria acceptance",
         depends_on="dependencies depends deps",
+        needs="labels requires",
         spec_ref="spec",
     ),
     TaskScope: _synonyms(**{"in": "includes included", "out": "excludes excluded"}),

@@ -115,6 +115,7 @@ class PlannedTask(Record):
     done_when: Annotated[tuple[NonEmptyStr, ...], Field(min_length=1)]
     scope: TaskScope = TaskScope()
     depends_on: tuple[Id, ...] = ()
+    needs: tuple[Id, ...] = ()
     spec_ref: NonEmptyStr | None = None
     kind: TaskKind = TaskKind.CODE
     validation: Validation | None = None
@@ -267,6 +268,7 @@ class Implement(Record):
     risk: Risk | None = None
     confidence: Annotated[int, Field(ge=0, le=10)] | None = None
     step: StepSpec | None = None  # what is to be done next, of who plans and changes nothing
+    loops: tuple[NonEmptyStr, ...] = ()  # all of them, one line each, of who plans them up front
     # A few facts for who works in the next phase; what is wrong with one is told, and the rest is used.
     handoff: Annotated[dict[str, Any], BeforeValidator(_summary_alone)] | None = None
     tests_ended: TestsEnd | None = None  # as it saw them last; the gates look for themselves

@@ -31,6 +31,14 @@ class Workers(Record):
     reviewer: AtLeastOne = 1
 
 
+class Needs(Record):
+    """The labels that a host must have to work in a role."""
+
+    planner: tuple[Id, ...] = ()
+    coder: tuple[Id, ...] = ()
+    reviewer: tuple[Id, ...] = ()
+
+
 class AgentChoice(Record):
     """Which agent plays a role; a field that is absent falls back to the next key of the chain."""
 
@@ -226,11 +234,23 @@ def _parse_issues(value: object) -> object:
     return text
 
 
+def _refuse_password(remote: str) -> str:
+    if _WITH_PASSWORD.match(remote):
+        raise ValueError("it holds a password, which agents could read; use ssh or a credential helper")
+    return remote
+
+
+_WITH_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/@]*:[^/@]*@")
+
+
 class Config(Record):
     spec: NonEmptyStr | None = None
     workflow: NonEmptyStr = "liza"
     integration_branch: NonEmptyStr = INTEGRATION_BRANCH
+    # The bare repository through which hosts exchange work: a URL, a path, or the name of a git remote.
+    remote: Annotated[NonEmptyStr, AfterValidator(_refuse_password)] | None = None
     workers: Workers = default_record(Workers)
+    needs: Needs = default_record(Needs)
     agents: Agents = default_record(Agents)
     gates: Gates = default_record(Gates)
     worktree: WorktreeConfig = default_record(WorktreeConfig)

@@ -14,7 +14,9 @@ from liza.domain.similarity import are_similar
 PAGE: Final = "docs/context/current_cycle.md"
 ARCHIVE: Final = "docs/context/archive"
 ASSETS: Final = "docs/context/assets"
-PAUSED: Final = "Cycle paused after {count} Judge INSUFFICIENT results. Review blockers in archive."
+PAUSED: Final = "Cycle paused after {count} {word} results. Review blockers in archive."
+INSUFFICIENT: Final = "Judge INSUFFICIENT"
+FAIL: Final = "Actor FAIL"
 SCHEMA_VERSIONS: Final = {
     "SIGNAL BLOCK": "1.0",
     "current_cycle": "1.0",
@@ -73,7 +75,7 @@ class LoopOutcome(NamedTuple):
     blockers: tuple[str, ...] = ()
 
 
-def pause_summary(loops: Sequence[LoopOutcome]) -> str:
+def pause_summary(loops: Sequence[LoopOutcome], word: str = INSUFFICIENT) -> str:
     """Return what is written below a cycle that is paused: its history, what is in the way, what to do."""
     same = _repeated_reason(loops)
     blockers = dict.fromkeys(blocker for loop in loops for blocker in loop.blockers)
@@ -89,7 +91,7 @@ def pause_summary(loops: Sequence[LoopOutcome]) -> str:
     return _summary(
         "PAUSE SUMMARY",
         [
-            PAUSED.format(count=len(loops)),
+            PAUSED.format(count=len(loops), word=word),
             "\n".join(history),
             _named("Main blockers", blockers),
             f"Root cause: {cause}",

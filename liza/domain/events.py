@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, TypeAdapter, field_validator
 
 from liza.domain.memory import Remembered
-from liza.domain.model import Checkpoint, Lease, MergeIntent, Role, Status, Task, WorkSession
+from liza.domain.model import Checkpoint, Lease, MergeIntent, Role, Status, Task, Waiver, WorkSession
 from liza.domain.record import Commit, Id, NonEmptyStr, Record, Time
 from liza.domain.verdicts import Feedback, Outcome, Verdict
 
@@ -388,6 +388,22 @@ class Accept(Event):
         }
 
 
+class Waive(Event):
+    """A person lifts a limit for this task."""
+
+    verb = "waive a limit of"
+    words = ("waive",)
+    limit: Literal["scope_limit"]
+    reason: NonEmptyStr
+
+    def refusal(self, task: Task, by: Actor, at: datetime) -> str | None:  # noqa: ARG002
+        return f"{self.limit} is waived already" if task.waives(self.limit) else None
+
+    def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:
+        lifted = Waiver(name=self.limit, by=by.id, at=at, reason=self.reason)
+        return {"waivers": (*task.waivers, lifted)}
+
+
 class Intend(Event):
     """Record which merge is about to happen, so that a crash after the ref moved can be told."""
 
@@ -563,6 +579,7 @@ AMENDABLE: Final = frozenset(
         "scope",
         "spec_ref",
         "depends_on",
+        "needs",
         "validation",
         "guidance",
     }

@@ -66,6 +66,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _transition(e.Release, _JUDGED, [], R, H, held=True),
     _transition(e.Reclaim, [S.WORKING, *_JUDGED, S.INTEGRATION_FAILED], [S.IDLE], V),
     _transition(e.Accept, [S.APPROVED, S.AWAITING_APPROVAL], [], H),
+    _transition(e.Waive, [*_WAITING, *_IN_HANDS], [], H),
     _transition(e.Intend, [S.APPROVED], [], R, V, held=True),
     _transition(e.Land, [S.APPROVED], [S.MERGED], R, V, held=True),
     _transition(e.Block, [S.WORKING], [S.BLOCKED], P, C, V, H, held=True),

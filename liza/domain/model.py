@@ -190,6 +190,15 @@ class HistoryEntry(Record):
     facts: Mapping[str, Any] = Field(default_factory=dict)
 
 
+class Waiver(Record):
+    """A limit that a person lifted for one task."""
+
+    name: NonEmptyStr
+    by: Id
+    at: Time
+    reason: NonEmptyStr
+
+
 class TaskKind(StrEnum):
     CODE = "code"
     DOCS = "docs"
@@ -209,8 +218,10 @@ class Task(Record):
     scope: TaskScope = default_record(TaskScope)
     spec_ref: NonEmptyStr | None = None
     depends_on: tuple[Id, ...] = ()
+    needs: tuple[Id, ...] = ()  # labels that a host must have whose workers take it
     issue: TaskIssue | None = None
     validation: Validation | None = None
+    waivers: tuple[Waiver, ...] = ()
     created: Time
     created_by: Id
 
@@ -273,6 +284,9 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    def waives(self, limit: str) -> bool:
+        return any(one.name == limit for one in self.waivers)
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -366,6 +380,8 @@ class WorkerRecord(Record):
 
     id: Id
     role: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
+    host: Id | None = None  # the machine that it runs on, where there are several
+    labels: tuple[Id, ...] = ()  # of its host
     status: WorkerStatus = WorkerStatus.STARTING
     since: Time
     crashes: tuple[Time, ...] = ()
@@ -565,6 +581,12 @@ class State(Record):
 
     def with_task(self, task: Task) -> Self:
         return self.replace(tasks=with_record(self.tasks, task))
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether its workers are those of several machines, and not those of its settings."""
+        agents = self.agents.values()
+        return any(agent.host and agent.status is not WorkerStatus.STOPPED for agent in agents)
 
     def status_of(self, name: str) -> Status | None:
         """Return the status of a task, live or archived, or None where there is none."""

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from liza.domain.phase_handoff import PlanHandoff
 from liza.domain.record import Record
+from liza.domain.size_limit import WAIVER
 from liza.domain.step_spec import StepSpec, step_problems
 from liza.domain.verdicts import Feedback
 from liza.gates.context import MOST_COMMITS, GateContext
@@ -73,7 +74,7 @@ def judge_step(case: GateContext) -> Finding:
     step = case.said.step
     if step is None:
         return revise("there is no step", [blocker(f"add `step` with {', '.join(_STEP_KEYS)}")])
-    problems = [blocker(problem) for problem in step_problems(step)]
+    problems = [blocker(problem) for problem in step_problems(step, is_waived=case.task.waives(WAIVER))]
     return finding_from("the step is whole and small", "the step cannot be given to anybody", problems)
 
 

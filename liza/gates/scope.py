@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from liza.domain.record import Record
-from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
+from liza.domain.size_limit import WAIVER, ChangeSize, SizeLimit, oversize
 from liza.domain.step_spec import step_risk
 from liza.domain.verdicts import Feedback
 from liza.gates.context import GateContext
@@ -150,4 +150,7 @@ def _oversize(options: ScopeOptions, case: GateContext) -> Iterator[Feedback]:
     risk = step_risk(case.step) if case.step else None
     size = ChangeSize(loc, len(case.step_diff), "docs_only" in diff_facts(case.step_diff), risk)
     limit = SizeLimit(options.max_loc, options.max_files, options.limit, options.tolerance)
-    yield from (blocker(f"{message}; split the work") for message in oversize(size, limit))
+    is_waived = case.task.waives(WAIVER)
+    yield from (
+        blocker(f"{message}; split the work") for message in oversize(size, limit, is_waived=is_waived)
+    )

@@ -62,7 +62,10 @@ class CaseProject:
     def environment(self) -> dict[str, str]:
         """Return what the run gets: a home of its own, and a secret that no agent may see."""
         beside = Path(liza.__file__).parents[1]
+        # As if it were activated: else gates run the `python3` of the machine, whatever that is.
+        own = {"VIRTUAL_ENV": sys.prefix} if sys.prefix != sys.base_prefix else {}
         return {
+            **own,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "HOME": str(self.directory / "home"),
             "TMPDIR": str(self.directory / "tmp"),

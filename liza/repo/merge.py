@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from liza.repo.objects import TreeItem, write_tree_with
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.signing import with_signature
 from liza.repo.trailers import Trailer, message_with_trailers, single_line
+from liza.repo.tree_merge import merge_disjoint
 
 _CLEAN, _CONFLICTS = 0, 1
 _BASE, _OURS, _THEIRS = 1, 2, 3
@@ -79,6 +81,9 @@ def merge(repository: Repository, onto: str, commit: str) -> Merged | Conflict:
     """Merge *commit* into *onto* as trees, and return what came of it."""
     if repository.contains(commit, onto):
         return Merged(repository.tree_of(commit))  # nothing else happened there, so that is all there is
+    with suppress(GitFailed):  # git itself tells more, or gets further
+        if tree := merge_disjoint(repository, onto, commit):
+            return Merged(tree)
     words = ("merge-tree", "--write-tree", "-z", onto, commit)
     with TemporaryDirectory(prefix="liza-") as directory:
         # Attributes are read from a checkout, and there is none: one with the attributes alone will do.

@@ -1,4 +1,4 @@
-"""Refs, commits, trees and blobs by git processes that stay: one that reads, and one that writes trees.
+"""Refs, commits, trees and blobs by git processes that stay: one that reads, one for trees, one for commits.
 
 They are the same git as everywhere else, with the same environment: refs in any format, either hash, a limit
 for each answer. A name is looked up anew each time. What never changes, since its name is its hash, is kept.
@@ -16,14 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
 
 from liza.errors import GitFailed
 from liza.repo.command import MOST_KILLED, BatchProcess, decode_git, encode_git
 
-MOST_OPEN: Final = 3  # processes that stay; whoever has more repositories than that asks one after the other
+MOST_OPEN: Final = 4  # processes that stay; whoever has more repositories than that asks one after the other
 _READ: Final = ("cat-file", "--batch-command")
 _WRITE_TREE: Final = ("mktree", "-z", "--batch")
+_WRITE_COMMIT: Final = ("hash-object", "-t", "commit", "-w", "--no-filters", "--stdin-paths")
 MOST_TREES: Final = 1 << 14  # that are kept; a tree has some twenty entries
 NEAR: Final = 64  # commits that are looked at one by one; git itself is quicker with more
 _FACTS: Final = 3  # words of an answer: name, type, size; one about what is missing has others
@@ -236,6 +238,19 @@ def write_tree(common: Path, entries: Iterable[TreeEntry]) -> str:
         return decode_git(process.line())
 
     return _with_process(common, _WRITE_TREE, act)
+
+
+def write_commit(common: Path, content: bytes) -> str:
+    """Write the commit that is just *content*, and return its hash; git refuses what is none."""
+    with NamedTemporaryFile(prefix="liza-") as file:
+        file.write(content)
+        file.flush()
+
+        def act(process: BatchProcess) -> str:
+            process.send(f"{file.name}\n".encode())
+            return decode_git(process.line())
+
+        return _with_process(common, _WRITE_COMMIT, act)
 
 
 def _type_of(entry: TreeEntry) -> str:

@@ -31,6 +31,9 @@ LOCK: Final = ".lock"
 SCRATCH: Final = ".scratch-"
 POOL_LIMIT: Final = 8  # worktrees that wait; a run has hardly more coders, and each is a copy of the checkout
 
+MOST_SLOTS: Final = 1024
+_SLOTS: Final[dict[Path, Path]] = {}  # where each worktree was seen last: looking at all of them takes longer
+
 
 def scratch_lock_of(path: Path) -> Path:
     """Return the lock by which a process says that it looks at the scratch directory *path*."""
@@ -290,9 +293,14 @@ class Worktrees:
 
     def worktree_at(self, path: Path) -> Worktree | None:
         """Return the worktree that git has for *path*, whether or not the directory is there."""
+        if path in _SLOTS and self._is_in_slot(found := Worktree(self.repository, path, _SLOTS[path])):
+            return found
         known = self._places()
         for admin, place in known.items():
             if place == path:
+                if len(_SLOTS) >= MOST_SLOTS:
+                    _SLOTS.clear()
+                _SLOTS[path] = admin
                 return Worktree(self.repository, path, admin)
         # A move that was cut short: the directory names its slot, and where the slot says it is, nothing is.
         link = path / ".git"
@@ -300,6 +308,14 @@ class Worktrees:
         if admin not in known or known[admin].exists():
             return None
         return Worktree(self.repository, path, admin)
+
+    def _is_in_slot(self, worktree: Worktree) -> bool:
+        """Return whether *worktree* is still where it was seen; else all of them are looked at."""
+        if not worktree.admin.is_dir():
+            return False
+        if task := worktree.task:
+            return self.path_of(task) == worktree.path
+        return first_line(worktree.admin / "gitdir") == str(worktree.path / ".git")
 
     def _discard(self, worktree: Worktree) -> None:
         worktree.mark("")

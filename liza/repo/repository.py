@@ -30,7 +30,7 @@ from liza.repo.command import (
     git_version,
     top_level,
 )
-from liza.repo.object_reader import GitObject, find_objects, is_near_ancestor
+from liza.repo.object_reader import GitObject, find_objects, is_near_ancestor, write_commit
 from liza.system.no_follow import first_line, stamp_of
 
 AREA: Final = ".worktrees"
@@ -42,6 +42,8 @@ OLDEST_GIT: Final = (2, 38)  # the first that merges trees
 SETTINGS_TTL: Final = 60.0
 OWN_PATHS: Final = (".liza", AREA)
 _IGNORES_CASE: Final = re.compile(r"^\s*ignorecase\s*=\s*(true|yes|on|1)", re.IGNORECASE | re.MULTILINE)
+# Git takes some signs out of names, and others off their ends.
+_PLAIN_SIGNER: Final = re.compile(r"""[^\x00-\x20.,:;<>"\\'](?:[^\x00-\x1f<>]*[^\x00-\x20.,:;<>"\\'])?""")
 HASH: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -60,11 +62,12 @@ class Repository:
 
     @classmethod
     def around(cls, start: Path) -> Repository:
-        root = top_level(start)
-        home, common = git(
-            "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", cwd=root
-        ).splitlines()
-        return cls(root, Path(home), Path(common))
+        words = ("--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
+        places = ask("rev-parse", *words, cwd=start).text.splitlines()
+        if len(places) != len(words) - 1:  # no repository, or a line break in its path: that is told there
+            places = git("rev-parse", *words, cwd=top_level(start)).splitlines()
+        root, home, common = map(Path, places)
+        return cls(root, home, common)
 
     @property
     def area(self) -> Path:
@@ -281,6 +284,9 @@ class Repository:
 
     def commit_tree(self, tree: str, *, parents: tuple[str, ...], message: str, at: datetime) -> str:
         """Make a commit, signed by nobody's key and reached by no hook, and return its hash."""
+        with suppress(GitFailed):  # git itself tells more, or gets further
+            if content := self._plain_commit(tree, parents, message, at):
+                return write_commit(self.common, content)
         moment = f"@{int(at.timestamp())} +0000"
         dates = {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         words = [word for parent in parents for word in ("-p", parent)]
@@ -294,6 +300,32 @@ class Repository:
             stdin=encode_git(message),
             environment=self.author_variables | dates,
         )
+
+    def _plain_commit(self, tree: str, parents: tuple[str, ...], message: str, at: datetime) -> bytes | None:
+        """Return a commit as git writes it; None where names or message are such that git would mend them."""
+        signers = [self._signer("AUTHOR"), self._signer("COMMITTER")]
+        if not all(_PLAIN_SIGNER.fullmatch(name) for signer in signers for name in signer) or "\0" in message:
+            return None
+        found = find_objects(self.common, [tree, *dict.fromkeys(parents)])
+        if [one and one.type for one in found] != ["tree", *["commit"] * (len(found) - 1)]:
+            return None
+        heads = [f"{one.type.replace('commit', 'parent')} {one.name}" for one in found if one]
+        keys = zip(("author", "committer"), signers, strict=True)
+        heads += [f"{key} {name} <{email}> {int(at.timestamp())} +0000" for key, (name, email) in keys]
+        with suppress(UnicodeEncodeError):  # git looks what it may be instead of UTF-8
+            return "\n".join([*heads, "", message]).encode()
+        return None
+
+    def _signer(self, who: str) -> tuple[str, str]:
+        """Return name and address of *who* as git finds them: its variables, its own settings, the user's."""
+        known, given = dict(self.settings()), {**os.environ, **self.author_variables}
+
+        def find(part: str) -> str:
+            key = part.lower()
+            own = given.get(f"GIT_{who}_{part}") or known.get(f"{who.lower()}.{key}")
+            return own or known.get(f"user.{key}", "")
+
+        return find("NAME"), find("EMAIL")
 
 
 def user_config_paths() -> list[Path]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
-from liza.repo.object_reader import find_objects
+from liza.repo.object_reader import find_objects, is_near_ancestor
 from liza.repo.repository import BRANCHES, Repository, branch_of
 from liza.repo.status import StatusEntry
 from liza.repo.trailers import Trailer, message_with_trailers, shorten_subject, single_line
@@ -113,6 +114,21 @@ def restore_salvage(repository: Repository, task: str, number: int) -> str:
     return saved.branch
 
 
+def adopt_salvages(repository: Repository, found: Mapping[str, str]) -> None:
+    """Give each salvage of *found*, the task by its commit, that came from elsewhere a number here."""
+    known = list_salvages(repository)
+    here = {saved.commit for saved in known}
+    for commit, task in found.items():
+        if commit in here:
+            continue
+        numbers = [saved.number for saved in known if saved.task == task]
+        for number in count(max(numbers, default=0) + 1):
+            ref = f"{SALVAGE_REFS}{task}/{number}"
+            if repository.move_ref(ref, to=commit, expected=None, why="salvage of another host"):
+                break
+        known = list_salvages(repository)
+
+
 def _parse_ref_line(line: str) -> Salvage | None:
     ref, commit, seconds, subject = line.split("\0")
     task, _, number = ref.removeprefix(SALVAGE_REFS).partition("/")
@@ -126,7 +142,11 @@ def _salvage_contents(
 ) -> SalvageContents | None:
     spot = worktree and worktree.head_position()
     head = spot.head if spot else repository.commit_at(branch_of(task))
-    lost = unreachable_tips(repository, _known_hashes(repository, task, worktree), losing)
+    known = _known_hashes(repository, task, worktree)
+    tip = repository.commit_at(branch_of(task))
+    if tip and losing != branch_of(task):  # which stays, and mostly has all of them
+        known = {one for one in known if not is_near_ancestor(repository.common, one, tip)}
+    lost = unreachable_tips(repository, known, losing)
     kept: list[StatusEntry] = []
     aside: list[str] = []
     tree = spot.tree if spot else repository.tree_of(head or lost[0]) if head or lost else ""
@@ -145,6 +165,8 @@ def _stage_uncommitted(
 
     *tree* is that of *head*.
     """
+    if head and worktree.is_exactly(head) and not worktree.has_foreign_git:
+        return tree, [], []
     with worktree.private_index(head) as index:
         kept, aside = _partition(worktree.path, worktree.changes(index))
         if kept or not head:

@@ -42,6 +42,21 @@ def ensure_key(home: Path) -> bytes:
         raise DiskTrouble(f"write {path}", error) from error
 
 
+def adopt_key(home: Path, key: bytes) -> None:
+    """Let *key* be the one of *home*: it is the one of its board, which several machines share."""
+    if read_key(home / KEY_FILE) == key:
+        return
+    draft = home / f"{KEY_FILE}.{secrets.token_hex(4)}"
+    try:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(key + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(home / KEY_FILE)
+    except OSError as error:
+        raise DiskTrouble(f"write {home / KEY_FILE}", error) from error
+
+
 def read_key(path: Path) -> bytes | None:
     """Return the key in the file *path*; None where there is none that may be read."""
     try:

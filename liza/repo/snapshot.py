@@ -33,10 +33,14 @@ def snapshot(worktree: Worktree) -> str:
 
 
 def _snapshot(worktree: Worktree, head: str | None) -> str:
+    if head is not None and worktree.is_exactly(head):
+        return worktree.repository.tree_of(head)
     with worktree.private_index(head) as index:
         if not worktree.stage_all(index) and head is not None:
             return worktree.repository.tree_of(head)
-        return worktree.git("write-tree", environment=index)
+        tree = worktree.git("write-tree", environment=index)
+        worktree.keep_staged(index, tree)
+        return tree
 
 
 def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | None = None) -> str | None:
@@ -54,7 +58,8 @@ def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | No
     commit = repository.commit_tree(tree, parents=(head,), message=f"{message.strip()}\n", at=at)
     if not repository.move_ref(BRANCHES + branch, to=commit, expected=head, why="commit what the agent left"):
         raise LizaError(f"the branch {branch} moved while its work was being committed; nothing was changed")
-    worktree.git("read-tree", "--reset", commit)
+    if not worktree.use_staged(tree, commit):
+        worktree.git("read-tree", "--reset", commit)
     return commit
 
 

@@ -94,6 +94,8 @@ def _history_problems(worktree: Worktree, head: str, base: str) -> list[str]:
 
 
 def _uncommitted_problems(worktree: Worktree, head: str) -> list[str]:
+    if worktree.is_exactly(head):
+        return []
     with worktree.private_index(head) as index:
         changes = worktree.changes(index)
     untracked = [change.path for change in changes if change.is_untracked]

@@ -24,6 +24,7 @@ from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, encode_git
 from liza.repo.filters import filter_settings
 from liza.repo.objects import list_tree
 from liza.repo.repository import BRANCHES, Repository
+from liza.repo.unchanged import is_unchanged
 from liza.system.no_follow import (
     first_line,
     make_writable,
@@ -80,6 +81,15 @@ class Worktree:
     @property
     def _kept_at(self) -> Path:
         return self.kept / "at"
+
+    @property
+    def _staged(self) -> Path:
+        """The index of the files as they were looked at last, where they were not what is committed."""
+        return self.kept / "staged"
+
+    @property
+    def _staged_as(self) -> Path:
+        return self.kept / "staged-as"
 
     @property
     def task(self) -> str | None:
@@ -221,6 +231,28 @@ class Worktree:
                 self.git(*words, environment=environment)
             yield environment
 
+    def is_exactly(self, at: str) -> bool:
+        """Return whether the directory is surely *at*; where it is not, git has to be asked."""
+        if not self.kept_index.exists() or first_line(self._kept_at) != self._index_label(at):
+            return False
+        return is_unchanged(self.path, self.kept_index, len(at) // 2)
+
+    def keep_staged(self, environment: Mapping[str, str], tree: str) -> None:
+        """Remember the index in *environment*, which is *tree*, for whoever commits that."""
+        self._staged_as.unlink(missing_ok=True)  # first, as below
+        copy_index(Path(environment["GIT_INDEX_FILE"]), self._staged)
+        write_text_whole(self._staged_as, _index_label(self._staged, tree))
+
+    def use_staged(self, tree: str, commit: str) -> bool:
+        """Let the index be *commit*, of this *tree*, if that was staged last; return whether it was."""
+        if not self._staged.exists() or first_line(self._staged_as) != _index_label(self._staged, tree):
+            return False
+        self._kept_at.unlink(missing_ok=True)
+        copy_index(self._staged, self.admin / "index")
+        copy_index(self._staged, self.kept_index)
+        write_text_whole(self._kept_at, self._index_label(commit))
+        return True
+
     def changes(self, environment: Mapping[str, str]) -> list[status.StatusEntry]:
         """Return every path that differs from the index in *environment*, or is untracked and not ignored."""
         answer = self.ask(*status.STATUS_COMMAND, environment=environment)
@@ -268,6 +300,9 @@ class Worktree:
     def fill(self, at: str) -> None:
         """Make the directory exactly the tree of *at*, rewriting whatever was touched, removing the rest."""
         index = self.admin / "index"
+        if self.is_exactly(at):
+            copy_index(self.kept_index, index)
+            return
         self._kept_at.unlink(missing_ok=True)  # first: it must never name what the index is not
         if self.kept_index.exists():
             copy_index(self.kept_index, index)
@@ -281,9 +316,7 @@ class Worktree:
         write_text_whole(self._kept_at, self._index_label(at))
 
     def _index_label(self, at: str) -> str:
-        """Return the label of the kept index for *at*; a changed size or time of the index invalidates it."""
-        facts = self.kept_index.stat()
-        return f"{at} {facts.st_size} {facts.st_mtime_ns}"
+        return _index_label(self.kept_index, at)
 
     def _check_out(self, at: str) -> None:
         self.checkout_tree(at)
@@ -345,6 +378,12 @@ class Worktree:
         usual = stat.S_IMODE(self.repository.area.stat().st_mode)
         for path, mode in _unusual_modes(self.path, usual):
             path.unlink() if mode is None else path.chmod(mode)
+
+
+def _index_label(index: Path, at: str) -> str:
+    """Return the label of *index* for *at*; a changed size or time of the index invalidates it."""
+    facts = index.stat()
+    return f"{at} {facts.st_size} {facts.st_mtime_ns}"
 
 
 def escape_pattern(name: str) -> str:

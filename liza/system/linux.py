@@ -30,6 +30,9 @@ ADOPTS_ORPHANS: Final = True
 
 _PROC: Final = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PIECE: Final = 1 << 14  # bytes of a file in /proc that are read at once; most have less
+
+_KERNEL_THREAD: Final = 0x00200000  # the flag of a process that is part of the kernel
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -98,7 +101,9 @@ def process_of(pid: int) -> Process | None:
     except OSError:
         return None
     head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
-    fields = rest.split()
+    fields = rest.split(maxsplit=20)
+    if int(fields[6]) & _KERNEL_THREAD:
+        return None  # nobody started it, and a third of all that there are would be looked at in vain
     return Process(
         pid=pid,
         started=int(fields[19]),
@@ -107,7 +112,7 @@ def process_of(pid: int) -> Process | None:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        cpu=sum(map(int, fields[11:15])) / _TICKS,
+        cpu=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _TICKS,
     )
 
 
@@ -122,14 +127,20 @@ def variable_of(pid: int, name: str) -> str | None:
         environment = _read(f"{pid}/environ")
     except OSError:
         return None
-    start = f"{name}=".encode()
-    found = (word for word in environment.split(b"\0") if word.startswith(start))
-    return next((os.fsdecode(word).partition("=")[2] for word in found), None)
+    _, found, rest = (b"\0" + environment).partition(f"\0{name}=".encode())
+    return os.fsdecode(rest.partition(b"\0")[0]) if found else None
 
 
 def _read(name: str) -> bytes:
-    with open(_PROC / name, "rb", buffering=0) as file:  # noqa: PTH123 - a hundred times a sweep
-        return file.readall() or b""
+    # By descriptor and plain string: a sweep does this for every process of the machine.
+    descriptor = os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while piece := os.read(descriptor, _PIECE):
+            content += piece
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def open_files_of(pid: int) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -40,6 +40,8 @@ _TOKENS: Final = {
     b"AIza": rb"[\w-]{35}",
 }
 
+_SHORTEST_TOKEN: Final = 15  # bytes of the shortest that one of the patterns above takes for a token
+
 
 def secrets_of(environment: Mapping[str, str]) -> list[str]:
     """Return the values in *environment* that nobody should read in a transcript."""
@@ -67,6 +69,7 @@ class Mask:
         tokens = [rb"(?<![\w-])" + re.escape(start) + rest for start, rest in _TOKENS.items()]
         self._pattern = re.compile(b"|".join([*map(re.escape, values), *tokens]), re.ASCII)
         self.longest = max([LONGEST, *map(len, values)])
+        self._shortest = min([_SHORTEST_TOKEN, *map(len, values)])
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -90,6 +93,8 @@ class Mask:
 
     def whole(self, data: bytes) -> bytes:
         """Return *data*, which is all there is, masked."""
+        if len(data) < self._shortest:  # most of what is masked are names and numbers
+            return data
         return self._pattern.sub(MASKED, data) if any(mark in data for mark in self._marks) else data
 
     def has_value(self, data: bytes) -> bool:
@@ -123,11 +128,12 @@ class Mask:
         return (match.span() for match in self._pattern.finditer(data))
 
 
-@cache
-def _mask_of(secrets: frozenset[str]) -> Mask:
-    return Mask(secrets)
+@lru_cache(8)
+def _mask_of(environment: tuple[tuple[bytes, bytes], ...]) -> Mask:
+    known = {os.fsdecode(name): os.fsdecode(value) for name, value in environment}
+    return Mask(frozenset(secrets_of(known)))
 
 
 def environment_mask() -> Mask:
     """Return the mask of what is secret in our own environment; for whole texts."""
-    return _mask_of(frozenset(secrets_of(os.environ)))
+    return _mask_of(tuple(os.environb.items()))

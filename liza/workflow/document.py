@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from liza.domain.cycle_archive import PAGE, ArchiveNaming
 from liza.domain.memory import Retention
@@ -77,8 +77,8 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
     GateKind.HUMAN: {
         "question": "what the person is asked",
         "asks": "`approve`, `answer` or `risk`",
-        "remind_minutes": "after how long the person is asked again",
-        "on_timeout": "what silence means: only `remind`",
+        "remind_minutes": "after how long the person is asked again, and again after as long",
+        "on_timeout": "what silence means: only `remind`, after a day where no minutes are said",
     },
     GateKind.SCORE: {
         "run": "the command that measures",
@@ -95,6 +95,7 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
 }
 
 
+A_DAY: Final = 24 * 60.0  # minutes after which a person is asked again where only `on_timeout` is said
 # What a person is asked at a human gate that has no question of its own.
 QUESTIONS: Final = {
     "approve": "May this be merged as it is?",
@@ -146,6 +147,9 @@ class Effect(StrEnum):
     CLEANUP_WORKTREE = "cleanup_worktree"
 
 
+# Both merge; with the second, the person who approves may want one commit of it.
+MERGES: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE})
+SQUASH: Final = "squash"  # the label of an approval by who wants that
 # What tainted work has to wait for, until a person accepts the taint…
 CLEAN_ONLY: Final = frozenset({Effect.MERGE, Effect.COMMIT_OR_MERGE, Effect.ARCHIVE})
 # …and what is done in place of it without waiting.
@@ -274,7 +278,14 @@ class Hat(Record):
     process: Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]  # the kind of worker
     access: HatAccess = HatAccess.READ
     prompt: NonEmptyStr | None = None  # the template; by itself that of the process
+    instructions: NonEmptyStr | None = None  # or what the role is there for, in the document itself
     dialect: NonEmptyStr = "yaml"  # how the answer is written
+
+    @model_validator(mode="after")
+    def _is_told_once(self) -> Self:
+        if self.prompt and self.instructions:
+            raise ValueError("prompt and instructions both say what the role is there for; keep one")
+        return self
 
 
 # The kinds of worker are hats by themselves; any other is a row of the document.
@@ -435,6 +446,12 @@ class Workflow(Record):
         return self.roles.get(role) or OWN_HATS[role]
 
     @property
+    def offers_squash(self) -> bool:
+        """Return whether a person who approves may have one commit merged of all that was made."""
+        gates = (gate for phase in self.phases.values() for gate in phase.gates)
+        return any(gate.options.get("effect") == Effect.COMMIT_OR_MERGE for gate in gates)
+
+    @property
     def publishes(self) -> bool:
         """Return whether work is merged or shown to others as good; a report of it is neither."""
         effects = {one for phase in self.phases.values() for many in phase.effects.values() for one in many}
@@ -452,6 +469,15 @@ def process_at(workflow: Workflow, position: Position) -> Role:
     if phase.worker is None or position.worked:
         return Role.REVIEWER
     return workflow.hat(phase.worker).process
+
+
+def remind_minutes(workflow: Workflow, position: Position) -> float | None:
+    """Return after how long the person who is waited for is asked again; None where nobody said so."""
+    gate = workflow.phases[position.phase].gate(position.waiting or "")
+    if gate is None or gate.kind is not GateKind.HUMAN:
+        return None
+    asked = gate.options.get("remind_minutes")
+    return asked or (A_DAY if "on_timeout" in gate.options else None)
 
 
 class PhaseGates(NamedTuple):

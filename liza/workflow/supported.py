@@ -1,4 +1,4 @@
-"""The parts of a workflow document that workers support; all others are refused with their line."""
+"""The parts of a workflow document that would be read and do nothing; they are refused with their line."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from liza.errors import Violation
-from liza.workflow.document import Gate, GateKind, NoVerdict, Predicate, Workflow
+from liza.workflow.document import Gate, GateKind, NoVerdict, Workflow
 
-LEAVE_OUT: Final = "no worker performs it yet; leave it out"
-
-HUMAN_OPTIONS: Final = ("remind_minutes", "on_timeout")
-# What nobody tells the engine about work.
-UNKNOWN_FACTS: Final = frozenset({Predicate.UPFRONT_PLAN})
+LEAVE_OUT: Final = "no worker performs it; leave it out"
 
 
 def unsupported_parts(workflow: Workflow) -> list[Violation]:
@@ -27,9 +23,3 @@ def unsupported_parts(workflow: Workflow) -> list[Violation]:
 def _gate_violations(gate: Gate, path: str) -> Iterator[Violation]:
     if gate.on_none != NoVerdict() and gate.kind is not GateKind.AGENT:
         yield Violation(f"{path}.on_none", "it does nothing: a machine always has a verdict", LEAVE_OUT)
-    for key in ("when", "unless", "skip_if"):
-        for fact in sorted(UNKNOWN_FACTS.intersection(getattr(gate, key))):
-            yield Violation(f"{path}.{key}", f"nobody knows whether {fact.value!r} is so", LEAVE_OUT)
-    for key in HUMAN_OPTIONS if gate.kind is GateKind.HUMAN else ():
-        if key in gate.options:
-            yield Violation(f"{path}.{key}", f"{key!r} does nothing", LEAVE_OUT)

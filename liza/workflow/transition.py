@@ -289,7 +289,9 @@ def _report(step: _Step) -> Move:
         moved = _report_work(step, event)
     else:
         moved = _report_verdict(step, event)
-    moved = moved._replace(position=moved.position.replace(known=tuple(sorted(step.facts))))
+    # What was known of work that is sent back says nothing about the work that comes in its place.
+    known = () if moved.position.back_from is not None else tuple(sorted(step.facts))
+    moved = moved._replace(position=moved.position.replace(known=known))
     return _wait_for_person(step, moved)
 
 
@@ -598,9 +600,12 @@ def _revise_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChanges
 def _decisions(step: _Step, moved: Move) -> tuple[Decision, ...]:
     """Return the decisions of the task with the one that the verdicts led to: rules count these."""
     event, decision = step.event, moved.decision
-    if not isinstance(event, e.Report) or not event.verdicts or decision is None:
+    if not isinstance(event, e.Report) or decision is None:
         return step.task.decisions
     is_no = decision.outcome is Outcome.REVISE
+    is_own_word = step.position.stage is Stage.WORK and event.outcome is Outcome.REVISE
+    if not event.verdicts and not is_own_word:
+        return step.task.decisions
     said = (event.reason or decision.reason) if is_no else None
     is_machine = is_no and step.position.stage is Stage.WORK and not step.position.worked
     return (

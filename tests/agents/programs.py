@@ -23,6 +23,7 @@ class Program(Record):
     program: Path
     npm: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
+    pip_alone: tuple[str, ...] = ()  # without what they depend on
 
     @property
     def stamp(self) -> str:

@@ -31,6 +31,8 @@ PROCESSES.set_forkserver_preload(
         "tests.support.board_engines",
         "tests.support.prebuilt_models",
         "liza.board.watch",
+        "tests.support.liza_process",
+        "tests.support.supervisor_process",
     ]
 )
 PATIENCE: Final = 60.0  # seconds any single thing may take on a busy machine

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.scripted_team import ROOT, ScriptedTeam
+from tests.support.liza_process import LizaProcess
+from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -28,12 +26,9 @@ class Daemon(ScriptedTeam):
         self.log = directory / "run.log"
 
     @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, *words: str) -> Iterator[LizaProcess]:
         """Run `liza run` with *words* for as long as the block lasts, and leave nothing of it."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "liza", "run", *words]
-        with self.log.open("ab") as log:
-            run = subprocess.Popen(command, cwd=self.user.directory, env=environment, stdout=log, stderr=log)
+        run = LizaProcess("run", *words, cwd=self.user.directory, log=self.log)
         try:
             yield run
         finally:

@@ -227,6 +227,7 @@ EXAMPLES: Final[dict[type[e.Event], Callable[[Actor], e.Event]]] = {
     e.Release: lambda _: e.Release(reason="out of context"),
     e.Reclaim: lambda _: e.Reclaim(reason="coder-1 died"),
     e.Accept: lambda _: ACCEPT_TAINT[0],
+    e.Waive: lambda _: e.Waive(limit="scope_limit", reason="one move"),
     e.Intend: lambda _: start_merge()[0],
     e.Land: lambda _: MERGED[0],
     e.Block: lambda _: block()[0],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from liza.board.alerts import ALERTS
 from liza.board.file import FileBoard
 from liza.cli.views.screen import LineView
-from liza.daemon.supervisor import supervise
+from liza.daemon.supervisor import Until, supervise
 from liza.domain.config import Config, Workers
 from liza.errors import LizaError
 from liza.system.proc_table import leftover_processes
@@ -35,18 +35,6 @@ PATIENCE: Final = 120.0  # seconds anything may take on a busy machine
 GRACE: Final = 1.0  # seconds that workers get to end, or the tests of those who do not would take long
 TICK: Final = 0.02  # seconds between two looks at what has no event to wait for
 
-# There is one list for the whole test process: what `tests.support.boards` put there stays.
-PROCESSES.set_forkserver_preload(
-    [
-        "tests.support.crash_scenes",
-        "tests.support.child_processes",
-        "tests.support.editors",
-        "tests.support.board_engines",
-        "tests.support.prebuilt_models",
-        "tests.support.supervisor_process",
-    ]
-)
-
 
 def run(home: Path, habits: Path, out: Path, *, until_idle: bool, grace: float) -> None:
     """Be the supervisor; for a process of its own."""
@@ -54,7 +42,8 @@ def run(home: Path, habits: Path, out: Path, *, until_idle: bool, grace: float) 
     worker = [sys.executable, str(ROOT / "tests" / "support" / "fake_worker.py"), str(home), str(habits)]
     with out.open("a") as stream:
         try:
-            code = supervise(home, LineView(stream), until_idle=until_idle, worker=worker, grace=grace)
+            until = Until.IDLE if until_idle else Until.COMPLETE
+            code = supervise(home, LineView(stream), until=until, worker=worker, grace=grace)
         except LizaError as error:
             stream.write(f"liza: {error}\n")
             code = error.exit_code

@@ -23,5 +23,7 @@ def page_of(root: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
         assert server.stdout is not None
         found = re.fullmatch(r"https?://(127\.0\.0\.1):(\d+)/\?token=(\S+)\n", server.stdout.readline())
         assert found
-        yield server, found[1], int(found[2]), found[3]
-        server.kill()
+        try:
+            yield server, found[1], int(found[2]), found[3]
+        finally:  # else a test that fails would wait for a server that nobody ends
+            server.kill()

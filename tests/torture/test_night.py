@@ -87,8 +87,8 @@ def _weathered(night: Daemon, storm: Storm, chance: random.Random) -> int:
                     run.wait(chance.uniform(*PAUSE))
                 if run.returncode is None:
                     storm.strike(run.pid)
-            if run.returncode != -signal.SIGKILL:
-                return run.returncode
+            if (code := run.wait()) != -signal.SIGKILL:
+                return code
 
 
 def _reap() -> None:

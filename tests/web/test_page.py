@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.web
 PAGES: Final = ["/", "/board", "/questions", "/graph", "/timeline", "/timeline?by=task", "/money", "/trouble",
                 "/past", "/tasks/parse", "/tasks/greet", "/runs/coder-1.20260131T120000.1"]  # fmt: skip
 WIDTHS: Final = {390: 844, 1400: 900}
+MOST_MEMORY: Final = 150 << 10  # KB of the server, whatever it shows
 SHOTS: Final = os.environ.get("LIZA_SCREENSHOTS")
 
 
@@ -172,6 +174,53 @@ def test_what_an_agent_prints_is_read_along(browser: WebBrowser, story: WebStory
     with (story.board.home / "runs" / run / "stdout").open("a") as stdout:
         stdout.write("I found it.\n")
     browser.wait_for("I found it.")
+
+
+def test_a_second_page_and_a_second_server_keep_to_themselves(story: WebStory) -> None:
+    """What is done on one page is seen on the other, and each start of the server has its own cookie."""
+    with (
+        page_of(story.user.directory) as (_, host, port, token),
+        page_of(story.user.directory) as (_, _, other, second),
+        window(f"http://{host}:{port}", 1400, 900) as browser,
+    ):
+        browser.open(f"/?token={token}")
+        first = browser.driver.current_window_handle
+        browser.driver.switch_to.new_window("tab")
+        browser.driver.get(f"http://{host}:{other}/?token={second}")
+        browser.fill("form[action='/do/pause']")
+        browser.wait_for("Nothing new starts: PAUSE is thrown")
+        browser.driver.switch_to.window(first)
+        browser.wait_for("Nothing new starts: PAUSE is thrown")
+        browser.fill("form[action='/do/resume']")
+        browser.wait_for("Took back PAUSE.")
+        browser.driver.get(f"http://{host}:{other}/?token={token}")
+        browser.wait_for("the token in this address is of an earlier start")
+
+
+def test_half_a_gigabyte_of_transcript_is_read_from_its_end_and_backwards(story: WebStory) -> None:
+    run = "coder-1.20260131T120000.1"
+    with (story.board.home / "runs" / run / "stdout").open("r+b") as stdout:
+        stdout.seek(500 << 20)
+        stdout.write(b"\n" + b"".join(b"line %d\n" % number for number in range(1000)))
+    with (
+        page_of(story.user.directory) as (server, host, port, token),
+        window(f"http://{host}:{port}", 1400, 900) as browser,
+    ):
+        browser.open(f"/?token={token}")
+        browser.open(f"/runs/{run}")
+        browser.wait_for("line 999")
+        assert "line 599\n" not in browser.text()
+        for first, last in ((200, 599), (0, 199)):
+            browser.driver.find_element(By.LINK_TEXT, "Earlier").click()
+            browser.wait_for(f"line {last}\n")
+            assert f"line {first}\n" in browser.text()
+        browser.driver.find_element(By.LINK_TEXT, "Earlier").click()
+        browser.wait_for("- a line of 524,287,")
+        browser.driver.find_element(By.LINK_TEXT, "Latest").click()
+        browser.wait_for("line 999")
+        peak = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())
+        assert peak
+        assert int(peak[1]) < MOST_MEMORY
 
 
 @pytest.fixture(scope="module", params=list(WIDTHS))

@@ -14,20 +14,21 @@ import signal
 import socket
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
 from liza.board.postgres.server import readable
 from liza.board.presence import FilePresence, is_worker_name
+from liza.board.protocol import HostSign
 from liza.errors import AlreadyRunning, LizaError
 from liza.system.host import host
 from liza.system.locks import Holder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from liza.board.postgres.shared_connection import SharedConnection
@@ -54,19 +55,33 @@ class PostgresPresence:
         self._shared = shared
         self._home = home
         self._here = FilePresence(home)
+        self._locked: set[Path] = set()  # lock files that this process holds
 
     @contextmanager
-    def hold(self, name: str, *, at: datetime) -> Iterator[None]:
+    def hold(self, name: str, *, at: datetime, on_lost: Callable[[], None] | None = None) -> Iterator[None]:
         self._home.mkdir(parents=True, exist_ok=True)
         if other := self.holder_of(name):
             raise AlreadyRunning(name, str(other))
-        with self._here.hold(name, at=at):
-            keeper = _NameKeeper(self._shared, name, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+        with self._hold_here(name, at):
+            keeper = _NameKeeper(self._shared, name, f"{at:%Y-%m-%dT%H:%M:%SZ}", on_lost or _end_process)
             try:
                 self._take(keeper, name)
                 yield
             finally:
                 keeper.close()
+
+    @contextmanager
+    def _hold_here(self, name: str, at: datetime) -> Iterator[None]:
+        """Hold the lock file of *name*, which a host that leads has already by its own name."""
+        path = self._here.path_of(name)
+        with nullcontext() if path in self._locked else self._here.hold(name, at=at):
+            is_first = path not in self._locked
+            self._locked.add(path)
+            try:
+                yield
+            finally:
+                if is_first:
+                    self._locked.discard(path)
 
     def _take(self, keeper: _NameKeeper, name: str) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -90,6 +105,18 @@ class PostgresPresence:
         self._here.remove_stale()
         self._shared.call("SELECT liza.remove_stale(%s)", (self._shared.board,))
 
+    def advertise(self, host: str, facts: dict[str, Any]) -> None:
+        values = (self._shared.board, host, json.dumps(facts), process_secret())
+        self._shared.call("SELECT liza.note_host(%s, %s, %s, %s)", values)
+
+    def share_secret(self, secret: str) -> str:
+        rows = self._shared.call("SELECT liza.share_secret(%s, %s)", (self._shared.board, secret))
+        return str(rows[0][0])
+
+    def hosts(self) -> tuple[HostSign, ...]:
+        query = "SELECT name, facts, silent, is_live FROM liza.known_hosts(%s)"
+        return tuple(HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))
+
     def _live(self) -> dict[str, Holder]:
         query = "SELECT name, pid, host, boot, since FROM liza.live_names(%s)"
         rows = self._shared.call(query, (self._shared.board,))
@@ -104,12 +131,13 @@ class PostgresPresence:
 class _NameKeeper:
     """One name on one session, with a thread that takes it again where the session broke."""
 
-    def __init__(self, shared: SharedConnection, name: str, since: str) -> None:
+    def __init__(self, shared: SharedConnection, name: str, since: str, on_lost: Callable[[], None]) -> None:
         where, boot = _machine()
         holder = {"pid": os.getpid(), "host": where, "boot": boot, "since": since}
         self._values = (shared.board, name, json.dumps(holder), process_secret())
         self._server = shared.server
         self._name = name
+        self._on_lost = on_lost
         self._connection: psycopg.Connection | None = None
         self._end, self._told_to_end = os.pipe()
         self._thread: threading.Thread | None = None
@@ -152,14 +180,18 @@ class _NameKeeper:
             if is_ours is None:
                 self._drop()
             elif not is_ours:
-                log.error("%s was taken over while the server was away; this process ends", self._name)
-                os.kill(os.getpid(), signal.SIGTERM)
+                log.error("%s was taken over while the server was away", self._name)
+                self._on_lost()
                 return
 
     def _wait(self, seconds: float | None) -> bool:
         """Return whether this is to end, once it is, the session breaks, or *seconds* are over."""
         watched = [self._end] if self._connection is None else [self._end, self._connection.fileno()]
         return self._end in readable(watched, seconds)
+
+
+def _end_process() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _machine() -> tuple[str, str]:

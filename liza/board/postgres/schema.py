@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from liza.board.postgres.address import Address
 
 # Each brings a database from the version before to its own. One that was ever released is never changed.
-MIGRATIONS: Final = ("schema_1.sql",)
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql")
 LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 
 _TABLES: Final = ("board", "entry", "task", "switch", "alert", "migration")
-_READS: Final = ("live_names(text)", "key(text,text)", "is_owner()")
+_READS: Final = ("live_names(text)", "known_hosts(text)", "key(text,text)", "is_owner()")
 _WRITES: Final = (
     "lock_board(text)",
     "commit(text,uuid,text,text,text)",
@@ -28,6 +28,8 @@ _WRITES: Final = (
     "append_alert(text,text,text)",
     "hold_name(text,text,json,text)",
     "remove_stale(text)",
+    "note_host(text,text,json,text)",
+    "share_secret(text,text)",
     # What only its owner may do says so itself, in a sentence.
     "restore(text,text[])",
     "replace_switch(text,text,text)",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
+import sys
 import threading
 from argparse import Namespace
 from typing import TYPE_CHECKING, Final
@@ -43,15 +43,22 @@ def _init(args: Namespace) -> None:
     from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
 
-    if args.goal is None and args.issues is None:
-        raise UsageError("there is no goal; say in a sentence what to build, or name issues with --issues")
-    goal = args.goal if args.goal is not None else f"Settle the issues {args.issues}"
+    goal = args.goal if args.goal is not None else _goal_elsewhere(args)
     words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
     board, choices = create_board(args.directory, goal, **words, fit=workflow_of)
     print(f"Made a board in {board.home}, which git ignores in this clone.")
     for what, value, why in choices:
         print(f"  {what:<9} {value}{f'  ({why})' if why else ''}")
     print(f"Next: {_show_baseline(board) if args.baseline else RUN_NEXT}")
+
+
+def _goal_elsewhere(args: Namespace) -> str:
+    """Return the goal that issues are, or that a person wrote into the page of the workflow."""
+    from liza.daemon.project import goal_on_page
+
+    if args.issues is not None:
+        return f"Settle the issues {args.issues}"
+    return goal_on_page(args.directory, args.workflow)
 
 
 RUN_NEXT: Final = "`liza run`; or first `liza task add`, `liza edit`."
@@ -82,6 +89,7 @@ def _show_baseline(board: Board) -> str:
 def _status(args: Namespace) -> int | None:
     from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
+    from liza.cli.views.fitting import columns_of, fit_text
     from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
@@ -96,8 +104,9 @@ def _status(args: Namespace) -> int | None:
         print(json.dumps(status.board_json(state)))
         return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
-    width = shutil.get_terminal_size((status.WIDTH, 24)).columns
-    print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    width = columns_of(sys.stdout)
+    headline = headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack)
+    print(fit_text(headline.told(width), width))
     print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 

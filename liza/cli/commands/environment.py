@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,6 +61,25 @@ def _doctor(args: Namespace) -> int | None:
     else:
         print("\n".join(map(str, found)))
     return 1 if any(finding.mark is HealthMark.FAIL for finding in found) else None
+
+
+@command("hook install", "let the board say who may push to the bare repository that hosts share",
+         argument("bare", metavar="BARE", type=Path, help="the bare repository, on this machine"),
+         argument("--board", metavar="ADDRESS",
+                  help="the board (that of this project, if not given)"))  # fmt: skip
+def _hook_install(args: Namespace) -> None:
+    from liza.daemon.push_hook import board_address, install_hook
+
+    board = args.board or board_address(home_of(args))
+    print(f"Wrote {install_hook(args.directory / args.bare, board)}, which asks {board} about each push.")
+
+
+@command("hook pre-receive", "be that hook: read a push from stdin, and refuse what the board does not allow",
+         argument("board", metavar="ADDRESS", help="the board to ask"))  # fmt: skip
+def _hook_pre_receive(args: Namespace) -> None:
+    from liza.daemon.push_hook import check_push
+
+    check_push(args.board, sys.stdin)
 
 
 @command("completion", "print what completes `liza` in a shell",

@@ -28,6 +28,7 @@ def _salvage_list(args: Namespace) -> None:
     from liza.repo.repository import Repository
     from liza.repo.salvage import list_salvages
 
+    _fetch_salvages(args)
     found = list_salvages(Repository.around(args.directory))
     if args.json:
         print(json.dumps([saved.to_json() for saved in found]))
@@ -43,8 +44,30 @@ def _salvage_restore(args: Namespace) -> None:
     from liza.repo.repository import Repository
     from liza.repo.salvage import restore_salvage
 
+    _fetch_salvages(args)
     branch = restore_salvage(Repository.around(args.directory), args.task, args.number)
     print(f"Restored as the branch {branch}; `git log -p {branch}` shows it.")
+
+
+def _fetch_salvages(args: Namespace) -> None:
+    """Bring what was saved on other hosts here, where a remote is shared; without it, what is here counts."""
+    from liza.daemon.project import settings_around
+    from liza.errors import LizaError
+    from liza.repo.repository import Repository
+
+    try:
+        config = settings_around(args.directory)
+    except LizaError:  # what was saved can be had without a board
+        return
+    if config.remote is None:
+        return
+    from liza.daemon.travel import shared_remote
+
+    if remote := shared_remote(Repository.around(args.directory), config):
+        try:
+            remote.fetch_salvages()
+        except LizaError as error:
+            print(f"liza: {error}; this is what was saved here", file=sys.stderr)
 
 
 @command("verify", "recheck that every merge is Liza's and what was reviewed; 1 if one is not", AS_JSON,

@@ -12,12 +12,15 @@ from liza.errors import UsageError
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
          argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run"))  # fmt: skip
 def _explain(args: Namespace) -> None:
+    import sys
+
     from liza.cli.views.explain import explanation_of, observed_run_context
+    from liza.cli.views.fitting import columns_of, fold_text
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
     found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
-    print(json.dumps(found.to_json()) if args.json else found.told(now))
+    print(json.dumps(found.to_json()) if args.json else fold_text(found.told(now), columns_of(sys.stdout)))
 
 
 @command("diff", "show what a task changed: for review, as merged, or on its branch so far", AS_JSON, TASK,
@@ -105,6 +108,8 @@ def _report(args: Namespace) -> None:
          argument("--prometheus", action="store_true",
                   help="the board and its sprint in the text format of Prometheus"))  # fmt: skip
 def _metrics(args: Namespace) -> None:
+    from liza.cli.views.cycles import cycle_metrics, cycle_rows
+    from liza.cli.views.past import BoardPast
     from liza.daemon.reports import metrics
     from liza.domain.record import utc_now
 
@@ -118,7 +123,13 @@ def _metrics(args: Namespace) -> None:
         return
     state = board.absorb()
     found = metrics.of_goal(board, now) if args.whole else metrics.of_sprint(state, now)
-    print(json.dumps(metrics.figures_json(found)) if args.json else metrics.figures_table(found).rstrip())
+    cycles = cycle_metrics(state, BoardPast().extend(board.entries()).moves)
+    if args.json:
+        told = [one._asdict() for one in cycles]
+        print(json.dumps({**metrics.figures_json(found), **({"cycles": told} if told else {})}))
+        return
+    rows = "".join(f"{name:<32}{value}\n" for name, value in cycle_rows(cycles))
+    print(f"{rows}{metrics.figures_table(found)}".rstrip())
 
 
 @command("cost", "show what all runs cost: by task, role, model and outcome", AS_JSON)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, perform
+from liza.cli.registry import AS_JSON, LABELS, NO_BASELINE, argument, board_of, command, home_of, perform
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
          argument("--until-idle", action="store_true",
                   help="end with 3 when only people can make progress"),
          NO_BASELINE,
+         LABELS,
          argument("--plan-bound", action="store_true",
                   help="only print the most that it can cost, and start nothing"),
          argument("--accept-settings", action="store_true",
@@ -34,27 +35,37 @@ def _run(args: Namespace) -> int | None:
         return None
     from liza.cli.views.screen import DetachedView
     from liza.daemon.background import LOG, detach
-    from liza.daemon.supervisor import supervise
+    from liza.daemon.policy.staffing import HostOffer
+    from liza.daemon.supervisor import Until, supervise
 
-    _settle()
-    home, view, idle = home_of(args), DetachedView(sys.stdout), args.until_idle
+    settle_process()
+    home, view = home_of(args), DetachedView(sys.stdout)
+    until = Until.IDLE if args.until_idle else Until.COMPLETE
+    offer = HostOffer(labels=tuple(args.label))
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
-    be_worker = _forked_worker(home)
+    be_worker = forked_worker(home)
     if not args.detach:
         return supervise(
-            home, view, until_idle=idle, be_worker=be_worker, baseline=args.baseline, report=_write_reports
+            home,
+            view,
+            until=until,
+            offer=offer,
+            be_worker=be_worker,
+            baseline=args.baseline,
+            report=write_reports,
         )
     pid = detach(
         lambda ready: supervise(
             home,
             DetachedView(sys.stdout),
-            until_idle=idle,
+            until=until,
+            offer=offer,
             be_worker=be_worker,
             ready=ready,
             baseline=args.baseline,
-            report=_write_reports,
+            report=write_reports,
         ),
         home,
     )
@@ -62,7 +73,7 @@ def _run(args: Namespace) -> int | None:
     return None
 
 
-def _write_reports(board: Board) -> None:
+def write_reports(board: Board) -> None:
     """Leave the report of what came of it beside the board, for people and for a pull request."""
     from liza.cli.views.report import gather_report, report_markdown
     from liza.cli.views.report_html import report_html
@@ -74,7 +85,7 @@ def _write_reports(board: Board) -> None:
     write_report(board.home / "report.md", report_markdown(report))
 
 
-def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
+def forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
     """Return what a process that the fork server made does: the same as `liza worker` in one of its own."""
     from liza.cli.process import configure_logging, exit_code_of, prepare_process
     from liza.daemon.worker import main as work
@@ -89,7 +100,7 @@ def _forked_worker(home: Path) -> Callable[[Sequence[str]], None]:
     return be_worker
 
 
-def _settle() -> None:
+def settle_process() -> None:
     """Prepare a process that stays: build all checks, and keep what is loaded out of garbage collections."""
     from liza.domain.record import build_validators
 
@@ -130,13 +141,17 @@ def _print_worst_case(args: Namespace) -> None:
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
          argument("--workflow", metavar="W",
-                  help="the workflow to show (the default one, if not given)"))  # fmt: skip
+                  help="the workflow to show (the default one, if not given)"),
+         argument("--hosts", type=int, metavar="N",
+                  help="show N machines on a board on PostgreSQL, one of which is killed"))  # fmt: skip
 def _demo(args: Namespace) -> int | None:
     import tempfile
 
     from liza.cli.demo import demo_summary, prepare_repository, run_demo
     from liza.domain.config import Config
 
+    if args.hosts is not None:
+        return _demo_hosts(args)
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
     workflow = args.workflow or Config().workflow
     board = prepare_repository(where, workflow)
@@ -145,6 +160,16 @@ def _demo(args: Namespace) -> int | None:
     code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
     print(demo_summary(board, workflow))
     return code
+
+
+def _demo_hosts(args: Namespace) -> int:
+    import tempfile
+
+    from liza.cli.demo_hosts import check_hosts_demo, run_hosts_demo
+
+    check_hosts_demo(args.hosts, args.workflow)
+    where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
+    return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
 
 
 @command("stop", "end the run that is going on here; work is saved")
@@ -199,7 +224,8 @@ def _web(args: Namespace) -> None:
          argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
          argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
          argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
-         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"))  # fmt: skip
+         argument("--raw", action="store_true", help="as it is on disk; all of it without -n"),
+         argument("--before", type=int, metavar="BYTES", help="what it has before that offset"))  # fmt: skip
 def _logs(args: Namespace) -> None:
     import time
 
@@ -207,11 +233,14 @@ def _logs(args: Namespace) -> None:
 
     if args.last is not None and args.last < 0:
         raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
-    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw)
+    if args.before is not None and (args.before < 0 or args.follow or args.raw):
+        raise UsageError("--before wants an offset in bytes as `liza logs` prints it, without -f and --raw")
+    request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw, before=args.before)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         for line in LogReader(board_of(args), request, time.sleep).lines():
-            print(line.to_json() if args.json else line, flush=args.follow)
+            end = "" if line.line.is_part and not args.json else "\n"
+            print(line.to_json() if args.json else line, flush=args.follow, end=end)
 
 
 @command("worker", "be one worker; the supervisor starts these",
@@ -221,7 +250,7 @@ def _worker(args: Namespace) -> int | None:
     from liza.daemon.worker import main as work
     from liza.domain.model import Role
 
-    _settle()
+    settle_process()
     return work(home_of(args), Role(args.role), args.name)
 
 

@@ -15,6 +15,7 @@ from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, 
          argument("--in", dest="include", metavar="P", help="paths it may touch", **MANY),
          argument("--out", dest="exclude", metavar="P", help="paths it must not touch", **MANY),
          argument("--depends-on", metavar="ID", help="tasks that must succeed first", **MANY),
+         argument("--needs", metavar="LABEL", help="what a host must have to take it, such as gpu", **MANY),
          argument("--kind", choices=["code", "docs", "config"], default="code"),
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
@@ -63,11 +64,22 @@ def _task_ready(args: Namespace) -> None:
 
 
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
-         argument("--reason", default="accepted by hand", metavar="R"))  # fmt: skip
+         argument("--reason", default="accepted by hand", metavar="R"),
+         argument("--squash", action="store_true",
+                  help="merge one commit of all that was made, where the workflow offers it"))  # fmt: skip
 def _task_accept(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.accept, task=args.task, reason=args.reason)
+    perform(args, actions.accept, task=args.task, reason=args.reason, squash=args.squash)
+
+
+@command("task waive", "lift a limit for a task, as how many lines and files may change", AS_JSON, TASK,
+         argument("limit", metavar="LIMIT", help="scope_limit"),
+         argument("--reason", required=True, metavar="R", help="why it may be lifted"))  # fmt: skip
+def _task_waive(args: Namespace) -> None:
+    from liza.cli import actions
+
+    perform(args, actions.waive, task=args.task, limit=args.limit, reason=args.reason)
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,

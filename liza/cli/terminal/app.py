@@ -491,4 +491,6 @@ class BoardApp(App[None]):
 
 def watch_terminal(board: Board) -> None:
     """Show *board* on this terminal until the person leaves."""
+    # Started where hang-ups are ignored, it would read from a terminal that went away as fast as it can.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     BoardApp(board).run()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.agents.select import backend_of, configured_choice
 from liza.cli.views import costs
+from liza.cli.views.cycles import cycle_metrics
 from liza.cli.views.forecast import Forecast, forecast_of
 from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
@@ -23,9 +24,9 @@ from liza.cli.views.questions import OpenQuestion, open_questions
 from liza.cli.views.runs import GATE, RunRecord
 from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
-from liza.domain.anomalies import anomaly_sentence
+from liza.domain.anomalies import anomaly_facts
 from liza.domain.answers import Step
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.metrics import Figures, figures
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
     from liza.domain.config import Config
+    from liza.domain.cycle_metrics import MeasuredMetric
     from liza.domain.model import State, Task
     from liza.domain.spending import TaskAccount
     from liza.system.proc_table import ResourceUse
@@ -259,6 +261,7 @@ class HistoryView(NamedTuple):
     cost: CostSum
     cost_per_merge: float | None
     costs: Mapping[str, Mapping[str, CostSum]]  # by task, role, model and outcome, the dearest first
+    cycles: tuple[MeasuredMetric, ...]  # what cycles come to beside their targets, where there are any
     figures: Figures  # of all sprints together: reviewers' agreement, rejections by kind, gates
 
     def to_json(self) -> dict[str, Any]:
@@ -437,7 +440,7 @@ def _workers(facts: BoardFacts) -> tuple[WorkerView, ...]:
     held = {task.lease.holder: task for task in state.tasks.values() if task.lease}
     thinks = planner.plan_request(state) is not None
     roles: dict[str, Role] = {
-        **worker_roles(state.config.workers),
+        **team_of(state),
         **{agent.id: agent.role for agent in state.agents.values()},
     }
     return tuple(
@@ -523,7 +526,7 @@ def _anomalies(state: State) -> tuple[AnomalyView, ...]:
             one.task_id,
             one.logged_by,
             one.timestamp,
-            anomaly_sentence(one),
+            anomaly_facts(one),
             one.processed is None,
         )
         for one in state.anomalies.values()
@@ -538,7 +541,7 @@ def _trips(state: State) -> tuple[TripView, ...]:
             trip.severity,
             str(trip.action),
             trip.at,
-            trip_sentence(trip),
+            trip_sentence(trip).removeprefix(f"{trip.id}: "),
             trip.says or trip.evidence,
             trip.tasks,
             trip.resolved_at,
@@ -580,5 +583,6 @@ def history_view(facts: BoardFacts, past: BoardPast, runs: Iterable[RunRecord]) 
         cost=costs.cost_sum(paid),
         cost_per_merge=costs.cost_per_merge(paid, state),
         costs={way: costs.costs_by(paid, way) for way in costs.GROUPINGS},
+        cycles=cycle_metrics(state, past.moves),
         figures=figures(state, now, past.metrics, state.goal.created),
     )

@@ -15,7 +15,7 @@ from liza.daemon.policy import coder, planner, progress, reviewer
 from liza.daemon.policy.admission import denial_of
 from liza.daemon.policy.conditions import Blocker, Candidate, first_blocker, status_since, task_held_by
 from liza.daemon.policy.preconditions import SUPERVISOR_RUNS, RunContext, first_unmet
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.daemon.reports.words import duration_text
 from liza.domain import budget, providers
 from liza.domain.answers import Step
@@ -81,9 +81,7 @@ def explanation_of(subject: str, setting: RunContext, now: datetime) -> Explanat
         status = state.archived[subject]
         done = Blocker(MEANING[status], "nobody; it is final", f"liza task show {subject}")
         return _explanation(subject, status, done)
-    if subject in (
-        workers := worker_roles(state.config.workers) | {a.id: a.role for a in state.agents.values()}
-    ):
+    if subject in (workers := team_of(state) | {a.id: a.role for a in state.agents.values()}):
         return _explain_worker(subject, workers[subject], setting, now)
     if subject == RUN:
         return _explain_run(setting, now)._replace(asks=_question_lines(state))
@@ -312,7 +310,7 @@ def _wait_blocker(waits: tuple[HumanWait, ...], *, is_running: bool) -> Blocker:
 def _common_admission_blocker(setting: RunContext, now: datetime) -> Blocker | None:
     """Return the money or the provider that everybody with something to do waits for."""
     state, found = setting.state, list[Blocker]()
-    for name, role in worker_roles(state.config.workers).items():
+    for name, role in team_of(state).items():
         work = _work_for(name, role, state, now)
         if work is not None:
             shut = _admission_blocker(setting, name, role, work.steps, work.task, now)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents.recording import REPLY, STDERR, STDOUT
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.runs import RunFolder, worker_of
-from liza.cli.views.tail import MOST, bytes_from, end_bytes, end_of
+from liza.cli.views.tail import CHUNK, MOST, TranscriptWindow, bytes_from, end_bytes, end_of
 from liza.cli.views.transcript import LineKind, TranscriptLine, TranscriptReader
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.daemon.reports.words import duration_text
 from liza.domain.record import utc_now
 from liza.errors import NotThere
@@ -48,6 +49,14 @@ class LogRequest(NamedTuple):
     last: int | None = None  # lines; None stands for as many as people read, or raw for all
     follow: bool = False
     raw: bool = False
+    before: int | None = None  # the offset in the transcript before which the lines are wanted
+
+
+class LogPage(NamedTuple):
+    """Some lines of a run; *earlier* is the offset before which there are more, 0 where there are none."""
+
+    lines: tuple[TranscriptLine, ...]
+    earlier: int
 
 
 class LogReader:
@@ -60,12 +69,25 @@ class LogReader:
         self._runs = RunFolder(board.home)
         self._check_subject(board.read())
 
+    def page(self) -> LogPage:
+        """Return a window of the latest run, with its heading, for who shows one at a time."""
+        run = self._latest()
+        if run is None:
+            raise self._no_run()
+        window = self._window(run)
+        heading = TranscriptLine(LineKind.NOTE, self._heading(run))
+        ending = self._ending(self._runs.path / run) if self._request.before is None else ()
+        return LogPage((heading, *window.lines, *ending), window.start)
+
+    def _no_run(self) -> NotThere:
+        why = "nothing of it is in .liza/runs: it has not run yet, or its folder was removed"
+        return NotThere("run of", self._request.subject, why)
+
     def lines(self) -> Iterator[LogLine]:
         """Yield what there is, then, where it is followed, what comes, from one run to the next."""
         run = self._latest()
         if run is None and not self._request.follow:
-            why = "nothing of it is in .liza/runs: it has not run yet, or its folder was removed"
-            raise NotThere("run of", self._request.subject, why)
+            raise self._no_run()
         done: set[str] = set()
         while True:
             if run is not None:
@@ -79,7 +101,7 @@ class LogReader:
                 self._wait(FOLLOW_INTERVAL)
 
     def _check_subject(self, state: State) -> None:
-        workers, names = {*worker_roles(state.config.workers), *state.agents}, self._runs.names()
+        workers, names = {*team_of(state), *state.agents}, self._runs.names()
         known = {*workers, *map(worker_of, names), *names, *state.tasks, *state.archived}
         if self._request.subject not in known:
             hint = f"tasks are listed by `liza status`; workers are {', '.join(sorted(workers))}; "
@@ -104,7 +126,7 @@ class LogReader:
             yield LogLine(run, TranscriptLine(LineKind.NOTE, self._heading(run)))
         for line in self._raw(folder) if self._request.raw else self._readable(folder):
             yield LogLine(run, line)
-        if not self._request.raw:
+        if not self._request.raw and self._request.before is None:
             yield from (LogLine(run, line) for line in self._ending(folder))
 
     def _heading(self, run: str) -> str:
@@ -120,29 +142,39 @@ class LogReader:
         return f"{told}, {age} so far, {use or 'no process of it is alive'}"
 
     def _readable(self, folder: Path) -> Iterator[TranscriptLine]:
-        count = SHOWN_LINES if self._request.last is None else self._request.last
-        try:
-            lines, offset = end_of(folder / STDOUT, count)
-        except OSError:
-            lines, offset = [], 0
-        yield from lines
-        reader = TranscriptReader()
+        window = self._window(folder.name)
+        if window.start and window.lines:
+            earlier = f"{window.start:,} bytes before this: `liza logs {folder.name} --before {window.start}`"
+            yield TranscriptLine(LineKind.NOTE, earlier)
+        yield from window.lines
+        offset, reader = window.end, TranscriptReader()
         for data in self._following(folder, offset):
             yield from reader.feed(data)
         # What was there without a line break at its end was shown already, unless it went on since.
         yield from reader.rest() if self._request.follow else ()
+
+    def _window(self, run: str) -> TranscriptWindow:
+        """Return the lines of *run* that were asked for; none where it has printed nothing, or is gone."""
+        count = SHOWN_LINES if self._request.last is None else self._request.last
+        try:
+            return end_of(self._runs.path / run / STDOUT, count, before=self._request.before)
+        except OSError:
+            return TranscriptWindow((), 0, 0)
 
     def _raw(self, folder: Path) -> Iterator[TranscriptLine]:
         try:
             offset = 0 if self._request.last is None else _offset_of(folder / STDOUT, self._request.last)
         except OSError:
             offset = 0
-        held = b""
+        held, decode = b"", getincrementaldecoder("utf-8")(errors="replace").decode
         for data in self._following(folder, offset, is_all=True):
             *lines, held = (held + data).split(b"\n")
-            yield from (TranscriptLine(LineKind.TEXT, line.decode(errors="replace")) for line in lines)
+            yield from (TranscriptLine(LineKind.TEXT, decode(line, final=True)) for line in lines)
+            if len(held) > CHUNK:  # a line may be as long as the file
+                yield TranscriptLine(LineKind.TEXT, decode(held), is_part=True)
+                held = b""
         if held:
-            yield TranscriptLine(LineKind.TEXT, held.decode(errors="replace"))
+            yield TranscriptLine(LineKind.TEXT, decode(held, final=True))
 
     def _following(self, folder: Path, offset: int, *, is_all: bool = False) -> Iterator[bytes]:
         """Yield what is behind *offset*: all that there is, and what comes until the run is over."""
@@ -197,7 +229,7 @@ def _reply_lines(folder: Path) -> Iterator[TranscriptLine]:
 
 def _stderr_lines(folder: Path, kind: LineKind) -> Iterator[TranscriptLine]:
     try:
-        lines, _ = end_of(folder / STDERR, STDERR_LINES)
+        lines = end_of(folder / STDERR, STDERR_LINES).lines
     except OSError:
         return
     yield from (line._replace(kind=kind) for line in lines)

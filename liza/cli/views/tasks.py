@@ -40,6 +40,7 @@ def new_task(typed: Mapping[str, Any], by: Actor) -> Change:
         "scope": {"in": typed["include"], "out": typed["exclude"]},
         "spec_ref": typed["spec"],
         "depends_on": typed["depends_on"],
+        "needs": typed.get("needs", ()),
         "created": now,
         "created_by": by.id,
     }
@@ -84,6 +85,7 @@ def _facts(board: Board, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "spec", task.get("spec_ref") or ""
     yield "scope", ", ".join([*scope.get("in", ()), *(f"not {path}" for path in scope.get("out", ()))])
     yield "depends on", ", ".join(f"{one} ({state.status_of(one)})" for one in task.get("depends_on", ()))
+    yield "needs", " ".join(task.get("needs", ()))
     yield "held by", f"{lease['holder']} until {lease['expires']}" if lease else ""
     yield "coders", ", ".join(task.get("authors", ()))
     rounds = f"{task.get('iteration', 0)} of {state.config.limits.max_coder_iterations}"

@@ -50,10 +50,11 @@ MARKS: Final[dict[LineKind, str]] = {
 
 
 class TranscriptLine(NamedTuple):
-    """One line for people, safe to print."""
+    """One line for people, safe to print; *is_part* says that it goes on with the next one."""
 
     kind: LineKind
     text: str
+    is_part: bool = False
 
     def __str__(self) -> str:
         return f"{MARKS[self.kind]}{self.text}"

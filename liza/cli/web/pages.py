@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.cli.views import charts
+from liza.cli.views.cycles import cycle_rows
 from liza.cli.views.gather import Gatherer
 from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.words import seconds_text, usd
@@ -436,9 +437,8 @@ def _burn_up(history: HistoryView) -> dict[str, list[float]]:
 
 
 def _figures(history: HistoryView) -> Element:
-    rows = (
-        el("tr", el("th", name, scope="row"), el("td", value)) for name, value in figure_rows(history.figures)
-    )
+    known = (*cycle_rows(history.cycles), *figure_rows(history.figures))
+    rows = (el("tr", el("th", name, scope="row"), el("td", value)) for name, value in known)
     return el("table", el("tbody", rows))
 
 
@@ -487,7 +487,7 @@ def _task(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def _run(site: Site, asked: Mapping[str, str]) -> Element:
-    return task_page.show_run(site.board, asked["name"])
+    return task_page.show_run(site.board, asked["name"], asked.get("before"))
 
 
 def _past(site: Site, asked: Mapping[str, str]) -> Element:

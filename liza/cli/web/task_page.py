@@ -27,7 +27,7 @@ from liza.cli.web.parts import (
     task_link,
 )
 from liza.domain.record import safe_id
-from liza.errors import LizaError, NotThere
+from liza.errors import LizaError, NotThere, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -278,16 +278,22 @@ def _forms(access: PageAccess, name: str, *, is_over: bool) -> Element | None:
     return section("Steer it", note, more)
 
 
-def show_run(board: Board, name: str) -> Element:
-    """Return the transcript of a run, as people read it."""
-    reader = LogReader(board, LogRequest(_checked(name), SHOWN_LOG), time.sleep)
-    lines = [el("span", f"{line}\n", class_=f"l-{line.line.kind}") for line in reader.lines()]
+def show_run(board: Board, name: str, before: str | None) -> Element:
+    """Return the transcript of a run, as people read it: its end, or what it has before an offset."""
+    request = LogRequest(_checked(name), SHOWN_LOG, before=_offset(before))
+    page = LogReader(board, request, time.sleep).page()
+    lines = [el("span", f"{line}\n", class_=f"l-{line.kind}") for line in page.lines]
     box = el("pre", lines, class_="transcript", tabindex=0, aria_label="Transcript")
-    told = el(
-        "p",
-        f"The last {SHOWN_LOG} lines; ",
-        el("code", f"liza logs {name} --raw"),
-        " has all of it.",
-        class_="empty",
-    )
-    return el("div", el("h1", name), told, box)
+    told = el("p", el("code", f"liza logs {name} --raw"), " has all of it as it was printed.", class_="empty")
+    earlier = el("a", "Earlier", href=f"/runs/{name}?before={page.earlier}") if page.earlier else None
+    latest = el("a", "Latest", href=f"/runs/{name}") if before else None
+    ways = el("nav", earlier, latest, class_="tabs", aria_label="Parts of the transcript")
+    return el("div", el("h1", name), told, ways if earlier or latest else None, box)
+
+
+def _offset(before: str | None) -> int | None:
+    if before is None:
+        return None
+    if not before.isdecimal() or len(before) > len(str(1 << 63)):
+        raise UsageError(f"{before!r} is no place in a transcript; give an offset in bytes")
+    return int(before)

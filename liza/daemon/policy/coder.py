@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
+from liza.daemon.policy.conditions import FREE, LABELLED, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
 from liza.domain import verdicts
 from liza.domain.answers import WorkStatus
@@ -37,7 +37,7 @@ def available_coders(state: State, role: Role = Role.CODER) -> frozenset[str]:
     One that was stopped because it kept crashing is not among them. One that ended in good order comes back
     with the next start, and its tasks wait for it.
     """
-    count = getattr(state.config.workers, role)
+    count = 0 if state.has_hosts else getattr(state.config.workers, role)
     configured = {f"{role}-{number}" for number in range(1, count + 1)}
     coders = [agent for agent in state.agents.values() if agent.role is role]
     gone = {agent.id for agent in coders if agent.status is WorkerStatus.STOPPED and agent.crashes}
@@ -182,6 +182,7 @@ _TASK_CONDITIONS: Final = (
     Condition(lambda look: not is_given_up(look.state, look.task), _given_up_blocker),
     Condition(_is_unassigned_or_mine, _assigned_blocker),
     Condition(_is_not_my_failure, _own_failure_blocker),
+    LABELLED,
     FREE,
 )
 _QUEUE_CONDITIONS: Final = (Condition(_has_queue_room, _queue_blocker),)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from liza.domain.model import State, Task
+from liza.domain.model import State, Task, WorkerStatus
 
 
 class Candidate(NamedTuple):
@@ -74,4 +74,30 @@ def _busy_blocker(look: Candidate) -> Blocker:
     return Blocker(f"{look.me} is at work on {name}", look.me, f"liza task show {name}")
 
 
+def _missing_labels(look: Candidate) -> list[str]:
+    """Return the labels that the task, or the role of the worker, needs and its host does not have."""
+    role = look.me.partition("-")[0]
+    needed = {*look.task.needs, *getattr(look.state.config.needs, role, ())}
+    return sorted(needed.difference(_labels_of(look.state, look.me))) if needed else []
+
+
+def _labels_of(state: State, worker: str) -> tuple[str, ...]:
+    known = state.agents.get(worker)
+    return known.labels if known and known.status is not WorkerStatus.STOPPED else ()
+
+
+def _label_blocker(look: Candidate) -> Blocker:
+    missing = _missing_labels(look)
+    named = " and ".join(missing)
+    if any(set(missing) <= set(_labels_of(look.state, name)) for name in look.state.agents):
+        return Blocker(
+            f"it needs a host with the label {named}, and {look.me} is on one without",
+            f"a host with {named}",
+            f"liza task show {look.task.id}",
+        )
+    command = f"liza host {' '.join(f'--label {one}' for one in missing)}"
+    return Blocker(f"it needs a host with the label {named}, and no host has it", "you", command)
+
+
+LABELLED: Final = Condition(lambda look: not _missing_labels(look), _label_blocker)
 FREE: Final = Condition(lambda look: not is_at_work(look.state, look.me), _busy_blocker)

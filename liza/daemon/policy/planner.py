@@ -269,6 +269,7 @@ def _new_task(item: PlannedTask, status: Status, by: Actor, at: datetime) -> Tas
         scope=item.scope,
         spec_ref=item.spec_ref,
         depends_on=item.depends_on,
+        needs=item.needs,
         validation=item.validation,
         created=at,
         created_by=by.id,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy import coder, planner, reviewer
-from liza.daemon.policy.staffing import worker_roles
+from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
 from liza.domain.model import BreakerStatus, GoalStatus, Role, WorkerStatus
 from liza.domain.proposals import awaits_plan_reviewer
 from liza.domain.waits import HumanWait, human_waits, stop_reasons, trip_waits
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from liza.domain.model import State
@@ -35,7 +36,7 @@ def only_people(state: State, now: datetime) -> tuple[HumanWait, ...]:
         return ()
     if state.circuit_breaker.status is BreakerStatus.TRIPPED:
         return tuple(trip_waits(state))
-    if any(task.lease for task in state.tasks.values()) or _finds_work(state, now):
+    if any(task.lease for task in state.tasks.values()) or _finds_work(state, now, _everybody(state)):
         return ()
     return human_waits(state) or (_NO_WAY_ON,)
 
@@ -43,32 +44,45 @@ def only_people(state: State, now: datetime) -> tuple[HumanWait, ...]:
 _NO_WAY_ON: Final = HumanWait("no task can go on, and none asks anything", 'liza note "…"')
 
 
-def _finds_work(state: State, now: datetime) -> bool:
-    """Tell whether a worker that was not stopped would find something to do."""
+def has_work_for(state: State, now: datetime, names: Collection[str]) -> bool:
+    """Return whether one of the workers *names* is at work, or would find something to do."""
+    if state.goal.status is not GoalStatus.IN_PROGRESS:
+        return False
+    held = {task.lease.holder for task in state.tasks.values() if task.lease}
+    return not held.isdisjoint(names) or _finds_work(state, now, frozenset(names))
+
+
+def _everybody(state: State) -> frozenset[str]:
+    return frozenset({*team_of(state), *state.agents})
+
+
+def _finds_work(state: State, now: datetime, names: frozenset[str]) -> bool:
+    """Tell whether one of *names* that was not stopped would find something to do."""
     waiting = _paused_workers(state)
+    planners = names.intersection(active_workers(state, Role.PLANNER))
     return (
-        (bool(active_workers(state, Role.PLANNER)) and _planner_finds(state, waiting))
-        or any(coder.pick(state, name) for name in coder.available_coders(state) - waiting)
+        (bool(planners) and _planner_finds(state, waiting, planners))
+        or any(coder.pick(state, name) for name in (coder.available_coders(state) & names) - waiting)
         or any(
             reviewer.resolved_conflict(state)
             or (name not in waiting and awaits_plan_reviewer(state))
             or reviewer.to_merge(state, name, now)
             or (name not in waiting and reviewer.to_review(state, name, now))
-            for name in active_workers(state, Role.REVIEWER)
+            for name in names.intersection(active_workers(state, Role.REVIEWER))
         )
     )
 
 
-def _planner_finds(state: State, waiting: frozenset[str]) -> bool:
-    thinks = planner.plan_request(state) and not waiting.issuperset(active_workers(state, Role.PLANNER))
-    works = any(coder.pick(state, name) for name in {*active_workers(state, Role.PLANNER)} - waiting)
+def _planner_finds(state: State, waiting: frozenset[str], planners: frozenset[str]) -> bool:
+    thinks = planner.plan_request(state) and not waiting.issuperset(planners)
+    works = any(coder.pick(state, name) for name in planners - waiting)
     return bool(thinks or works or planner.stuck_tasks(state) or planner.is_to_be_filled(state))
 
 
 def _paused_workers(state: State) -> frozenset[str]:
     """Return the workers whose agents may not run before a person says so."""
     if budget.is_budget_question_open(state):
-        return frozenset({*worker_roles(state.config.workers), *state.agents})
+        return _everybody(state)
     # A limit that passes by itself is not for people, and somebody may be parked for that one.
     if not providers.refusing_providers(state) or len(providers.closed_providers(state)) > len(
         providers.refusing_providers(state)
@@ -78,6 +92,6 @@ def _paused_workers(state: State) -> frozenset[str]:
 
 
 def active_workers(state: State, role: Role) -> list[str]:
-    """Return the workers of *role* that the settings want and nobody stopped."""
-    wanted = [name for name, its in worker_roles(state.config.workers).items() if its is role]
+    """Return the workers of *role* that the board has and nobody stopped."""
+    wanted = [name for name, its in team_of(state).items() if its is role]
     return [name for name in wanted if name not in stop_reasons(state)]

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
+from liza.daemon.policy.staffing import foreign_workers
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.events import Land, Reclaim
 from liza.domain.lifecycle import TERMINAL
@@ -235,7 +236,7 @@ def worktrees_to_prune(facts: RecoveryFacts, most: int | None = None) -> Iterato
     It is a step that may be taken in the middle of a run.
     """
     done = {action.task for action in _merges(facts)}
-    most = facts.state.config.limits.kept_worktrees if most is None else most
+    most = kept_worktrees(facts.state) if most is None else most
     there = [task.id for task in finished_tasks(facts.state) if task.id in facts.worktrees]
     kept = {*there[max(0, len(there) - most) :], *(done if most else ())}
     for name in sorted(facts.worktrees - kept):
@@ -243,6 +244,12 @@ def worktrees_to_prune(facts: RecoveryFacts, most: int | None = None) -> Iterato
         # What the board does not know is not ours: people keep worktrees in such a place, too.
         if status in TERMINAL and not _is_fresh(name, facts):
             yield PruneWorktree(name, status)
+
+
+def kept_worktrees(state: State) -> int:
+    """Return of how many finished tasks the worktree is kept, as long as there is room on the disk."""
+    config = state.config
+    return len(state.tasks) if config.experiment.keep_worktrees else config.limits.kept_worktrees
 
 
 def finished_tasks(state: State) -> list[Task]:
@@ -262,19 +269,29 @@ def _is_fresh(name: str, facts: RecoveryFacts) -> bool:
     return bool(facts.living) and task is not None and facts.now - task.history[-1].at < CLEANUP_GRACE
 
 
-def reclaim_tasks(living: Collection[str], *, at: datetime, killed: bool = False) -> Change:
+def reclaim_tasks(
+    living: Collection[str], *, at: datetime, killed: bool = False, host: str | None = None
+) -> Change:
     """Return the change that takes back every task whose holder is dead or silent.
 
-    Nothing follows for a task from the death of a holder that was *killed*.
+    Nothing follows for a task from the death of a holder that was *killed*. Whether a worker of another
+    host lives is not known to *host*: only the end of its lease counts.
     """
 
     def make(state: State) -> State:
+        alive = {*living, *foreign_workers(state, host)}
         for task in state.tasks.values():
+<<<<<<< HEAD
             if reason := why_dead(task, living, at):
                 is_dead = task.lease is not None and task.lease.holder not in living
                 reclaim = Reclaim(reason=reason + _begun_text(task), killed=killed and is_dead)
+=======
+            if reason := why_dead(task, alive, at):
+                is_dead = task.lease is not None and task.lease.holder not in alive
+                reclaim = Reclaim(reason=reason, killed=killed and is_dead)
+>>>>>>> fa076b510597447355fe81bceea79a5ce813f722
                 state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
-        return settle_reservations_except(state, living)
+        return settle_reservations_except(state, alive)
 
     return Change(SUPERVISOR.id, "reclaim", make)
 

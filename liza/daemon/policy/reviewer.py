@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, GateFindings
-from liza.daemon.policy.conditions import FREE, Blocker, Candidate, Condition, all_hold, is_at_work
+from liza.daemon.policy.conditions import FREE, LABELLED, Blocker, Candidate, Condition, all_hold, is_at_work
 from liza.domain import events as e
 from liza.domain.answers import FeedbackStatus, Ruling
 from liza.domain.model import Status
@@ -117,6 +117,7 @@ TO_REVIEW: Final = (
     Condition(lambda look: look.task.status is Status.READY_FOR_REVIEW, _status_blocker),
     _NOT_HELD,
     _NOT_OWN,
+    LABELLED,
     FREE,
 )
 TO_MERGE: Final = (
@@ -125,6 +126,7 @@ TO_MERGE: Final = (
     _NOT_HELD,
     Condition(_is_merge_free, _merge_queue_blocker),
     _NOT_OWN,
+    LABELLED,
     FREE,
 )
 

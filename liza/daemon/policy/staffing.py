@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from liza.domain.config import Workers
+    from liza.domain.config import Config, Workers
     from liza.domain.model import State
 
 WorkerRole = Literal[Role.PLANNER, Role.CODER, Role.REVIEWER]
@@ -34,6 +34,7 @@ FIRST_DELAY: Final = 0.1  # seconds before the first restart, doubled each time
 LONGEST_DELAY: Final = 30.0  # seconds
 STABLE_AFTER: Final = 60.0  # seconds of life after which a crash is the first again
 MIN_LIFETIME: Final = 1.0  # seconds: what asks to be started again sooner than this would spin
+CUT_OFF_CODE: Final = 43  # exit code of a worker that cannot reach the board
 CRASH_LOOP: Final = RULE_BY_NAME["crash_loop"]
 MOST_CRASHES: Final = CRASH_LOOP.count.number
 
@@ -53,19 +54,55 @@ class Slot:
         return self.due is None
 
 
+@dataclass(frozen=True)
+class HostOffer:
+    """What one machine offers to a board."""
+
+    name: str | None = None  # None: it is the only one, and its workers are called by their role alone
+    slots: Mapping[WorkerRole, int] | None = None  # None: as the settings of the board say
+    labels: tuple[str, ...] = ()
+
+    def roles(self, config: Config) -> dict[str, WorkerRole]:
+        """Return the workers that this machine is to have: those whose role needs no label that it lacks."""
+        counts = _counts(config.workers) if self.slots is None else self.slots
+        middle = f"{self.name}-" if self.name else ""
+        return {
+            f"{role}-{middle}{number}": role
+            for role, count in counts.items()
+            if set(getattr(config.needs, role)) <= set(self.labels)
+            for number in range(1, count + 1)
+        }
+
+
+ONE_MACHINE: Final = HostOffer()
+
+
+def _counts(workers: Workers) -> dict[WorkerRole, int]:
+    return {Role.PLANNER: workers.planner, Role.CODER: workers.coder, Role.REVIEWER: workers.reviewer}
+
+
 def worker_roles(workers: Workers) -> dict[str, WorkerRole]:
     """Return the workers that a run has by its settings: coder-1, coder-2 …"""
-    counts: dict[WorkerRole, int] = {
-        Role.PLANNER: workers.planner,
-        Role.CODER: workers.coder,
-        Role.REVIEWER: workers.reviewer,
+    return {
+        f"{role}-{number}": role for role, count in _counts(workers).items() for number in range(1, count + 1)
     }
-    return {f"{role}-{number}": role for role, count in counts.items() for number in range(1, count + 1)}
 
 
-def with_slots_for(posts: Mapping[str, Slot], workers: Workers) -> dict[str, Slot]:
-    """Return *posts* as *workers* wants them; one that is too many stays while a process fills it."""
-    wanted = worker_roles(workers)
+def team_of(state: State) -> dict[str, WorkerRole]:
+    """Return the workers of the board: those of its hosts, and where it has none, those of its settings."""
+    if not state.has_hosts:
+        return worker_roles(state.config.workers)
+    agents = state.agents.values()
+    return {agent.id: agent.role for agent in agents if agent.status is not WorkerStatus.STOPPED}
+
+
+def foreign_workers(state: State, host: str | None) -> frozenset[str]:
+    """Return the workers of other machines than *host*: only the end of a lease tells that one is dead."""
+    return frozenset(agent.id for agent in state.agents.values() if agent.host != host)
+
+
+def with_slots_for(posts: Mapping[str, Slot], wanted: Mapping[str, WorkerRole]) -> dict[str, Slot]:
+    """Return *posts* as *wanted*; one that is too many stays while a process fills it."""
     kept = {name: post for name, post in posts.items() if name in wanted or post.began is not None}
     return kept | {name: Slot(role, name) for name, role in wanted.items() if name not in kept}
 
@@ -99,7 +136,7 @@ def is_crash(code: int) -> bool:
 
     Nobody dies of SIGKILL by a mistake of their own: a person, or a machine short of memory, sent it.
     """
-    return code not in (0, RESTART_CODE, KILLED_CODE)
+    return code not in (0, RESTART_CODE, KILLED_CODE, CUT_OFF_CODE)
 
 
 def exit_sentence(code: int) -> str:
@@ -115,11 +152,14 @@ def _next_delay(delay: float) -> float:
     return min(LONGEST_DELAY, max(FIRST_DELAY, 2 * delay))
 
 
-def register_workers(posts: Collection[Slot], *, at: datetime) -> Change:
+def register_workers(posts: Collection[Slot], *, at: datetime, of: HostOffer = ONE_MACHINE) -> Change:
     """Return the change that puts the workers of *posts* on the board, as if nothing had happened before."""
 
     def make(state: State) -> State:
-        agents = {post.name: WorkerRecord(id=post.name, role=post.role, since=at) for post in posts}
+        agents = {
+            post.name: WorkerRecord(id=post.name, role=post.role, since=at, host=of.name, labels=of.labels)
+            for post in posts
+        }
         return state.replace(agents=with_records(state.agents, agents))
 
     return Change(SUPERVISOR.id, f"start {', '.join(post.name for post in posts)}", make)

@@ -16,6 +16,7 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -258,10 +259,14 @@ def inspect_host(
         hidden=tuple(hidden),
         hidden_files=tuple(path for path in HIDDEN_FILES if _is_seen(path)),
         shown=shown,
-        secrets=tuple(
-            path for at in homes for path in (at / name for name in SECRETS) if _is_hidden_in(path, shown)
-        ),
+        secrets=tuple(path for at in homes for path in _paths_in(at, SECRETS) if _is_hidden_in(path, shown)),
     )
+
+
+@lru_cache(16)
+def _paths_in(directory: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    """Return the paths of *names*; kept, since each run asks for the same hundred."""
+    return tuple(directory / name for name in names)
 
 
 def _is_seen(path: Path) -> bool:
@@ -279,8 +284,8 @@ def _needed_paths(
     yield from SYSTEM
     yield RESOLVER.resolve()
     yield from (Path(sys.prefix), Path(sys.base_prefix))
-    yield from (home / name for home in homes for name in TOOLCHAINS)
-    yield from (checkout / name for name in DEPENDENCIES)
+    yield from (path for home in homes for path in _paths_in(home, TOOLCHAINS))
+    yield from _paths_in(checkout, DEPENDENCIES)
     for name in PATH_VARIABLES:
         yield from (
             Path(word) for word in environment.get(name, "").split(os.pathsep) if word.startswith("/")

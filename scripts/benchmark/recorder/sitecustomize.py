@@ -59,6 +59,8 @@ class Recorder:
 
     def end(self) -> None:
         self.profile.disable()
+        if PROFILES:  # before the note, which says that it is there: whoever ends may be killed meanwhile
+            self.profile.dump_stats(Path(PLACE) / f"{os.getpid()}.prof")
         own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         words = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
         note(
@@ -69,8 +71,6 @@ class Recorder:
                 "pid": os.getpid(),
             }
         )
-        if PROFILES:
-            self.profile.dump_stats(Path(PLACE) / f"{os.getpid()}.prof")
 
 
 if PLACE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -116,12 +117,28 @@ class TestLooking:
 
     def test_half_a_gigabyte_is_read_from_its_end(self, ours: FileBoard) -> None:
         with (ours.home / "runs" / SECOND / "stdout").open("r+b") as file:
+            file.seek(400 << 20)
+            file.write(b"\n")
             file.seek(500 << 20)
             file.write(b"\nalmost\nthere\n")
         shell = Shell(ours.home.parent)
 
-        assert shell.ok("logs", "t1", "-n", "2").splitlines()[1:] == ["almost", "there"]
+        _, earlier, *shown = shell.ok("logs", "t1", "-n", "2").splitlines()
+        assert shown == ["almost", "there"]
+        start = (500 << 20) + 1
+        assert earlier == f"- {start:,} bytes before this: `liza logs {SECOND} --before {start}`"
         assert shell.ok("logs", "t1", "--raw", "-n", "2").splitlines() == ["almost", "there"]
+        _, further, line = shell.ok("logs", SECOND, "--before", str(start)).splitlines()
+        assert line.startswith("- a line of 104,857,600 bytes")
+        assert further.endswith(f" --before {(400 << 20) + 1}`")
+
+    def test_a_raw_line_of_any_length_is_passed_on_in_pieces(self, ours: FileBoard) -> None:
+        long = "é" * (5 << 19)
+        say(ours, SECOND, f"{long}\nend\n")
+        pieces = [line.line for line in LogReader(ours, LogRequest(SECOND, raw=True), time.sleep).lines()]
+
+        assert max(len(piece.text.encode()) for piece in pieces) < len(long.encode()) / 2
+        assert Shell(ours.home.parent).ok("logs", "t1", "--raw") == f"{TEXT}\n{long}\nend\n"
 
 
 class TestRefusing:
@@ -145,8 +162,9 @@ class TestRefusing:
 
         assert Shell(ours.home.parent)("logs", "coder-1").code == 1
 
-    def test_fewer_than_no_lines_are_refused(self, ours: FileBoard) -> None:
-        assert Shell(ours.home.parent)("logs", "t1", "-n", "-1").code == 2
+    @pytest.mark.parametrize("words", [["-n", "-1"], ["--before", "-1"], ["--before", "9", "-f"]])
+    def test_fewer_than_no_lines_are_refused(self, ours: FileBoard, words: list[str]) -> None:
+        assert Shell(ours.home.parent)("logs", "t1", *words).code == 2
 
     def test_a_pipe_in_its_place_keeps_nobody_waiting(self, ours: FileBoard) -> None:
         path = ours.home / "runs" / SECOND / "stdout"

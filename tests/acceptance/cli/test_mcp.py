@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from liza.cli.mcp_server import TOOLS
 from liza.domain.model import Role, Status
 from tests.support.shell import ROOT, Shell
 from tests.support.web_story import WebStory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from mcp import ClientSession
+
+    from liza.cli.mcp_server import ToolRow
 
 
 @pytest.fixture
@@ -26,10 +27,16 @@ def story(tmp_path: Path) -> WebStory:
     return WebStory(tmp_path / "project")
 
 
+def tool_rows() -> Sequence[ToolRow]:
+    # The SDK takes a second of a core, which every process of the suite would pay for collecting this file.
+    from liza.cli.mcp_server import TOOLS  # noqa: PLC0415
+
+    return TOOLS
+
+
 def talk(story: WebStory, say: Callable[[ClientSession], Awaitable[Any]], *words: str) -> Any:  # noqa: ANN401 - JSON
     """Start the server, let *say* talk to it as a client, and return what came of that."""
-    # Half a second, which every process of the suite would pay for collecting this file.
-    from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: PLC0415
+    from mcp import ClientSession, StdioServerParameters, stdio_client  # noqa: PLC0415 - as above
 
     async def run() -> Any:  # noqa: ANN401
         arguments = ["-m", "liza", "-C", str(story.user.directory), "mcp", *words]
@@ -116,10 +123,10 @@ def test_what_changes_and_what_destroys_is_marked(story: WebStory) -> None:
         return (await session.list_tools()).tools
 
     tools = {tool.name: tool.annotations for tool in talk(story, say)}
-    assert tools.keys() == {row.name for row in TOOLS}
+    assert tools.keys() == {row.name for row in tool_rows()}
     assert {name for name, hints in tools.items() if hints.destructive_hint} == {"accept", "reject"}
     assert {name for name, hints in tools.items() if not hints.read_only_hint} == {
-        row.name for row in TOOLS if row.changes
+        row.name for row in tool_rows() if row.changes
     }
 
 
@@ -129,7 +136,7 @@ def test_read_only_has_nothing_that_changes_anything(story: WebStory) -> None:
         return listed, await call(session, "note", text="hello")
 
     listed, (is_error, _) = talk(story, say, "--read-only")
-    assert set(listed) == {row.name for row in TOOLS if not row.changes}
+    assert set(listed) == {row.name for row in tool_rows() if not row.changes}
     assert is_error
     assert story.board.read().human_notes == {}
 

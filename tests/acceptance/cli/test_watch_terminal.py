@@ -76,9 +76,10 @@ def test_whoever_ends_it_gets_the_terminal_back(ours: FileBoard, tmp_path: Path)
 
 
 def test_a_terminal_that_goes_away_ends_it(ours: FileBoard) -> None:
-    """Nobody is left who could see it, and nothing of it is left that spins."""
+    """Nobody is left who could see it, and nothing of it is left that spins, also as `nohup` starts it."""
     child, master = pty.fork()
     if child == 0:  # pragma: no cover - another program from here on
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.chdir(ours.home.parent)
         os.environ["TERM"] = "xterm-256color"
         os.execv(sys.executable, [sys.executable, "-m", "liza", "watch"])  # noqa: S606 - no shell is wanted

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +16,8 @@ from liza.domain.changes import Change, with_anomaly
 from liza.domain.model import BreakerStatus, GoalStatus, Status
 from liza.domain.record import utc_now
 from liza.domain.trips import with_due_trips
-from tests.support.scripted_team import PATIENCE, ROOT, ScriptedTeam
+from tests.support.liza_process import LizaProcess
+from tests.support.scripted_team import PATIENCE, ScriptedTeam
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -38,20 +37,13 @@ TROUBLE: Final = {f"implement {name}": blocked_by_registry(name) for name in ("t
 
 
 @contextmanager
-def running(team: ScriptedTeam) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "liza", "run"],
-        cwd=team.user.directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def running(team: ScriptedTeam) -> Iterator[LizaProcess]:
+    process = LizaProcess("run", cwd=team.user.directory)
     try:
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.wait(PATIENCE)
 
 
 def eventually(is_so: Callable[[], object]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from datetime import timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +13,8 @@ import pytest
 from liza.domain.record import utc_now
 from liza.domain.rules import GROUPS, RULE_BY_NAME
 from liza.domain.switches import Switch
-from tests.support.scripted_team import PATIENCE, ROOT, ScriptedTeam
+from tests.support.liza_process import LizaProcess
+from tests.support.scripted_team import PATIENCE, ScriptedTeam
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,14 +84,8 @@ def team_under(tmp_path: Path, rules: str, script: dict[str, Any], **settings: A
     return team
 
 
-def started(team: ScriptedTeam, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "liza", "run", *words],
-        cwd=team.user.directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def started(team: ScriptedTeam, *words: str) -> LizaProcess:
+    return LizaProcess("run", *words, cwd=team.user.directory)
 
 
 def run(team: ScriptedTeam, *words: str) -> None:

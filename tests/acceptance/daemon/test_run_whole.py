@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +24,9 @@ from liza.domain.record import utc_now
 from liza.system import locks
 from liza.system.proc_table import leftover_processes, process_of
 from tests.support import six_tasks_agent as six
+from tests.support.liza_process import LizaProcess
 from tests.support.random_kills import Storm
-from tests.support.shell import ROOT, Shell
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ class Project:
         self.before = self.fingerprint()
         self.board = FileBoard(self.shell.home)
         self.log = root.parent / f"{root.name}.log"
-        self.runs: list[subprocess.Popen[bytes]] = []
+        self.runs: list[LizaProcess] = []
 
     def _begin_work(self) -> None:
         """Leave the checkout as people do: something staged, changed, untracked, ignored, and a hook."""
@@ -103,11 +103,8 @@ class Project:
         files = [path for root in roots for path in (root, *root.rglob("*")) if os.path.lexists(path)]
         return {str(path.relative_to(self.root)): _digest(path) for path in files}
 
-    def start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        words = [sys.executable, "-m", "liza", "run", "--until-idle"]
-        with self.log.open("ab") as log:
-            run = subprocess.Popen(words, cwd=self.root, env=environment, stdout=log, stderr=log)
+    def start(self) -> LizaProcess:
+        run = LizaProcess("run", "--until-idle", cwd=self.root, log=self.log)
         self.runs.append(run)
         return run
 
@@ -126,7 +123,7 @@ class Project:
             time.sleep(0.01)
         return time.monotonic() - began
 
-    def ended(self, run: subprocess.Popen[bytes]) -> int:
+    def ended(self, run: LizaProcess) -> int:
         try:
             return run.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -259,6 +256,12 @@ AGENTS: Final = 8
 SOON: Final = 1.0  # seconds
 
 
+def sleeping(project: Project) -> list[int]:
+    """Return the agents that sleep; not by what they call themselves, since in a cage they count from one."""
+    found = leftover_processes(project.shell.home / "runs", lambda _: True)
+    return [one.pid for one in found if one.name == "sleep"]
+
+
 def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_path: Path) -> None:
     """Issue: all ended within a second, all work saved."""
     project = begun(
@@ -271,13 +274,9 @@ def test_abort_during_a_pause_of_eight_agents_ends_all_and_saves_their_work(tmp_
         run = project.start()
         notes = [project.yard / name for name in names]
         project.eventually(lambda: all(note.exists() and note.read_text() for note in notes))
-        # Not by what an agent calls itself: in a cage it counts from one.
-        pids = [
-            one.pid
-            for one in leftover_processes(project.shell.home / "runs", lambda _: True)
-            if one.name == "sleep"
-        ]
-        assert len(pids) == AGENTS
+        # One that has written its note may not have become `sleep` yet.
+        project.eventually(lambda: len(sleeping(project)) == AGENTS)
+        pids = sleeping(project)
         project.shell.ok("pause")
         project.eventually(
             lambda: all((it := process_of(pid)) is not None and it.state == "T" for pid in pids)

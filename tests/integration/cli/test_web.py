@@ -104,6 +104,7 @@ class TestPages:
             ("/static/..%2fpages.py", "there is no"),
             ("/nowhere", "there is no page &#x27;/nowhere&#x27;"),
             ("/past?at=999", "999"),
+            ("/runs/coder-1.20260131T120000.1?before=x", "is no place in a transcript"),
             ("/past?at=yesterday", "is no moment"),
         ],
     )

@@ -12,7 +12,7 @@ import pytest
 
 from liza.cli.views.screen import LineView
 from liza.daemon.recover import Recovery
-from liza.daemon.supervisor import Supervisor
+from liza.daemon.supervisor import Supervisor, Until
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain.anomalies import CheckoutDrift, ExternalBlocker
 from liza.domain.changes import HUMAN, Change, with_anomaly
@@ -166,7 +166,7 @@ class TestTelling:
             WorkerProcesses(here.home, ["true"], here.home),
             LineView(io.StringIO()),
             Wakeup(),
-            until_idle=False,
+            until=Until.COMPLETE,
             grace=0.0,
         )
         commit = str(repository.commit_at(begin))

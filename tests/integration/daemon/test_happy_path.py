@@ -30,7 +30,7 @@ SCRIPT: Final[dict[str, Any]] = {
         "answer": {"status": "done", "summary": "Add f() and its test"},
     },
 }
-MOST_GIT: Final = 40  # git processes from claim to merge, with tests and their proof, without a sandbox
+MOST_GIT: Final = 30  # git processes from claim to merge, with tests and their proof, without a sandbox
 # The process of a worker is around its turns, and the sandbox is only where there is one.
 AROUND: Final = {"liza.daemon.worker", "liza.repo.private_gitdir"}
 

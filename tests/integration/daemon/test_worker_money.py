@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -21,9 +19,10 @@ from liza.domain.record import utc_now
 from liza.domain.spending import Provenance, ProviderState
 from liza.domain.waits import human_waits
 from liza.workflow.transition import reply
+from tests.support.liza_process import LizaProcess
 from tests.support.scripted_agent import __file__ as player_file
 from tests.support.scripted_agent import by_default
-from tests.support.scripted_team import PATIENCE, ROOT, STEPS, ScriptedTeam, dear
+from tests.support.scripted_team import PATIENCE, STEPS, ScriptedTeam, dear
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -318,10 +317,7 @@ def test_a_whole_run_stops_at_its_budget_and_says_so(tmp_path: Path) -> None:
     shell = Shell(team.user.directory)
 
     def run() -> int:
-        words = [sys.executable, "-m", "liza", "-C", str(team.user.directory), "run", "--until-idle"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(words, env=environment, timeout=PATIENCE, check=False, capture_output=True)
-        return done.returncode
+        return LizaProcess("run", "--until-idle", cwd=team.user.directory).wait(PATIENCE)
 
     assert run() == 3
     assert runs(team) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,8 @@ from liza.daemon.notify import alarms
 from liza.domain import events as e
 from liza.domain.anomalies import ExternalBlocker, HypothesisExhaustion, RejectedEdit
 from liza.domain.changes import HUMAN, with_anomaly
+from liza.domain.model import Adopted
+from liza.domain.position import Position
 from liza.domain.trips import resolve_trip, with_due_trips
 from tests.support.sample_tasks import (
     ASK_HUMAN,
@@ -28,6 +32,15 @@ from tests.support.sample_tasks import (
 if TYPE_CHECKING:
     from liza.domain.model import State, Task
 
+REVIEWED = """\
+name: ours
+says: a person decides
+start: CODE
+phases:
+  CODE: {worker: coder, next: APPROVE}
+  APPROVE: {gates: [GATE], edges: {revise: CODE}, next: INTEGRATE}
+  INTEGRATE: {gates: [{id: merge, kind: effect, effect: merge}], next: DONE}
+"""
 DEFER = (e.Defer(questions=("Which colour?",)), PLANNER)
 
 
@@ -37,6 +50,41 @@ def keys(state: State) -> set[str]:
 
 def says(state: State) -> list[str]:
     return [alarm.says for alarm in alarms(state, NOW)]
+
+
+class TestReminders:
+    """A person who is waited for is told again after each interval that the gate names, and once in it."""
+
+    TASK = walked(new_task(), claim(), submit(), ASK_HUMAN)
+
+    def reminders(self, minutes: float, **options: object) -> list[str]:
+        gate = {"id": "approval", "kind": "human", **options}
+        flow = REVIEWED.replace("GATE", json.dumps(gate))
+        position = (self.TASK.position or Position(phase="APPROVE")).replace(
+            phase="APPROVE", waiting="approval"
+        )
+        state = board(self.TASK.replace(position=position))
+        state = state.replace(workflow=Adopted(name="ours.yaml", text=flow))
+        at = max(one.at for one in self.TASK.history) + timedelta(minutes=minutes)
+        return [one.key for one in alarms(state, at) if "reminder" in one.key]
+
+    @pytest.mark.parametrize(
+        ("options", "minutes", "number"),
+        [
+            ({"remind_minutes": 30}, 29, None),
+            ({"remind_minutes": 30}, 31, 1),
+            ({"remind_minutes": 30}, 95, 3),
+            ({"on_timeout": "remind"}, 60, None),
+            ({"on_timeout": "remind"}, 25 * 60, 1),
+            ({}, 10_000, None),
+        ],
+    )
+    def test_it_is_told_once_an_interval(
+        self, options: dict[str, object], minutes: float, number: int | None
+    ) -> None:
+        found = self.reminders(minutes, **options)
+
+        assert [one.rpartition(" ")[2] for one in found] == ([] if number is None else [str(number)])
 
 
 class TestWaiting:

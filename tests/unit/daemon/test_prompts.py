@@ -106,7 +106,7 @@ class TestFences:
 
     def test_a_hat_is_asked_for_its_own_form(self) -> None:
         """A planner of steps that is asked for its answer alone has to know what a step looks like."""
-        form = AnswerForm("hats/think", "planner", "steps.md")
+        form = AnswerForm("hats/think", "planner", hat_text("steps.md"))
 
         text = answer_prompt(
             form, Step.IMPLEMENT, "I would begin with a.py.", "there is no block", nonce=NONCE

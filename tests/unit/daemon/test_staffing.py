@@ -112,16 +112,19 @@ class TestStaff:
         assert list(worker_roles(Workers(coder=2))) == ["planner-1", "coder-1", "coder-2", "reviewer-1"]
 
     def test_a_changed_count_keeps_who_is_there(self) -> None:
-        posts = with_slots_for({}, Workers(coder=2))
+        posts = with_slots_for({}, worker_roles(Workers(coder=2)))
         posts = {name: with_process(post, 1.0) for name, post in posts.items()}
-        assert with_slots_for(posts, Workers(coder=3)).keys() - posts.keys() == {"coder-3"}
-        assert with_slots_for(posts, Workers(coder=3))["coder-1"] is posts["coder-1"]
+        assert with_slots_for(posts, worker_roles(Workers(coder=3))).keys() - posts.keys() == {"coder-3"}
+        assert with_slots_for(posts, worker_roles(Workers(coder=3)))["coder-1"] is posts["coder-1"]
 
     def test_one_too_many_stays_until_its_process_ended(self) -> None:
-        posts = {name: with_process(post, 1.0) for name, post in with_slots_for({}, Workers(coder=2)).items()}
-        assert "coder-2" in with_slots_for(posts, Workers(coder=1))
+        posts = {
+            name: with_process(post, 1.0)
+            for name, post in with_slots_for({}, worker_roles(Workers(coder=2))).items()
+        }
+        assert "coder-2" in with_slots_for(posts, worker_roles(Workers(coder=1)))
         posts["coder-2"] = with_exit(posts["coder-2"], 0, 2.0)
-        assert "coder-2" not in with_slots_for(posts, Workers(coder=1))
+        assert "coder-2" not in with_slots_for(posts, worker_roles(Workers(coder=1)))
 
 
 class TestOnTheBoard:

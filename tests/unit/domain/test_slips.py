@@ -17,7 +17,10 @@ from tests.support.sample_tasks import NOW
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SLIPS: Final[list[dict[str, Any]]] = yaml.safe_load(files("liza.domain").joinpath("slips.yaml").read_text())
+# By the C loader: every process of the suite reads it to collect this file.
+SLIPS: Final[list[dict[str, Any]]] = yaml.load(
+    files("liza.domain").joinpath("slips.yaml").read_text(), yaml.CSafeLoader
+)
 PYTHONISH: Final = ("tuple", "dictionary", "instance of", "Input should", "input should", ": :", "pydantic")
 
 

@@ -58,13 +58,7 @@ def test_what_nobody_has_is_refused_with_its_line(tmp_path: Path, old: str, new:
         ("worker: coder", "worker: maker", "worker: there is no role 'maker'"),
         ("access: read}", "access: read, dialect: latin}", "there is no dialect 'latin'"),
         ("access: read}", "access: some}", "roles.reviewer.access: "),
-        (REVIEW, f"{REVIEW}\n      - {{id: ok, kind: human, when: upfront_plan}}", "gates[1].when: "),
         ("checkpoint: required}", "checkpoint: required, on_none: revise}", "a machine always has a verdict"),
-        (
-            REVIEW,
-            f"{REVIEW}\n      - {{id: ok, kind: human, remind_minutes: 5}}",
-            "gates[1].remind_minutes: ",
-        ),
     ],
 )
 def test_what_nobody_performs_is_refused_with_its_line(old: str, new: str, said: str) -> None:

@@ -1,0 +1,70 @@
+"""The hook of the remote that hosts share: it asks the board whether a push may be, and else refuses it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from liza.board.location import VARIABLE, address_in, without_password
+from liza.board.protocol import open_board
+from liza.domain.shared_refs import RefUpdate, why_refused
+from liza.errors import DiskTrouble, Refused, UsageError
+from liza.repo.command import ask
+from liza.system.files import overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+HOOK: Final = "pre-receive"
+_WRITTEN: Final = "# Written by `liza hook install`: the board says who may push what."
+_FIELDS: Final = 3  # of a line: what the ref was, what it shall be, its name
+
+
+def install_hook(bare: Path, board: str) -> Path:
+    """Write the hook of the repository *bare*, which asks *board*; return where. It may be repeated."""
+    if ask("rev-parse", "--is-bare-repository", cwd=_require_directory(bare)).text != "true":
+        raise UsageError(f"{bare} is no bare repository; make one (`git init --bare {bare}`)")
+    if without_password(board) != board:
+        raise UsageError(
+            f"the address of the board holds a password; take it out, and let git's user have {VARIABLE} or "
+            "~/.pgpass there"
+        )
+    # Of its own settings: in Liza's, no repository has hooks.
+    own = ask("config", "--file", "config", "--get", "core.hooksPath", cwd=bare).text
+    path = bare / (own or "hooks") / HOOK
+    if path.exists() and _WRITTEN not in path.read_text(errors="replace"):
+        raise UsageError(f"there is another hook in {path}; move it away, or call `liza hook {HOOK}` from it")
+    command = shlex.join([sys.executable, "-m", "liza", "hook", HOOK, board])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        overwrite(path, f"#!/bin/sh\n{_WRITTEN}\nexec {command}\n")
+        path.chmod(0o755)
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+    return path
+
+
+def _require_directory(path: Path) -> Path:
+    if not path.is_dir():
+        raise UsageError(f"{path} is no directory; name the bare repository that hosts share")
+    return path
+
+
+def board_address(home: Path) -> str:
+    """Return where the board of *home* is, as a hook may be told it."""
+    return without_password(address_in(home) or str(home))
+
+
+def check_push(board: str, lines: Iterable[str]) -> None:
+    """Raise why the push that git describes in *lines* may not be; a board that is away allows nothing."""
+    updates = [RefUpdate(*fields) for line in lines if len(fields := line.split()) == _FIELDS]
+    said = os.environ.get(VARIABLE, "")
+    with closing(open_board(said if without_password(said) == board else board)) as opened:
+        state, now = opened.read(), opened.now()
+    for update in updates:
+        if why := why_refused(state, update, now):
+            raise Refused(f"{update.ref}: {why}")
