@@ -281,15 +281,9 @@ def reclaim_tasks(
     def make(state: State) -> State:
         alive = {*living, *foreign_workers(state, host)}
         for task in state.tasks.values():
-<<<<<<< HEAD
-            if reason := why_dead(task, living, at):
-                is_dead = task.lease is not None and task.lease.holder not in living
-                reclaim = Reclaim(reason=reason + _begun_text(task), killed=killed and is_dead)
-=======
             if reason := why_dead(task, alive, at):
                 is_dead = task.lease is not None and task.lease.holder not in alive
-                reclaim = Reclaim(reason=reason, killed=killed and is_dead)
->>>>>>> fa076b510597447355fe81bceea79a5ce813f722
+                reclaim = Reclaim(reason=reason + _begun_text(task), killed=killed and is_dead)
                 state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
         return settle_reservations_except(state, alive)
 
