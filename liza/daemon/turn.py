@@ -56,11 +56,11 @@ from liza.domain.budget import (
     raise_budget_command,
     with_warning_given,
 )
-from liza.domain.changes import Change, with_anomaly
+from liza.domain.changes import Change, with_anomaly, with_effects_intended
 from liza.domain.config import AgentChoice
 from liza.domain.dialect_answers import OWN_DIALECT, read_answer
 from liza.domain.events import Block, Land, Release, Report
-from liza.domain.model import Actor, HistoryEntry, Lease, Refusal, Role, State, Status, Task
+from liza.domain.model import Actor, EffectIntent, HistoryEntry, Lease, Refusal, Role, State, Status, Task
 from liza.domain.providers import RESUME, provider_news
 from liza.domain.record import printable, utc_now, with_record
 from liza.domain.switches import BREAKER_PREFIX
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from liza.repo.shared_remote import SharedRemote
     from liza.repo.snapshot import WorktreeState
     from liza.repo.worktree import Worktree
-    from liza.workflow.document import Workflow
+    from liza.workflow.document import Effect, Workflow
 
     More = Callable[[State], State]
     Check = Callable[[AnswerValue], str | None]
@@ -510,12 +510,23 @@ class Turn:
         commit = event.commit or task.review_commit
         home, trees, now = self.place.home, self.place.worktrees, self.place.clock()
         place = EffectPlace(home, trees, now, self.state, after, commit, wanted.taints)
+        if wanted.effects:
+            self._intend(wanted.effects, commit)
         try:
             done = perform(place, task, wanted.effects)
             self._comment(place.delivery(task))
         except ForgeFailed as error:
             return Block(reason=printable(str(error)), questions=(FORGE_QUESTION,), only_people=True)
         return event.replace(effects=done) if done else event
+
+    def _intend(self, effects: tuple[Effect, ...], commit: str | None) -> None:
+        """Write down what is about to be done, so that whoever comes after a crash knows that it began."""
+        name, by, at = str(self.task), self.by, self.place.clock()
+        intent = EffectIntent(effects=tuple(map(str, effects)), commit=commit, at=at, by=by.id)
+        self.update(
+            f"intend {' and '.join(intent.effects)} {name}",
+            lambda state: with_effects_intended(state, name, intent, by),
+        )
 
     def _comment(self, delivery: Delivery) -> None:
         """Tell the forge what was said in this round; that it does not listen holds up no work."""

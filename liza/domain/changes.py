@@ -14,7 +14,7 @@ from liza.domain.anomaly_closing import (
 )
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
 from liza.domain.metrics import with_metrics
-from liza.domain.model import Actor, Discovery, Goal, GoalStatus, NextGoal, Note, PastGoal, Role
+from liza.domain.model import Actor, Discovery, EffectIntent, Goal, GoalStatus, NextGoal, Note, PastGoal, Role
 from liza.domain.model import waits_for as waits_for  # noqa: PLC0414 - a claim is refused by it
 from liza.domain.record import next_id, with_record
 from liza.domain.sprints import begin_next_sprint as next_sprint
@@ -132,6 +132,14 @@ def with_anomaly(state: State, details: Details, *, about: str | None, by: str, 
         details=details,
     )
     return state.replace(anomalies=with_record(state.anomalies, anomaly))
+
+
+def with_effects_intended(state: State, task: str, intent: EffectIntent, by: Actor) -> State:
+    """Return the board with what is about to be done for *task*; raise where somebody else holds it now."""
+    found = state.task(task)
+    if found.lease is None or found.lease.token != by.token:
+        raise Refused(f"{task}: {by.id} may not act for it, because it does not hold it any more")
+    return state.with_task(found.replace(intended=intent))
 
 
 def with_signals(state: State, task: str, *signals: Signal) -> State:

@@ -435,7 +435,7 @@ class Land(Event):
         return None
 
     def changes(self, task: Task, by: Actor, at: datetime) -> FieldChanges:  # noqa: ARG002
-        return {**NO_HOLDER, "merge_commit": self.commit}
+        return {**NO_HOLDER, "merge_commit": self.commit, "intended": None}
 
 
 class Block(Event):
@@ -460,6 +460,7 @@ class Block(Event):
             "blocked_rule": self.rule,
             "asked": at if is_for_people else None,
             "attempt": 0,
+            "intended": None,
         }
 
     def facts(self, source: Status | None = None) -> dict[str, Any]:  # noqa: ARG002

@@ -150,6 +150,15 @@ class MergeIntent(Record):
     commit: Commit
 
 
+class EffectIntent(Record):
+    """What is about to be done outside of the board when a task moves on, recorded before it is done."""
+
+    effects: tuple[NonEmptyStr, ...]
+    commit: Commit | None = None
+    at: Time
+    by: Id
+
+
 class Taint(Record):
     """A pass that was forced; the task does not merge until a person accepts it."""
 
@@ -232,6 +241,7 @@ class Task(Record):
     nothing_to_do: NonEmptyStr | None = None
     approved_by: Id | None = None
     merging: MergeIntent | None = None
+    intended: EffectIntent | None = None  # until what came of it is known
     merge_commit: Commit | None = None
     taints: tuple[Taint, ...] = ()
 

@@ -722,12 +722,16 @@ CONTROLS: Final = (
 
 # Contained by the daemon, the sandbox and git, and by no gate of a document: so it is under every workflow.
 _EVERYWHERE: Final = (GIT_ABUSE, SANDBOX_ESCAPES, LEAKS, PROCESSES, MALFORMED_ANSWERS)
+# Done in a step that only the default workflow has: the announcement before the work.
+_ANNOUNCED: Final = frozenset(
+    {"forbidden_validation", "hangs_at_start", "thinks_too_long_before", "is_always_full"}
+)
 
 
 def _is_everywhere(case: Case) -> bool:
     """Return whether *case* needs nothing that only the default workflow has, such as its planner."""
     has_role = case.roles in {("coder",), ("reviewer",)}
-    return has_role and not case.restarts
+    return has_role and case.name not in _ANNOUNCED and not case.restarts
 
 
 _LIZA_ALONE: Final = (FALSE_CLAIMS, TEST_TAMPERING, RUNNER_TAMPERING, OUT_OF_SCOPE, PLANTED_TRAPS)

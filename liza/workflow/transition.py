@@ -451,6 +451,7 @@ def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
         "decisions": _decisions(step, moved),
         "approval_question": _question(step, after) if after.waiting else None,
         "lease": None,
+        "intended": None,
     }
     if event.artifacts or is_work:
         changes["artifacts"] = {**task.artifacts, **_artifacts(step, event)}

@@ -283,11 +283,18 @@ def reclaim_tasks(
         for task in state.tasks.values():
             if reason := why_dead(task, alive, at):
                 is_dead = task.lease is not None and task.lease.holder not in alive
-                reclaim = Reclaim(reason=reason, killed=killed and is_dead)
+                reclaim = Reclaim(reason=reason + _begun_text(task), killed=killed and is_dead)
                 state = apply(reclaim, to=task.id, by=SUPERVISOR, at=at)(state)
         return settle_reservations_except(state, alive)
 
     return Change(SUPERVISOR.id, "reclaim", make)
+
+
+def _begun_text(task: Task) -> str:
+    """Return what its holder was about to do outside of the board: whoever is next finds what was done."""
+    if task.intended is None:
+        return ""
+    return f"; {' and '.join(task.intended.effects)} had begun for it, and is looked at again"
 
 
 def finish_merge(task: str, commit: str, *, at: datetime) -> Change:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from liza.daemon.policy import coder
+from liza.daemon.policy.recovery import reclaim_tasks
 from liza.domain.changes import HUMAN
 from liza.domain.model import Status
 from liza.domain.record import utc_now
@@ -215,6 +217,35 @@ class TestPullRequests:
         team.turns(*ALL)
         assert team.status("issue-7") is Status.COMPLETE
         assert forge.pulls() == {BRANCH: True}
+
+    def test_what_had_begun_when_a_worker_was_killed_is_known_and_done_once(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7")
+        for name in ("planner-1", "coder-1", "reviewer-1"):
+            team.turn(name)
+        planned = team.state.task("issue-7").position
+        assert planned
+        assert planned.phase == "IMPLEMENT"
+        (forge.path / "pulls").mkdir()
+        os.mkfifo(forge.path / "pulls/9.md")  # whoever looks for pull requests now waits for ever
+
+        with team.process("coder-1"):
+            state = team.until(lambda state: state.task("issue-7").intended is not None)
+        intent = state.task("issue-7").intended
+        assert intent
+        assert (intent.effects, intent.by) == (("ensure_draft_pr",), "coder-1")
+        assert intent.commit
+        (forge.path / "pulls/9.md").unlink()
+        team.board.update(reclaim_tasks((), at=utc_now(), killed=True))
+        task = team.state.task("issue-7")
+        assert "ensure_draft_pr had begun for it" in task.history[-1].facts["reason"]
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.intended) == (Status.COMPLETE, None)
+        assert forge.pulls() == {BRANCH: False}
 
     def test_a_forge_that_refuses_blocks_the_task_and_it_goes_on_once_that_is_mended(
         self, tmp_path: Path, forge: ForgeFolder

@@ -310,6 +310,8 @@ class TestWorkflows:
             chosen = runner.select([], is_sandboxed=True, workflow=name).cases
             assert len(chosen) > 50
             assert [case.name for case in chosen if case.is_control] == ["honest"]
+            acts = {case for case, step in MISBEHAVIOURS if step in {"implement", "review"}} | {"honest"}
+            assert {case.name for case in chosen} <= acts
 
     @pytest.mark.parametrize("name", OTHERS)
     def test_the_misbehaving_agent_wears_a_hat_that_is_worn_there(self, name: str) -> None:
