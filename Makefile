@@ -18,7 +18,8 @@ PORTABLE := tests/contract tests/unit/system/test_platform.py tests/unit/agents/
 # What runs on a PostgreSQL server beside the board in files.
 HOSTS := tests/contract tests/integration/board/test_postgres.py tests/integration/board/test_postgres_faults.py \
   tests/acceptance/cli/test_board_on_server.py tests/acceptance/cli/test_hosts.py \
-  tests/acceptance/cli/test_demo_hosts.py tests/acceptance/daemon/test_many_hosts.py
+  tests/acceptance/cli/test_deploy.py tests/acceptance/cli/test_demo_hosts.py tests/acceptance/daemon/test_many_hosts.py \
+  tests/integration/daemon/test_travel.py tests/integration/daemon/test_push_hook.py
 FIND_POSTGRES := $(BIN)/python -c 'import sys; from tests.support.postgres_server import find_programs; sys.exit(not find_programs())'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

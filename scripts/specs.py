@@ -53,9 +53,23 @@ from liza.domain.yaml_parse import parse_yaml
 from liza.errors import EXIT_CODES, UsageError
 from liza.gates.forbidden import FORBIDDEN
 from liza.gates.registry import GATE_TYPES as GATE_KINDS
+from liza.gauntlet.cases import ALL_WORKFLOWS, CASES
 from liza.system.run_control import MEANING as ENDING_MEANING
 from liza.system.run_control import RunEnding
-from liza.workflow.document import CLEAN_ONLY, IF_TAINTED, OPTIONS, Effect, Gate, GateKind, Phase
+from liza.workflow.document import (
+    CLEAN_ONLY,
+    IF_TAINTED,
+    MERGES,
+    OPTIONS,
+    Effect,
+    Gate,
+    GateKind,
+    GateMode,
+    OnExhausted,
+    Phase,
+    SessionMode,
+    Workflow,
+)
 from liza.workflow.load import load_workflow, packaged_names
 
 if TYPE_CHECKING:
@@ -366,6 +380,74 @@ def _rounds(phase: Phase) -> str:
     return f"{most}, then {phase.on_exhausted}" + ("" if phase.blocking else ", without a mark")
 
 
+def workflow_features() -> str:
+    """Return what each workflow that comes with Liza has, by feature."""
+    names = packaged_names()
+    flows = [load_workflow(name) for name in names]
+    return table(
+        ["feature", *(f"`{name}`" for name in names)],
+        ([feature, *(_cell(has(flow)) for flow in flows)] for feature, has in FEATURES.items()),
+    )
+
+
+def _cell(found: object) -> str:
+    return ("yes" if found else "") if isinstance(found, bool) else str(found)
+
+
+def _gates_of(flow: Workflow) -> list[Gate]:
+    return [gate for phase in flow.phases.values() for gate in phase.gates]
+
+
+def _has_kind(kind: GateKind) -> Callable[[Workflow], bool]:
+    return lambda flow: any(gate.kind is kind for gate in _gates_of(flow))
+
+
+def _exhausts(policy: OnExhausted) -> Callable[[Workflow], bool]:
+    return lambda flow: any(
+        phase.on_exhausted is policy and bool(phase.max_iterations) for phase in flow.phases.values()
+    )
+
+
+FEATURES: Final[dict[str, Callable[[Workflow], object]]] = {
+    "tasks come from": lambda flow: flow.tasks.source,
+    "work begins with": lambda flow: flow.workspace.base.value,
+    "who works": lambda flow: ", ".join(
+        dict.fromkeys(phase.worker for phase in flow.phases.values() if phase.worker)
+    ),
+    "agents that decide": lambda flow: ", ".join(
+        dict.fromkeys(str(gate.role) for gate in _gates_of(flow) if gate.role and gate.decides)
+    ),
+    "agents that advise": lambda flow: ", ".join(
+        dict.fromkeys(str(gate.role) for gate in _gates_of(flow) if gate.mode is GateMode.ADVISORY)
+    ),
+    "a person decides": _has_kind(GateKind.HUMAN),
+    "work is announced before": lambda flow: any("checkpoint" in gate.options for gate in _gates_of(flow)),
+    "new tests are shown to fail without the change": _has_kind(GateKind.PROOF),
+    "a score is measured": _has_kind(GateKind.SCORE),
+    "several paths": lambda flow: any(gate.sets_path for gate in _gates_of(flow)),
+    "rounds that are over: blocked": _exhausts(OnExhausted.BLOCK),
+    "rounds that are over: stopped": _exhausts(OnExhausted.STOP),
+    "rounds that are over: forced and marked": _exhausts(OnExhausted.FORCE_PASS),
+    "a crash uses up a round": lambda flow: flow.crash_consumes_iteration,
+    "what judges found is remembered": lambda flow: flow.remembers,
+    "a session may go on": lambda flow: any(
+        SessionMode.RESUME in phase.session.values() for phase in flow.phases.values()
+    ),
+    "a page for people": lambda flow: flow.page is not None,
+    "merged": lambda flow: any(gate.options.get("effect") in MERGES for gate in _gates_of(flow)),
+    "who approves may want one commit": lambda flow: flow.offers_squash,
+    "effects": lambda flow: ", ".join(
+        dict.fromkeys(
+            [
+                *(one for phase in flow.phases.values() for many in phase.effects.values() for one in many),
+                *flow.at_end,
+            ]
+        )
+    ),
+    "rules of its own": lambda flow: len(flow.rules),
+}
+
+
 def gate_options() -> str:
     return table(
         ["kind", "can be told", "which says"],
@@ -499,6 +581,15 @@ def _typed(argument: Argument) -> str:
     return " ".join(words) if must else f"[{' '.join(words)}]"
 
 
+def gauntlet_cases() -> str:
+    """Return the cases that are run under every workflow, and how many each workflow has."""
+    everywhere = [case for case in CASES.values() if case.workflows == ALL_WORKFLOWS]
+    counts = {name: sum(name in case.workflows for case in CASES.values()) for name in ALL_WORKFLOWS}
+    totals = ", ".join(f"{count} under `{name}`" for name, count in counts.items())
+    rows = table(["case", "does", "workflows"], ([f"`{one.name}`", one.does, "all"] for one in everywhere))
+    return f"{totals}.\n\n{rows}"
+
+
 RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
     "keys": keys,
@@ -521,6 +612,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "endings": endings,
     "workflows": workflows,
     "gate-options": gate_options,
+    "workflow-features": workflow_features,
     "effects": effects,
     "rules": rules,
     "counted_events": counted_events,
@@ -528,6 +620,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "forbidden": forbidden,
     "provider-states": provider_states,
     "model-faults": model_faults,
+    "gauntlet-cases": gauntlet_cases,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import threading
 import time
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
+# Seconds in which whoever wrote the journal mostly has it in state.yaml as well: who waits looks only after
+# them, or everybody who waits would line up for the lock after every change.
+SHOWING: Final = 0.02
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
 IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, snapshot.DRAFT})
 
@@ -188,11 +192,17 @@ class FileBoard:
         deadline = time.monotonic() + timeout
         watch = self._open_watch()
         alarms = watch.alarms if watch else 0
+        look_at = math.inf
         while True:
             heard = watch.wakeups if watch else 0
             state = self.read()
             if state.revision <= since and (self.has_edit() or self._is_behind()):
+                look_at = min(look_at, time.monotonic() + SHOWING)
+                if (left := min(look_at, deadline) - time.monotonic()) > 0:
+                    watch.wait(heard, left) if watch else time.sleep(left)
+                    continue
                 state = self._look()
+            look_at = math.inf
             left = deadline - time.monotonic()
             if state.revision > since or left <= 0 or (watch and watch.alarms > alarms):
                 return state

@@ -55,6 +55,9 @@ class FilePresence:
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
         """Say nothing: nobody else could hear it."""
 
+    def depose(self, silence: float) -> None:
+        """Do nothing: no host leads a board of one machine."""
+
     def share_secret(self, secret: str) -> str:
         """Return *secret*: nobody shares it."""
         return secret

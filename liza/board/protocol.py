@@ -136,6 +136,9 @@ class Presence(Protocol):
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
         """Say what *host*, whose name this process holds, offers; nobody is woken by it."""
 
+    def depose(self, silence: float) -> None:
+        """Take the supervisor's name from a host that leads and has said nothing for *silence* seconds."""
+
     def share_secret(self, secret: str) -> str:
         """Return the one secret that all machines of the board share: *secret*, unless another was first."""
 
@@ -215,6 +218,7 @@ class Glance(NamedTuple):
     state: State
     switches: dict[str, str]
     is_running: bool  # whether a supervisor is there
+    hosts: tuple[HostSign, ...] = ()
 
 
 class Engine(Protocol):

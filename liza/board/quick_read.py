@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def read_quickly(home: Path) -> State | None:
-    """Return the board in *home* without locking; None where an edit, a crash or an error needs more."""
+    """Return the board in *home* without locking; None where an edit, a crash or an error needs more.
+
+    Its tasks are for views: of a large board most are read only when somebody asks for more of them than a
+    line of `liza status` says.
+    """
     disk = Disk()
     journal = Journal(home / JOURNAL, disk, os.O_RDONLY)
     try:
@@ -42,11 +46,15 @@ def read_quickly(home: Path) -> State | None:
 
 
 def _read(journal: Journal, home: Path) -> tuple[State | None, JournalPosition]:
-    kept = snapshot.load(home / snapshot.NAME)
-    if kept is not None and not journal.holds(kept.mark):
-        kept = None
-    lines = list(journal.lines(kept.mark if kept else JournalPosition()))
+    parts = snapshot.load_parts(home / snapshot.NAME)
+    if parts is None or not journal.holds(parts.mark):
+        lines = list(journal.lines(JournalPosition()))
+        return (replay_journal(lines), lines[-1].mark) if lines else (None, JournalPosition())
+    from liza.board.glanced import glanced_state, with_whole  # noqa: PLC0415 - small boards have no snapshot
+
+    state, lines = glanced_state(parts), list(journal.lines(parts.mark))
     if not lines:
-        return (kept.state, kept.mark) if kept else (None, JournalPosition())
-    state = replay_entries(kept.state, (line.entry for line in lines)) if kept else replay_journal(lines)
-    return state, lines[-1].mark
+        return state, parts.mark
+    changed = {name for line in lines for name in line.entry.put.get("tasks", ())}
+    state = state.replace(tasks=with_whole(state.tasks, changed))
+    return replay_entries(state, (line.entry for line in lines)), lines[-1].mark

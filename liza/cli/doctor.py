@@ -11,17 +11,20 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.disk import can_exchange
+from liza.board.location import address_in
 from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
 from liza.cli.views.health import GateHealth, HealthFinding, HealthMark, MachineFacts, ProjectFacts, diagnose
+from liza.cli.views.hosts import host_views
 from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
 from liza.daemon.policy.recovery import finished_tasks
 from liza.daemon.project import home_from
 from liza.daemon.project_sandbox import require_sandbox, sandbox_warning
 from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
 from liza.domain.lifecycle import TERMINAL
+from liza.domain.record import utc_now
 from liza.errors import LizaError, NoCage, UsageError
 from liza.repo import command, salvage
 from liza.repo.pool import Worktrees
@@ -33,6 +36,7 @@ from liza.system.run_control import RunControl
 from liza.system.sandbox.bubblewrap import sandbox_obstacle
 
 if TYPE_CHECKING:
+    from liza.board.protocol import Board
     from liza.domain.model import State
 
 # Coding programs that people have; each tells its version by --version.
@@ -164,7 +168,18 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         has_agent=bool(config and (config.agents.default.backend or config.agents.default.command)),
         switches=tuple(board.switches.thrown()),
         gates=gates_of(BaselineContext(home, repository, config), baseline=baseline) if config else None,
+        **_distance(board, home),
     )
+
+
+def _distance(board: Board, home: Path) -> dict[str, Any]:
+    """Return how far a board on a server is, and the hosts that share it; nothing where it is here."""
+    if address_in(home) is None:
+        return {}
+    began = time.monotonic()
+    signs = board.presence.hosts()
+    latency, skew = time.monotonic() - began, utc_now() - board.now()
+    return {"hosts": host_views(signs), "latency": latency, "board_skew": skew.total_seconds()}
 
 
 def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ...] | None:

@@ -61,10 +61,10 @@ class GateBaseline(NamedTuple):
                 f"{self.gate} does not see the code: {self.canary.how}, and `{result.line}` still passes, so "
                 "nothing may be merged on its word"
             )
-        if result.is_green:
-            return f"{self.gate} passes in {result.seconds:.1f} s{self._seen()}"
         if result.is_empty:
             return f"{self.gate} finds no tests yet (`{result.line}`)"
+        if result.is_green:
+            return f"{self.gate} passes in {result.seconds:.1f} s{self._seen()}"
         if result.failed:
             count = len(result.failed)
             return (

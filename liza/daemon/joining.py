@@ -38,7 +38,7 @@ _ROLES: Final[dict[str, WorkerRole]] = {
 def own_name() -> str:
     """Return what this machine is called where nobody says otherwise."""
     plain = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    return plain[:32].strip("-") or "host"
+    return plain[-32:].strip("-") or "host"  # the end of it tells pods of one kind apart
 
 
 def parse_name(text: str, what: str = "name of a host") -> str:

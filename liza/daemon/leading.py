@@ -15,6 +15,7 @@ from liza.daemon import sprint
 from liza.daemon.breaker import Breaker
 from liza.daemon.cycle_page import CyclePage
 from liza.daemon.files import write_report
+from liza.daemon.membership import LONGEST_SILENCE
 from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
 from liza.daemon.policy import planner, recovery
 from liza.daemon.policy.staffing import foreign_workers
@@ -38,8 +39,6 @@ CHECKPOINTS: Final = "checkpoints"
 SUMMARY_TIME: Final = "%Y%m%dT%H%M%S.%fZ"  # a summary is named after the moment of the throw
 SAME_THROW_WINDOW: Final = timedelta(seconds=2)  # within which a switch may change its time and is the same
 HOSTS_INTERVAL: Final = 5.0  # seconds between two looks for hosts that are gone
-# Seconds of silence by which a host is gone whose name is free: all names are while a server starts.
-LONGEST_SILENCE: Final = 10.0
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -133,9 +132,10 @@ class Leader:
             return state
         self._hosts_due = time.monotonic() + HOSTS_INTERVAL
         signs = self._board.presence.hosts()
-        alive = {sign.name for sign in signs if sign.is_live or sign.silent < LONGEST_SILENCE}
+        alive = {sign.name for sign in signs if sign.silent < LONGEST_SILENCE}
         busy = {task.lease.holder for task in state.tasks.values() if task.lease}
-        busy |= self._board.presence.live_workers()
+        # A worker that was started by hand has no host to speak for it.
+        busy |= self._board.presence.live_workers() & {agent.id for agent in there if agent.host is None}
         gone = {agent.id: agent.host for agent in there if agent.host not in alive and agent.id not in busy}
         if not gone:
             return state

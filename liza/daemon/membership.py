@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from liza.board.protocol import Board
     from liza.daemon.policy.staffing import HostOffer
 
+# Seconds without a sign of life by which a host counts for nothing, whatever its connections say.
+LONGEST_SILENCE: Final = 10.0
 INTERVAL: Final = 2.0  # seconds between two signs of life, and between two tries to lead
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class Membership:
         self._over = threading.Event()
         self._lost = threading.Event()
         self._lead = ExitStack()
+        self._may_depose = True
         self._thread = threading.Thread(target=self._keep, name="membership", daemon=True)
 
     def start(self) -> None:
@@ -85,10 +88,21 @@ class Membership:
         hold = self._board.presence.hold(SUPERVISOR_NAME, at=utc_now(), on_lost=self._lost.set)
         try:
             self._lead.enter_context(hold)
-        except (AlreadyRunning, Refused):  # another leads, or this one has not the right to
+        except Refused:  # this one has not the right to
+            return
+        except AlreadyRunning:
+            if self._may_depose:
+                self._depose()
             return
         self.leads = True
         self._wake()
+
+    def _depose(self) -> None:
+        try:
+            self._board.presence.depose(LONGEST_SILENCE)
+        except LizaError as error:  # only the owner of the board may
+            log.debug("whoever leads is left to it: %s", error)
+            self._may_depose = False
 
     def _give_up(self) -> None:
         self.leads = False

@@ -551,7 +551,7 @@ class Supervisor:
         One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
         """
         done = [task.id for task in recovery.finished_tasks(state) if task.status in SUCCEEDED]
-        spare = done[: max(0, len(done) - state.config.limits.kept_worktrees)]
+        spare = done[: max(0, len(done) - recovery.kept_worktrees(state))]
         name = next((name for name in spare if name not in self._recycled), None)
         if name is None:
             return

@@ -183,6 +183,10 @@ class Anomaly(Record):
 
 def anomaly_sentence(anomaly: Anomaly, most: int = 300) -> str:
     """Return *anomaly* in a line; of its details at most so many characters."""
-    facts = ", ".join(f"{key} {value}" for key, value in anomaly.details.to_json().items() if key != "type")
     about = f" of {anomaly.task_id}" if anomaly.task_id else ""
-    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {facts[:most]}"
+    return f"{anomaly.id}: {anomaly.type}{about} by {anomaly.logged_by}: {anomaly_facts(anomaly, most)}"
+
+
+def anomaly_facts(anomaly: Anomaly, most: int = 300) -> str:
+    facts = anomaly.details.to_json().items()
+    return ", ".join(f"{key} {value}" for key, value in facts if key != "type")[:most]

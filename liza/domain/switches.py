@@ -35,4 +35,13 @@ def strongest_switch(files: Collection[str]) -> Switch:
 
 def resume_command(said: str) -> str:
     """Return the command that resumes the agents, given the text of a switch file."""
-    return "liza breaker" if said.startswith(BREAKER_PREFIX) else "liza resume"
+    if not said.startswith(BREAKER_PREFIX):
+        return "liza resume"
+    _, _, command = said.rstrip("`").rpartition("`")
+    return command if command.startswith("liza ") else "liza breaker"
+
+
+def switch_cause(said: str) -> str:
+    """Return why a switch was thrown, without the command that the breaker names behind it."""
+    cause, _, command = said.rpartition("; ")
+    return cause if cause and said.startswith(BREAKER_PREFIX) and command.endswith("`") else said

@@ -75,7 +75,7 @@ def result_of(tree: str, trial: TreeRun) -> CachedResult:
         code=ran.code,
         ending=ran.ending,
         is_green=ran.is_green,
-        is_empty=not ran.is_green and finds_no_tests(ran),
+        is_empty=finds_no_tests(ran),
         failed=None if failed is None else tuple(sorted(failed)),
         is_reported=report is not None,
         passed=len(report.passed) if report else passed_count(trial.line, ran.said),

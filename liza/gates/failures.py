@@ -45,6 +45,11 @@ _NO_TESTS: Final = re.compile(
     r"|\bcollected 0 items\b|\bno packages to test\b|\bmatched no packages\b",
     re.IGNORECASE | re.MULTILINE,
 )
+_SOME_PASSED: Final = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:passed|passing|passes|ok)\b|^Ran [1-9]|^(?:ok|PASS)[ \t]+\S"
+    r"|\btests? +[1-9]\d*\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _CAUSE_LINE: Final = re.compile(
     r"""(?mix)^(?P<line>.*(?:
         no\ module\ named | \b\w*Error\b:\ | cannot\ find\ (?:module|package) | not\ found | no\ such\ file
@@ -81,13 +86,14 @@ def cause_of(line: str, ran: CommandResult) -> str | None:
 
 
 def finds_no_tests(ran: CommandResult) -> bool:
-    """Return whether a red run says that there is nothing to test: a new project is not broken."""
-    is_red = ran.ending is RunEnding.DONE and ran.code not in (0, *NOT_STARTED_CODES)
-    return (
-        is_red
-        and bool(_NO_TESTS.search(ran.said))
-        and not re.search(r"\b[1-9]\d* (?:failed|error)", ran.said)
-    )
+    """Return whether a run says that there is nothing to test: a new project is not broken.
+
+    Most runners are red then. Python's own is green before 3.12; such a run must not have tested anything.
+    """
+    if ran.ending is not RunEnding.DONE or ran.code in NOT_STARTED_CODES or not _NO_TESTS.search(ran.said):
+        return False
+    is_tested = _SOME_PASSED if ran.is_green else re.compile(r"\b[1-9]\d* (?:failed|error)")
+    return not is_tested.search(ran.said)
 
 
 def is_same_cause(one: str | None, other: str | None) -> bool:

@@ -33,7 +33,7 @@ class CachedResult(Record):
     code: int | None = None
     ending: RunEnding = RunEnding.DONE
     is_green: bool = False
-    is_empty: bool = False  # it is red only because there is no test yet
+    is_empty: bool = False  # there is no test yet, for which most runners are red
     failed: tuple[str, ...] | None = None  # the tests that failed; None where some may be unseen
     is_reported: bool = False  # the runner wrote its report
     passed: int | None = None  # how many tests did, where the runner tells

@@ -64,7 +64,9 @@ def collect_facts(
         is_sandboxed=is_sandboxed(_settings_at(yard, base)),
         red=_run_tests(yard) if tree not in (None, tree_of(yard, base)) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
-        moved=changed_names(before, user_state(yard)),
+        moved=tuple(
+            name for name in changed_names(before, user_state(yard)) if not name.startswith(case.own)
+        ),
         invalid=_board_error(yard),
         left=tuple(words for _, words in left),
         locks=tuple(_locks(yard)),

@@ -12,7 +12,16 @@ from pkgutil import iter_modules
 from typing import Final
 
 from liza.gauntlet import agents
-from liza.gauntlet.agents.behaviour import HONEST, MISBEHAVIOURS, TRIED, Answer, Run, block, say_line
+from liza.gauntlet.agents.behaviour import (
+    HONEST,
+    HONEST_HATS,
+    MISBEHAVIOURS,
+    TRIED,
+    Answer,
+    Run,
+    block,
+    say_line,
+)
 
 _FAILED: Final = re.compile(r"^fail by (\S+): ", re.MULTILINE)  # as the guidance in a prompt puts it
 
@@ -27,7 +36,7 @@ def perform(name: str, act: Run) -> Answer | str | None:
     """Return what the agent *name* answers; where it has nothing of its own to do, it is honest."""
     deed = MISBEHAVIOURS.get((name, act.step))
     if deed is None or act.iteration > deed.until:
-        return HONEST[act.step](act)
+        return HONEST_HATS.get((act.hat, act.step), HONEST[act.step])(act)
     if not deed.is_quiet:
         say_line(f"{TRIED}{name}")
     return deed.do(act)
@@ -40,7 +49,13 @@ def attempt_number(prompt: str) -> int:
     except (OSError, ValueError, KeyError):
         brief = {}
     about = brief.get("facts", {}).get("about", {})
-    claims = [entry for entry in about.get("history", ()) if entry["event"] == "claim"]
+    # Under a hat of a workflow, who claimed it before may have worn another: only its own rounds count.
+    hat, role = os.environ["LIZA_HAT"], os.environ["LIZA_ROLE"]
+    claims = [
+        entry
+        for entry in about.get("history", ())
+        if entry["event"] == "claim" and entry["role"] == role == hat
+    ]
     # Where a sandbox hides the brief, the prompt still says what became of earlier attempts.
     failed = max(len(about.get("failed_by", ())), len(set(_FAILED.findall(prompt))))
     return max(int(os.environ["LIZA_ITERATION"]) + failed, len(claims))
@@ -56,6 +71,7 @@ def main() -> None:
         task=os.environ["LIZA_TASK"],
         iteration=attempt_number(prompt),
         prompt=prompt,
+        hat=os.environ["LIZA_HAT"],
     )
     answer = perform(name, act)
     if answer is not None:

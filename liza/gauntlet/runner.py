@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from liza.domain.config import SandboxMode
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import LizaError, UsageError
-from liza.gauntlet.cases import CASES, MEANING
+from liza.gauntlet.cases import CASES, DEFAULT_WORKFLOW, MEANING
 from liza.gauntlet.evidence import collect_facts
 from liza.gauntlet.project import CaseProject, create_project, remove_project, run_liza, user_state
 from liza.gauntlet.verdict import CaseResult, judge_case
+from liza.gauntlet.workflows import in_workflow, require_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,14 +45,21 @@ class CaseSelection(NamedTuple):
     is_sandboxed: bool
 
 
-def select(names: Sequence[str], *, is_sandboxed: bool) -> CaseSelection:
-    """Return the cases of these *names*, or all; raise where a name is none, or its case cannot be tried."""
+def select(names: Sequence[str], *, is_sandboxed: bool, workflow: str = DEFAULT_WORKFLOW) -> CaseSelection:
+    """Return the cases of these *names*, or all that make sense under *workflow*.
+
+    Raise where a name is none, or its case cannot be tried.
+    """
+    require_workflow(workflow)
     for name in names:
         if name not in CASES:
             near = get_close_matches(name, CASES, 1)
             hint = f"did you mean {near[0]}?" if near else "`liza gauntlet --list` shows them"
             raise UsageError(f"there is no case {name!r}; {hint}")
-    cases = [CASES[name] for name in names or CASES]
+        if workflow not in CASES[name].workflows:
+            raise UsageError(f"{name} makes no sense under the workflow {workflow}; leave one of them out")
+    wanted = [CASES[name] for name in names or CASES if workflow in CASES[name].workflows]
+    cases = [in_workflow(case, workflow) for case in wanted]
     left_out = {case.name: why for case in cases if (why := hindrance(case, is_sandboxed=is_sandboxed))}
     for name in names:
         if name in left_out:

@@ -35,6 +35,13 @@ MOST_SLOTS: Final = 1024
 _SLOTS: Final[dict[Path, Path]] = {}  # where each worktree was seen last: looking at all of them takes longer
 
 
+def _remember_slot(worktree: Worktree) -> Worktree:
+    if len(_SLOTS) >= MOST_SLOTS:
+        _SLOTS.clear()
+    _SLOTS[worktree.path] = worktree.admin
+    return worktree
+
+
 def scratch_lock_of(path: Path) -> Path:
     """Return the lock by which a process says that it looks at the scratch directory *path*."""
     return path.with_name(f"{path.name}.lock")
@@ -278,6 +285,7 @@ class Worktrees:
         worktree.path.rename(path)
         moved = Worktree(self.repository, path, worktree.admin)
         moved.mend()
+        _remember_slot(moved)
         return moved
 
     def _places(self) -> dict[Path, Path]:
@@ -298,10 +306,7 @@ class Worktrees:
         known = self._places()
         for admin, place in known.items():
             if place == path:
-                if len(_SLOTS) >= MOST_SLOTS:
-                    _SLOTS.clear()
-                _SLOTS[path] = admin
-                return Worktree(self.repository, path, admin)
+                return _remember_slot(Worktree(self.repository, path, admin))
         # A move that was cut short: the directory names its slot, and where the slot says it is, nothing is.
         link = path / ".git"
         admin = Path(first_line(link).removeprefix("gitdir: "))

@@ -97,18 +97,22 @@ def parent_death_prefix() -> tuple[str, ...]:
 
 def process_of(pid: int) -> Process | None:
     try:
-        line = _read(f"{pid}/stat").decode(errors="replace")
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            line = os.read(descriptor, _PIECE)  # one line, which the kernel gives as a whole
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
-    head, _, rest = line.rpartition(")")  # a name may hold blanks and brackets
-    fields = rest.split(maxsplit=20)
+    head, _, rest = line.rpartition(b")")  # a name may hold blanks and brackets
+    fields = rest.split(None, 20)
     if int(fields[6]) & _KERNEL_THREAD:
         return None  # nobody started it, and a third of all that there are would be looked at in vain
     return Process(
         pid=pid,
         started=int(fields[19]),
-        name=head.partition("(")[2],
-        state=fields[0],
+        name=head.partition(b"(")[2].decode(errors="replace"),
+        state=fields[0].decode(),
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
@@ -122,12 +126,22 @@ def process_table() -> dict[int, Process]:
     return {pid: process for pid in pids if (process := process_of(pid))}
 
 
+def children() -> list[Process]:
+    try:
+        threads = os.listdir("/proc/self/task")  # noqa: PTH208 - names are enough
+        pids = [int(word) for thread in threads for word in _read(f"self/task/{thread}/children").split()]
+    except OSError:  # this kernel lists none, or a thread ended meanwhile
+        return [process for process in process_table().values() if process.parent == os.getpid()]
+    return [process for pid in pids if (process := process_of(pid))]
+
+
 def variable_of(pid: int, name: str) -> str | None:
     try:
         environment = _read(f"{pid}/environ")
     except OSError:
         return None
-    _, found, rest = (b"\0" + environment).partition(f"\0{name}=".encode())
+    # In one search each: a sweep asks this of every process, and an environment has a hundred variables.
+    _, found, rest = b"\0".join([b"", environment]).partition(f"\0{name}=".encode())
     return os.fsdecode(rest.partition(b"\0")[0]) if found else None
 
 

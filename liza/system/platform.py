@@ -43,6 +43,9 @@ class Platform(Protocol):
     def process_table(self) -> dict[int, Process]:
         """Return every process there is, by pid."""
 
+    def children(self) -> list[Process]:
+        """Return the processes whose parent we are."""
+
     def variable_of(self, pid: int, name: str) -> str | None:
         """Return what *name* was in the environment of *pid* at its start, or None."""
 

@@ -44,6 +44,10 @@ def process_table() -> dict[int, Process]:
     return {pid: process for pid in psutil.pids() if (process := process_of(pid))}
 
 
+def children() -> list[Process]:
+    return [process for process in process_table().values() if process.parent == os.getpid()]
+
+
 def _read(one: psutil.Process) -> Process:
     with one.oneshot():
         times = one.cpu_times()

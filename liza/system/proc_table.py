@@ -188,7 +188,7 @@ def reap_adopted(but: Collection[int]) -> None:
     """Forget the dead that we adopted; nobody else would. *but* are children that somebody here waits for."""
     if not host().is_adopting_orphans():
         return
-    for process in process_table().values():
+    for process in host().children():
         if process.state in DEAD_STATES and _is_adopted(process) and process.pid not in but:
             with suppress(ChildProcessError):
                 os.waitpid(process.pid, os.WNOHANG)

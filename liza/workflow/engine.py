@@ -5,8 +5,9 @@ It is pure: any process may ask it, and the same results give the same position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Final, TypeAlias
 
 from liza.domain.position import FINAL, TAINT, WORK, End, Position, Stage
@@ -66,21 +67,20 @@ def with_derived_facts(phase: Phase, position: Position, facts: Facts) -> Facts:
     return (facts - DERIVED) | {name for name, holds in derived.items() if holds}
 
 
-def remaining_steps(phase: Phase, position: Position, facts: Facts) -> list[Gate | None]:
-    """Return what is left to do in this visit, in order; None stands for the work."""
-    left: list[Gate | None] = []
+def remaining_steps(phase: Phase, position: Position, facts: Facts) -> Iterator[Gate | None]:
+    """Yield what is left to do in this visit, in order; None stands for the work."""
     said = {verdict.gate: verdict for verdict in position.verdicts}
     before, later = gates_in_order(phase)
     if not position.worked:
-        left += [gate for gate in before if gate.id not in said and gate.applies(facts)]
-        left += [None] if phase.worker else []
+        yield from (gate for gate in before if gate.id not in said and gate.applies(facts))
+        if phase.worker:
+            yield None
     for gate in later:
         if gate.id in said and said[gate.id].label in gate.skip_rest_on:
             break
         # Where there is nothing to merge there is nothing for a machine to check: somebody confirms it.
         if gate.id not in said and gate.applies(facts) and not (position.nothing and gate.is_mechanical):
-            left.append(gate)
-    return left
+            yield gate
 
 
 def decide_phase(workflow: Workflow, position: Position, at: datetime, facts: Facts) -> Move:
@@ -93,7 +93,7 @@ def decide_phase(workflow: Workflow, position: Position, at: datetime, facts: Fa
     if (
         not position.forced
         and not _is_decided_early(phase, deciding)
-        and remaining_steps(phase, position, now)
+        and any(True for _ in remaining_steps(phase, position, now))
     ):
         return Move(position)
     if outcome is Outcome.ASK and worst is not None:
@@ -279,10 +279,11 @@ def next_job(workflow: Workflow, position: Position, facts: Facts = frozenset())
     phase = workflow.phases[position.phase]
     if position.waiting is not None:
         return WaitJob(position.waiting, phase.gate(position.waiting))
-    left = remaining_steps(phase, position, with_derived_facts(phase, position, facts))
-    if not left:
+    steps = remaining_steps(phase, position, with_derived_facts(phase, position, facts))
+    first = [*islice(steps, 1)]
+    if not first:
         return ProceedJob(position.phase)
-    gate = left[0]
+    (gate,) = first
     if gate is None:
         used = position.iterations[position.phase]
         return WorkJob(position.phase, phase.worker or "", used, phase.session_mode(position.path))

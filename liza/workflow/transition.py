@@ -289,7 +289,9 @@ def _report(step: _Step) -> Move:
         moved = _report_work(step, event)
     else:
         moved = _report_verdict(step, event)
-    moved = moved._replace(position=moved.position.replace(known=tuple(sorted(step.facts))))
+    # What was known of work that is sent back says nothing about the work that comes in its place.
+    known = () if moved.position.back_from is not None else tuple(sorted(step.facts))
+    moved = moved._replace(position=moved.position.replace(known=known))
     return _wait_for_person(step, moved)
 
 

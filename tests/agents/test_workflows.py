@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from liza.domain.cycle_archive import PAGE
 from liza.domain.model import Status
 from tests.agents.real import INTEGRATION, Project
 from tests.agents.script import FILES, README, TASK
@@ -72,6 +74,8 @@ def test_small_steps_that_a_person_approves(
 
     assert run.state.task("goal-1").status is Status.MERGED, run.shown()
     assert project.merged() == FILES
+    assert (project.root / PAGE).exists()
+    shutil.rmtree(project.root / "docs")  # the page and its archive, which people read and answer in
     assert project.fingerprint() == project.before
     tell(f"{PROGRAM}, cycle", project, run)
 

@@ -1,4 +1,4 @@
-"""A proxy in front of a server: it can swallow the reply to a commit, and make every reply late."""
+"""A proxy before a server: it can swallow the reply to a commit, make every reply late, and cut the line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class PostgresProxy:
         self._target = ("127.0.0.1", port)
         self._delay = delay
         self._swallow = threading.Event()
+        self._passes = threading.Event()
+        self._passes.set()
         self.swallowed = 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listening.getsockname()[1])
@@ -24,6 +26,14 @@ class PostgresProxy:
     def swallow_next_reply(self) -> None:
         """Let the next commit through, and cut the line instead of passing on what the server says to it."""
         self._swallow.set()
+
+    def cut(self) -> None:
+        """Pass nothing on, in either direction, and say nothing: as where a cable is pulled."""
+        self._passes.clear()
+
+    def mend(self) -> None:
+        """Pass on what waited, and what comes."""
+        self._passes.set()
 
     def __enter__(self) -> Self:
         return self
@@ -35,6 +45,7 @@ class PostgresProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
+                self._passes.wait()
                 server = socket.create_connection(self._target)
                 is_cut = threading.Event()
                 for source, target, is_up in ((client, server, True), (server, client, False)):
@@ -51,6 +62,7 @@ class PostgresProxy:
     ) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                self._passes.wait()
                 if is_up and COMMIT in data and self._swallow.is_set():
                     self._swallow.clear()
                     is_cut.set()

@@ -176,6 +176,27 @@ def test_what_an_agent_prints_is_read_along(browser: WebBrowser, story: WebStory
     browser.wait_for("I found it.")
 
 
+def test_a_second_page_and_a_second_server_keep_to_themselves(story: WebStory) -> None:
+    """What is done on one page is seen on the other, and each start of the server has its own cookie."""
+    with (
+        page_of(story.user.directory) as (_, host, port, token),
+        page_of(story.user.directory) as (_, _, other, second),
+        window(f"http://{host}:{port}", 1400, 900) as browser,
+    ):
+        browser.open(f"/?token={token}")
+        first = browser.driver.current_window_handle
+        browser.driver.switch_to.new_window("tab")
+        browser.driver.get(f"http://{host}:{other}/?token={second}")
+        browser.fill("form[action='/do/pause']")
+        browser.wait_for("Nothing new starts: PAUSE is thrown")
+        browser.driver.switch_to.window(first)
+        browser.wait_for("Nothing new starts: PAUSE is thrown")
+        browser.fill("form[action='/do/resume']")
+        browser.wait_for("Took back PAUSE.")
+        browser.driver.get(f"http://{host}:{other}/?token={token}")
+        browser.wait_for("the token in this address is of an earlier start")
+
+
 def test_half_a_gigabyte_of_transcript_is_read_from_its_end_and_backwards(story: WebStory) -> None:
     run = "coder-1.20260131T120000.1"
     with (story.board.home / "runs" / run / "stdout").open("r+b") as stdout:

@@ -56,7 +56,8 @@ def glance(location: str, *, home: Path | None = None) -> Glance | None:
     if not exists(location):
         return None
     with closing(_open(location, home)) as board:
-        return Glance(board.read(), board.switches.thrown(), board.presence.is_held(SUPERVISOR_NAME))
+        there = board.presence
+        return Glance(board.read(), board.switches.thrown(), there.is_held(SUPERVISOR_NAME), there.hosts())
 
 
 def validate(location: str, *, home: Path | None = None) -> State:

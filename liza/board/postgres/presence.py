@@ -109,6 +109,9 @@ class PostgresPresence:
         values = (self._shared.board, host, json.dumps(facts), process_secret())
         self._shared.call("SELECT liza.note_host(%s, %s, %s, %s)", values)
 
+    def depose(self, silence: float) -> None:
+        self._shared.call("SELECT liza.depose(%s, %s)", (self._shared.board, silence))
+
     def share_secret(self, secret: str) -> str:
         rows = self._shared.call("SELECT liza.share_secret(%s, %s)", (self._shared.board, secret))
         return str(rows[0][0])

@@ -20,7 +20,13 @@ LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 
 _TABLES: Final = ("board", "entry", "task", "switch", "alert", "migration")
-_READS: Final = ("live_names(text)", "known_hosts(text)", "key(text,text)", "is_owner()")
+_READS: Final = (
+    "live_names(text)",
+    "known_hosts(text)",
+    "waiting_tasks(text)",
+    "key(text,text)",
+    "is_owner()",
+)
 _WRITES: Final = (
     "lock_board(text)",
     "commit(text,uuid,text,text,text)",

@@ -17,6 +17,25 @@ BEGIN
   RETURN true;
 END $$;
 
+-- A machine that hangs, or is cut off behind something that keeps its connection, must not lead for ever: the
+-- session that holds the supervisor's name ends where its host has said nothing for so many seconds.
+CREATE FUNCTION liza.depose(p_board text, p_silence double precision) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT EXISTS (
+    SELECT FROM liza.presence lead, liza.presence own, liza.host one
+    WHERE lead.board = p_board AND lead.name = 'supervisor' AND own.board = p_board
+      AND own.secret = lead.secret AND own.name = 'host-' || one.name AND one.board = p_board
+      AND one.seen < clock_timestamp() - p_silence * interval '1 s') THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_terminate_backend(held.pid) FROM pg_locks held
+    WHERE held.locktype = 'advisory' AND held.objsubid = 1 AND held.granted
+      AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND (held.classid::bigint << 32 | held.objid::bigint) = liza.key(p_board, 'supervisor');
+  RETURN true;
+END $$;
+
 CREATE FUNCTION liza.known_hosts(p_board text)
 RETURNS TABLE (name text, facts json, silent double precision, is_live boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -34,9 +53,17 @@ BEGIN
   RETURN (SELECT secret FROM liza.signing WHERE board = p_board);
 END $$;
 
+-- How many tasks wait for a worker, for what starts machines by it; none while a switch stops everybody.
+CREATE FUNCTION liza.waiting_tasks(p_board text) RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT count(*) FROM liza.task one WHERE one.board = p_board
+    AND one.status IN ('IDLE', 'READY_FOR_REVIEW', 'REJECTED', 'APPROVED', 'INTEGRATION_FAILED')
+    AND (one.holder IS NULL OR one.expires < clock_timestamp())
+    AND NOT EXISTS (SELECT FROM liza.switch thrown WHERE thrown.board = p_board) $$;
+
 -- Whoever may hold names, or see who holds them, may say and see this as well.
 REVOKE ALL ON FUNCTION liza.note_host(text, text, json, text), liza.known_hosts(text),
-  liza.share_secret(text, text) FROM PUBLIC;
+  liza.share_secret(text, text), liza.waiting_tasks(text), liza.depose(text, double precision) FROM PUBLIC;
 DO $$
 DECLARE one record;
 BEGIN
@@ -49,6 +76,6 @@ BEGIN
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s',
       CASE one.proname WHEN 'hold_name' THEN 'liza.note_host(text,text,json,text), liza.share_secret(text,text)'
-                       ELSE 'liza.known_hosts(text)' END, one.role);
+                       ELSE 'liza.known_hosts(text), liza.waiting_tasks(text)' END, one.role);
   END LOOP;
 END $$;

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
-import shutil
+import os
 import signal
+import sys
 import threading
 from argparse import Namespace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.registry import (
@@ -22,10 +25,13 @@ from liza.cli.registry import (
 from liza.errors import InvalidBoard, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.model import State
+
+_NO_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
 
 
 @command(
@@ -87,13 +93,37 @@ def _show_baseline(board: Board) -> str:
 
 @command("status", "show the board", AS_JSON)
 def _status(args: Namespace) -> int | None:
+    with _hurry():
+        return _show_status(args)
+
+
+@contextmanager
+def _hurry() -> Iterator[None]:
+    """Leave out what takes time and what who only looks can do without.
+
+    That is collecting garbage, for a process that soon ends, and the search for plugins of pydantic's, of
+    which Liza uses none; nothing is started that would inherit the variable.
+    """
+    known, was_enabled = os.environ.get(_NO_PLUGINS), gc.isenabled()
+    os.environ[_NO_PLUGINS] = "1"
+    gc.disable()
+    try:
+        yield
+    finally:
+        os.environ.pop(_NO_PLUGINS) if known is None else os.environ.update({_NO_PLUGINS: known})
+        if was_enabled:
+            gc.enable()
+
+
+def _show_status(args: Namespace) -> int | None:
     from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
+    from liza.cli.views.fitting import columns_of, fit_text
     from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
     home, trouble = home_of(args), None
-    seen = glance_at(home)
+    seen = None if args.json else glance_at(home)  # all of the board is written, so all of it is read
     if seen is None:
         board = board_of(args)
         state, trouble = _absorb(board)
@@ -103,8 +133,14 @@ def _status(args: Namespace) -> int | None:
         print(json.dumps(status.board_json(state)))
         return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
-    width = shutil.get_terminal_size((status.WIDTH, 24)).columns
-    print(headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack))
+    width = columns_of(sys.stdout)
+    headline = headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack)
+    print(fit_text(headline.told(width), width))
+    if seen.hosts:
+        from liza.cli.views.hosts import host_views
+
+        for number, host in enumerate(host_views(seen.hosts)):
+            print(fit_text(f"{'' if number else 'Hosts':<10}{host}", width))
     print(status.status_text(state, seen.switches, shortage=lack, width=width).rstrip("\n"))
     return report_error(trouble) if trouble else None
 

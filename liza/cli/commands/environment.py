@@ -106,6 +106,8 @@ def _mcp(args: Namespace) -> None:
 
 @command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
          argument("names", metavar="NAME", nargs="*", help="which; all, if none is given"),
+         argument("--workflow", metavar="NAME", default="liza",
+                  help="those that make sense under another workflow that comes with Liza"),
          argument("--list", action="store_true", help="only say what each does and what must come of it"),
          argument("--jobs", type=int, metavar="N", help="how many at a time (two for each core)"),
          argument("--keep", type=Path, metavar="DIR", help="keep the repositories there, to look at"),
@@ -120,7 +122,8 @@ def _gauntlet(args: Namespace) -> int | None:
     more = runner.read_settings(args.config and args.directory / args.config)
     if args.no_sandbox:
         more |= runner.WITHOUT_SANDBOX
-    selection = runner.select(args.names, is_sandboxed=is_sandboxed(more))
+    sandboxed = is_sandboxed(more)
+    selection = runner.select(args.names, is_sandboxed=sandboxed, workflow=args.workflow)
     if args.list:
         print(runner.case_list(selection, as_json=args.json))
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from contextlib import ExitStack
 
 from liza.cli.registry import LABELS, NO_BASELINE, argument, command, home_of
 
@@ -16,12 +17,14 @@ from liza.cli.registry import LABELS, NO_BASELINE, argument, command, home_of
          LABELS,
          argument("--once", action="store_true", help="end with 0 when nothing here is to be done now"),
          argument("--stay", action="store_true", help="wait for another goal when this one is complete"),
+         argument("--metrics", metavar="[HOST:]PORT", help="show Prometheus the board there (on 127.0.0.1)"),
          NO_BASELINE)  # fmt: skip
 def _host(args: Namespace) -> int | None:
     from liza.board.location import VARIABLE
     from liza.cli.commands.runs import forked_worker, settle_process, write_reports
     from liza.cli.views.screen import DetachedView
     from liza.daemon.joining import check_host, host_facts, own_name, parse_name, parse_slots
+    from liza.daemon.metrics_endpoint import parse_endpoint, serve_metrics
     from liza.daemon.policy.staffing import HostOffer
     from liza.daemon.supervisor import Until, supervise
     from liza.errors import UsageError
@@ -31,20 +34,29 @@ def _host(args: Namespace) -> int | None:
     labels = tuple(dict.fromkeys(parse_name(one, "label") for one in args.label))
     slots = parse_slots(args.slots) if args.slots is not None else None
     offer = HostOffer(parse_name(args.name or own_name()), slots, labels)
+    endpoint = parse_endpoint(args.metrics) if args.metrics is not None else None
     if args.board is not None:
         os.environ[VARIABLE] = args.board  # of this process and its workers; agents never see it
     settle_process()
     home = home_of(args)
     for warning in check_host(home, str(offer.name)):
         print(f"liza: {warning}", file=sys.stderr)
-    print(f"{offer.name} joins the board.", flush=True)
-    return supervise(
-        home,
-        DetachedView(sys.stdout),
-        until=Until.NOTHING_HERE if args.once else Until.STOPPED if args.stay else Until.COMPLETE,
-        offer=offer,
-        facts=host_facts(),
-        be_worker=forked_worker(home),
-        baseline=args.baseline,
-        report=write_reports,
-    )
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            # Not before workers can be forked: a fork must not copy its thread and its connection.
+            if endpoint:
+                print(f"Metrics are at {stack.enter_context(serve_metrics(home, endpoint))}", flush=True)
+            print(f"{offer.name} joins the board.", flush=True)
+
+        return supervise(
+            home,
+            DetachedView(sys.stdout),
+            until=Until.NOTHING_HERE if args.once else Until.STOPPED if args.stay else Until.COMPLETE,
+            offer=offer,
+            facts=host_facts(),
+            be_worker=forked_worker(home),
+            ready=begin,
+            baseline=args.baseline,
+            report=write_reports,
+        )

@@ -12,12 +12,15 @@ from liza.errors import UsageError
 @command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
          argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run"))  # fmt: skip
 def _explain(args: Namespace) -> None:
+    import sys
+
     from liza.cli.views.explain import explanation_of, observed_run_context
+    from liza.cli.views.fitting import columns_of, fold_text
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
     found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
-    print(json.dumps(found.to_json()) if args.json else found.told(now))
+    print(json.dumps(found.to_json()) if args.json else fold_text(found.told(now), columns_of(sys.stdout)))
 
 
 @command("diff", "show what a task changed: for review, as merged, or on its branch so far", AS_JSON, TASK,

@@ -18,6 +18,7 @@ from liza.cli.views import costs
 from liza.cli.views.cycles import cycle_metrics
 from liza.cli.views.forecast import Forecast, forecast_of
 from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
+from liza.cli.views.hosts import HostView, host_views
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
 from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
@@ -26,7 +27,7 @@ from liza.daemon.policy import planner, progress
 from liza.daemon.policy.conditions import status_since
 from liza.daemon.policy.staffing import team_of
 from liza.domain import budget, providers
-from liza.domain.anomalies import anomaly_sentence
+from liza.domain.anomalies import anomaly_facts
 from liza.domain.answers import Step
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.metrics import Figures, figures
@@ -37,7 +38,7 @@ from liza.domain.trips import trip_sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from liza.board.protocol import Alert
+    from liza.board.protocol import Alert, HostSign
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
     from liza.domain.config import Config
@@ -71,6 +72,7 @@ class BoardFacts(NamedTuple):
     runs: Mapping[str, LiveRun] = {}  # those that go on, by worker
     trouble: str | None = None  # why what a person saved was not taken, or the board could not be read
     is_past: bool = False
+    hosts: tuple[HostSign, ...] = ()  # that share the board; none on one machine
 
 
 class GoalView(NamedTuple):
@@ -226,6 +228,7 @@ class BoardView(NamedTuple):
     tasks: tuple[TaskView, ...]
     archived: Mapping[str, Status]
     workers: tuple[WorkerView, ...]
+    hosts: tuple[HostView, ...]
     money: MoneyView
     forecast: Forecast
     anomalies: tuple[AnomalyView, ...]
@@ -306,6 +309,7 @@ def board_view(facts: BoardFacts, known: KnownRows | None = None) -> BoardView:
         tasks=task_views(state, questions, {} if known is None else known),
         archived=dict(state.archived),
         workers=_workers(facts),
+        hosts=host_views(facts.hosts),
         money=money_view(state),
         forecast=forecast_of(state, now),
         anomalies=_anomalies(state),
@@ -526,7 +530,7 @@ def _anomalies(state: State) -> tuple[AnomalyView, ...]:
             one.task_id,
             one.logged_by,
             one.timestamp,
-            anomaly_sentence(one),
+            anomaly_facts(one),
             one.processed is None,
         )
         for one in state.anomalies.values()
@@ -541,7 +545,7 @@ def _trips(state: State) -> tuple[TripView, ...]:
             trip.severity,
             str(trip.action),
             trip.at,
-            trip_sentence(trip),
+            trip_sentence(trip).removeprefix(f"{trip.id}: "),
             trip.says or trip.evidence,
             trip.tasks,
             trip.resolved_at,

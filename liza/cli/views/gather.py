@@ -62,6 +62,7 @@ class Gatherer:
             alerts=self._latest_alerts(),
             runs=self._live_runs(alive),
             trouble=trouble,
+            hosts=self._board.presence.hosts(),
         )
 
     def facts_at(self, moment: int | datetime) -> BoardFacts:

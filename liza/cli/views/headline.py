@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.domain.model import SUCCEEDED, GoalStatus, Status
-from liza.domain.switches import Switch, resume_command, strongest_switch
+from liza.domain.switches import Switch, resume_command, strongest_switch, switch_cause
 from liza.domain.waits import human_waits
 
 if TYPE_CHECKING:
@@ -40,7 +40,15 @@ class Headline(NamedTuple):
     command: str
 
     def __str__(self) -> str:
-        return f"{self.says}. Next: `{self.command}`." if self.command else f"{self.says}."
+        return self.told(None)
+
+    def told(self, width: int | None) -> str:
+        """Return both in a line; in two where they do not fit into one of *width*."""
+        if not self.command:
+            return f"{self.says}."
+        line = f"{self.says}. Next: `{self.command}`."
+        is_long = width is not None and len(line) > width
+        return f"{self.says}.\nNext: {self.command}" if is_long else line
 
 
 class Tally(NamedTuple):
@@ -123,7 +131,8 @@ def _halt(switches: Mapping[str, str], shortage: str | None) -> Headline | None:
     switch = strongest_switch(switches)
     if switch is not Switch.NORMAL:
         said = switches[switch.name]
-        why = f"{switch.name} is thrown{f' ({said})' if said else ''}"
+        cause = switch_cause(said)
+        why = f"{switch.name} is thrown{f' ({cause})' if cause else ''}"
         return Headline(RunStanding.HALTED, f"Nothing new starts: {why}", resume_command(said))
     return (
         Headline(RunStanding.HALTED, f"Nothing new starts: {shortage}", "liza status") if shortage else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from liza.cli.views.hosts import HostView
 from liza.system.disk_space import DiskSpace
 
 MIN_PYTHON: Final = (3, 11)
@@ -85,6 +86,9 @@ class ProjectFacts:
     switches: tuple[str, ...]
     # What they come to on the base; None where that was not tried.
     gates: tuple[GateHealth, ...] | None = None
+    hosts: tuple[HostView, ...] = ()  # that share the board
+    latency: float | None = None  # seconds to a board on a server and back; None: it is here
+    board_skew: float = 0.0  # seconds that this clock is ahead of the board's
 
 
 def _python(machine: MachineFacts) -> HealthFinding:
@@ -282,6 +286,19 @@ def _switches(project: ProjectFacts) -> HealthFinding:
     )
 
 
+def _hosts(project: ProjectFacts) -> HealthFinding:
+    here = f"the board is {1000 * (project.latency or 0):.0f} ms away"
+    off = abs(project.board_skew)
+    concerns = [f"{host.name} {one}" for host in project.hosts for one in host.concerns]
+    if off > MAX_SKEW:
+        how = "ahead of" if project.board_skew > 0 else "behind"
+        concerns.append(f"the clock here is {off:.0f} s {how} its")
+    if concerns:
+        do = "look at these machines, and set clocks as by NTP"
+        return HealthFinding("hosts", HealthMark.WARN, f"{here}; {'; '.join(concerns)}", do)
+    return HealthFinding("hosts", HealthMark.OK, "; ".join([here, *map(str, project.hosts)]))
+
+
 def _gates(project: ProjectFacts) -> HealthFinding:
     if project.gates is None:
         return HealthFinding(
@@ -313,6 +330,7 @@ def diagnose(machine: MachineFacts, project: ProjectFacts | None) -> list[Health
     findings = [
         *(check(machine) for check in MACHINE_CHECKS),
         *((check(project) for check in PROJECT_CHECKS) if project else ()),
+        *([_hosts(project)] if project and project.latency is not None else []),
     ]
     if machine.programs or project is None or not project.has_agent:
         return findings

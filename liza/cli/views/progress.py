@@ -16,7 +16,7 @@ from liza.daemon.policy import planner
 from liza.daemon.reports.words import duration_text
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.model import ANSWER_PLAN, GoalStatus, Role, Status, WorkerStatus
-from liza.domain.switches import resume_command
+from liza.domain.switches import resume_command, switch_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ def progress_lines(state: State, now: datetime, switches: Mapping[str, str]) -> 
     return [
         f"{_first_line(state.goal.description)} ({state.goal.status}, revision {state.revision})",
         *(
-            f"{name}: {said or 'thrown'} (`{resume_command(said)}` goes on)"
+            f"{name}: {switch_cause(said) or 'thrown'} (`{resume_command(said)}` goes on)"
             for name, said in switches.items()
         ),
         *money_lines(state),

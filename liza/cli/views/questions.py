@@ -93,10 +93,8 @@ def open_questions(state: State) -> tuple[OpenQuestion, ...]:
 def _of_breaker(state: State) -> Iterator[OpenQuestion]:
     for trip in open_trips(state):
         says = trip.says or trip.evidence
-        command = resolve_command(trip)
-        yield OpenQuestion(
-            QuestionKind.TRIP, trip.id, (trip_sentence(trip),), command, said=says, since=trip.at
-        )
+        command, fired = resolve_command(trip), trip_sentence(trip).removeprefix(f"{trip.id}: ")
+        yield OpenQuestion(QuestionKind.TRIP, trip.id, (fired,), command, said=says, since=trip.at)
 
 
 def _of_budget(state: State) -> Iterator[OpenQuestion]:

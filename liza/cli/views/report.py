@@ -139,13 +139,22 @@ def _commands(report: RunReport) -> Iterator[str]:
         yield "```\n" + "\n".join(found) + "\n```"
 
 
+def cost_sentence(report: RunReport) -> str:
+    """Return what was spent, and where the budget counts more than the runs told."""
+    cost, money = report.history.cost, report.view.money
+    told = f"${cost.usd:.2f} for {cost.runs} runs, of a budget of ${money.cap_usd:.2f}"
+    if not money.estimated:
+        return told
+    guess = f"${money.estimated:.2f} are estimated for runs that did not tell"
+    return f"{told}; it counts ${money.usd:.2f}, since {guess}"
+
+
 def _cost_lines(report: RunReport) -> Iterator[str]:
-    cost = report.history.cost
-    yield f"${cost.usd:.2f} for {cost.runs} runs, of a budget of ${report.view.money.cap_usd:.2f}"
+    yield cost_sentence(report)
     if report.history.cost_per_merge is not None:
         yield f"${report.history.cost_per_merge:.2f} a merged task, with its share of what came to nothing"
     lost = sum(one.usd for one in report.waste.values())
-    causes = ", ".join(f"{name} ${one.usd:.2f}" for name, one in report.waste.items())
+    causes = ", ".join(f"{name} ${one.usd:.2f}" for name, one in report.waste.items() if one.usd)
     if lost:
         yield f"${lost:.2f} came to nothing: {causes}"
     for name, one in list(report.history.costs["task"].items())[:10]:

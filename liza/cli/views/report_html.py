@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from liza.cli.views import charts
 from liza.cli.views.html import Element, el, scrollable
-from liza.cli.views.report import SHOWN, review_lines, takeover_commands, trouble_lines
+from liza.cli.views.report import SHOWN, cost_sentence, review_lines, takeover_commands, trouble_lines
 from liza.cli.views.words import seconds_text, usd
 
 if TYPE_CHECKING:
@@ -117,9 +117,8 @@ def _burn_up(report: RunReport) -> Element:
 
 def _cost(report: RunReport) -> list[Child]:
     history, each = report.history, report.history.cost_per_merge
-    told = f"{usd(history.cost.usd)} for {history.cost.runs} runs, of {usd(report.view.money.cap_usd)}"
-    share = f"; {usd(each)} a merged task with its share of what came to nothing" if each is not None else ""
-    parts: list[Child] = [el("p", told + share)]
+    share = f"{usd(each)} a merged task, with its share of what came to nothing" if each is not None else ""
+    parts: list[Child] = [el("p", cost_sentence(report)), el("p", share)]
     tables = {
         "By task": history.costs["task"],
         "By outcome": history.costs["outcome"],

@@ -9,11 +9,12 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
+from liza.cli.views.fitting import columns_of, fit_line, fit_text
 from liza.cli.views.headline import tally_of
 from liza.cli.views.progress import news_between, progress_lines, progress_sentence
 from liza.daemon.reports.words import run_outcome
 from liza.domain.record import utc_now
-from liza.domain.switches import resume_command
+from liza.domain.switches import resume_command, switch_cause
 from liza.domain.visible_text import escape_unsafe, raw_stream
 
 if TYPE_CHECKING:
@@ -52,13 +53,14 @@ class LineView:
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
             if self._switches.get(name) != said:
-                self.say(f"{name} is thrown{f': {said}' if said else ''}; `{resume_command(said)}` goes on")
+                cause = f": {switch_cause(said)}" if said else ""
+                self.say(f"{name} is thrown{cause}; `{resume_command(said)}` goes on")
         for name in self._switches.keys() - switches.keys():
             self.say(f"{name} was taken back")
         self._switches = dict(switches)
 
     def _write(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
+        self._stream.write(f"{fit_text(line, columns_of(self._stream))}\n")
         self._stream.flush()
 
 
@@ -76,9 +78,8 @@ class LiveView:
     def show(self, state: State, switches: Mapping[str, str]) -> None:
         size = shutil.get_terminal_size()
         # One row is left for the cursor, or the terminal scrolls and the next drawing is off by a line.
-        view = [line[: size.columns - 1] for line in progress_lines(state, self._clock(), switches)][
-            : size.lines - 1
-        ]
+        lines = progress_lines(state, self._clock(), switches)[: size.lines - 1]
+        view = [fit_line(line, size.columns - 1) for line in lines]
         if view != self._drawn:
             self._draw(view)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.cli.views.fitting import fit_text
 from liza.domain import budget, providers
 from liza.domain.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
-from liza.domain.switches import resume_command
+from liza.domain.switches import resume_command, switch_cause
 from liza.domain.trips import open_trips, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import JournalEntry
     from liza.domain.model import State, Task
 
-WIDTH: Final = 100  # characters of a text in a line, where nobody knows how wide the terminal is
 SAID_LINES: Final = 5  # of a red gate's output
-_BECAUSE: Final = "      because "
 SHOWN_NOTES: Final = 5
 SHOWN_ANOMALIES: Final = 5
 SHOWN_DISCOVERIES: Final = 5
@@ -39,11 +38,12 @@ def board_json(state: State) -> dict[str, Any]:
 
 
 def status_text(
-    state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int = WIDTH
+    state: State, switches: Mapping[str, str], *, shortage: str | None = None, width: int | None = None
 ) -> str:
     """Return the board at a glance; *switches* are the files that are thrown, with what they say.
 
-    *shortage* is why the disk lets nothing new start, *width* what a line of the reader's terminal holds.
+    *shortage* is why the disk lets nothing new start, *width* what a line of the reader's terminal holds;
+    without one nothing is cut.
     """
     counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
     tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none yet"
@@ -51,21 +51,21 @@ def status_text(
         f"Goal      {state.goal.description} ({state.goal.status}, revision {state.revision})",
         *(f"  next    {_first_line(goal.description)}" for goal in state.goal.queued),
         *(
-            f"Switch    {name}: {said or 'thrown'} (`{resume_command(said)}` goes on)"
+            f"Switch    {name}: {switch_cause(said) or 'thrown'} (`{resume_command(said)}` goes on)"
             for name, said in switches.items()
         ),
         *([f"Disk      {shortage}"] if shortage else []),
         *money_lines(state),
         *_plan_lines(state),
         f"Tasks     {tally}",
-        *(line for task in state.tasks.values() for line in _task_lines(state, task, width)),
+        *(line for task in state.tasks.values() for line in _task_lines(state, task)),
         *_breaker_lines(state),
         *_note_lines(state),
         *_anomaly_lines(state),
         *_discovery_lines(state),
         *_handover_lines(state, counts[Status.MERGED]),
     ]
-    return "\n".join(lines) + "\n"
+    return fit_text("\n".join(lines), width) + "\n"
 
 
 def money_lines(state: State) -> Iterator[str]:
@@ -115,14 +115,14 @@ def _handover_lines(state: State, merged: int) -> Iterator[str]:
         yield f"            git merge {state.config.integration_branch}"
 
 
-def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
-    holder, room = task.lease.holder if task.lease else "-", max(WIDTH, width - len(_BECAUSE))
+def _task_lines(state: State, task: Task) -> Iterator[str]:
+    holder = task.lease.holder if task.lease else "-"
     yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
     if task.status is Status.BLOCKED:
-        yield f"{_BECAUSE}{_first_line(task.blocked_reason or '', room)}"
-        yield from output_lines(task, room)
-        yield from (f"      asks    {_first_line(question, room)}" for question in task.blocked_questions)
-        yield from (f"      planner {_first_line(question, room)}" for question in task.planner_questions)
+        yield f"      because {_first_line(task.blocked_reason or '')}"
+        yield from output_lines(task)
+        yield from (f"      asks    {_first_line(question)}" for question in task.blocked_questions)
+        yield from (f"      planner {_first_line(question)}" for question in task.planner_questions)
         yield f'      then    liza answer {task.id} "…"'
     elif task.status is Status.AWAITING_APPROVAL:
         yield f"      asks    {_first_line(task.approval_question or '')}"
@@ -135,16 +135,16 @@ def _task_lines(state: State, task: Task, width: int) -> Iterator[str]:
     elif task.status in {Status.IDLE, Status.DRAFT} and (waiting := waits_for(state, task)):
         yield f"      waits for {', '.join(waiting)}"
     elif task.status is Status.REJECTED:
-        yield f"{_BECAUSE}{_first_line(task.rejection_reason or '', room)}"
-        yield from output_lines(task, room)
+        yield f"      because {_first_line(task.rejection_reason or '')}"
+        yield from output_lines(task)
 
 
-def output_lines(task: Task, width: int = WIDTH) -> Iterator[str]:
+def output_lines(task: Task) -> Iterator[str]:
     """Yield the last of what the command printed that sent *task* back, and where all of it is."""
     seen = task.rejection_output
     if seen is None:
         return
-    yield from (f"      said    {_first_line(line, width)}" for line in seen.last_lines(SAID_LINES))
+    yield from (f"      said    {_first_line(line)}" for line in seen.last_lines(SAID_LINES))
     if seen.run:
         yield f"      whole   .liza/runs/{seen.run}"
 
@@ -192,9 +192,9 @@ def _discovery_lines(state: State) -> Iterator[str]:
         yield f"  {item.id:<14} {by:<18} {about:<12} {_first_line(item.description)}"
 
 
-def _first_line(text: str, most: int = WIDTH) -> str:
+def _first_line(text: str) -> str:
     first = text.splitlines()[0] if text else ""
-    return first if len(first) <= most and first == text else first[: most - 1] + "…"
+    return first if first == text.rstrip() else f"{first}…"
 
 
 def whole_task(entries: Iterable[JournalEntry], name: str) -> dict[str, Any] | None:

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from liza.cli.web.forms import perform_form
 from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES, Site, error_page
 from liza.cli.web.security import HEADERS, READING, Ask, PageAccess, PageRefusal, refusal_of
@@ -86,6 +85,9 @@ def _status_of(error: LizaError) -> HTTPStatus:
 
 def _action(site: Site) -> Endpoint:
     async def act(request: Request) -> Response:
+        # Whoever changes something needs much that nobody needs who looks on: a cold start goes without it.
+        from liza.cli.web.forms import perform_form  # noqa: PLC0415
+
         form: Mapping[str, str] = request.state.form
         status = HTTPStatus.OK
         try:

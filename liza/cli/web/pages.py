@@ -248,6 +248,7 @@ def _overview(site: Site, _: Mapping[str, str]) -> Element:
         switch_forms(site.access, view.switches),
         section("For you", asked) if asked else None,
         section("Workers", el("div", map(worker_panel, view.workers), class_="cards")),
+        section("Hosts", el("ul", (el("li", str(host)) for host in view.hosts))) if view.hosts else None,
         section("What happened last", el("ol", news[:20], class_="news") if news else empty("Nothing yet.")),
         section("Tell the agents something", _note_form(site)) if not site.access.read_only else None,
     )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from liza.daemon.policy.conditions import Blocker
 from liza.domain.model import State
-from liza.domain.switches import MEANING, Switch, resume_command, strongest_switch
+from liza.domain.switches import MEANING, Switch, resume_command, strongest_switch, switch_cause
 
 
 class RunContext(NamedTuple):
@@ -49,7 +49,8 @@ def _goal_blocker(setting: RunContext) -> Blocker:
 def _switch_blocker(setting: RunContext) -> Blocker:
     name = setting.switch.name
     said = setting.switches[name]
-    what = f"{name} is thrown{f' ({said})' if said else ''}: {MEANING[setting.switch]}"
+    cause = switch_cause(said)
+    what = f"{name} is thrown{f' ({cause})' if cause else ''}: {MEANING[setting.switch]}"
     return Blocker(what, "you", resume_command(said))
 
 

@@ -236,7 +236,7 @@ def worktrees_to_prune(facts: RecoveryFacts, most: int | None = None) -> Iterato
     It is a step that may be taken in the middle of a run.
     """
     done = {action.task for action in _merges(facts)}
-    most = facts.state.config.limits.kept_worktrees if most is None else most
+    most = kept_worktrees(facts.state) if most is None else most
     there = [task.id for task in finished_tasks(facts.state) if task.id in facts.worktrees]
     kept = {*there[max(0, len(there) - most) :], *(done if most else ())}
     for name in sorted(facts.worktrees - kept):
@@ -244,6 +244,12 @@ def worktrees_to_prune(facts: RecoveryFacts, most: int | None = None) -> Iterato
         # What the board does not know is not ours: people keep worktrees in such a place, too.
         if status in TERMINAL and not _is_fresh(name, facts):
             yield PruneWorktree(name, status)
+
+
+def kept_worktrees(state: State) -> int:
+    """Return of how many finished tasks the worktree is kept, as long as there is room on the disk."""
+    config = state.config
+    return len(state.tasks) if config.experiment.keep_worktrees else config.limits.kept_worktrees
 
 
 def finished_tasks(state: State) -> list[Task]:

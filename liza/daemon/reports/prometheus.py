@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain.metrics import figures
 from liza.domain.model import BreakerStatus, GoalStatus, Status
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from liza.board.protocol import Board
+    from liza.board.protocol import Board, HostSign
     from liza.domain.metrics import Figures
     from liza.domain.model import State
 
@@ -24,6 +25,7 @@ class MetricFacts(NamedTuple):
     figures: Figures
     switches: dict[str, str]
     workers: frozenset[str]
+    hosts: tuple[HostSign, ...] = ()
 
 
 Samples = dict[str, float]  # by the value of the one label; "" where there is none
@@ -44,6 +46,22 @@ METRICS: Final[dict[str, Metric]] = {
     "liza_goals_queued": Metric("goals that wait behind this one", lambda f: {"": len(f.state.goal.queued)}),
     "liza_tasks": Metric("tasks on the board", lambda f: _by_status(f.state), "status"),
     "liza_workers_alive": Metric("workers whose process is alive", lambda f: _by_role(f.workers), "role"),
+    "liza_host_slots": Metric(
+        "workers that a host offers",
+        lambda f: _of_hosts(f, lambda facts: sum(facts["slots"].values())),
+        "host",
+    ),
+    "liza_host_silent_seconds": Metric(
+        "time since a host's last sign of life", lambda f: {one.name: one.silent for one in f.hosts}, "host"
+    ),
+    "liza_host_latency_seconds": Metric(
+        "time to the board and back", lambda f: _of_hosts(f, lambda facts: facts["latency"]), "host"
+    ),
+    "liza_host_clock_skew_seconds": Metric(
+        "how far a host's clock is ahead of the board's",
+        lambda f: _of_hosts(f, lambda facts: facts["skew"]),
+        "host",
+    ),
     "liza_switch_thrown": Metric(
         "1 while the switch stops everybody",
         lambda f: {one: one in f.switches for one in SWITCH_FILES},
@@ -84,7 +102,10 @@ METRICS: Final[dict[str, Metric]] = {
 def prometheus_text(board: Board, now: datetime) -> str:
     """Return every metric in the text format of Prometheus."""
     state = board.read()
-    facts = MetricFacts(state, figures(state, now), board.switches.thrown(), board.presence.live_workers())
+    there = board.presence
+    facts = MetricFacts(
+        state, figures(state, now), board.switches.thrown(), there.live_workers(), there.hosts()
+    )
     return "".join(_metric_text(name, metric, facts) for name, metric in METRICS.items())
 
 
@@ -116,6 +137,15 @@ def _by_role(names: Iterable[str]) -> Samples:
         role = name.partition("-")[0]
         counts[role] = counts.get(role, 0) + 1
     return counts
+
+
+def _of_hosts(facts: MetricFacts, value: Callable[[dict[str, Any]], float]) -> Samples:
+    """Return what each host last said of itself; one that has not said it yet is left out."""
+    found: Samples = {}
+    for one in facts.hosts:
+        with suppress(KeyError):
+            found[one.name] = value(one.facts)
+    return found
 
 
 def _budget(state: State) -> Samples:

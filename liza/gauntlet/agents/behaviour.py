@@ -33,6 +33,7 @@ class Run:
     task: str
     iteration: int
     prompt: str
+    hat: str = ""
 
     @property
     def is_asked_again(self) -> bool:
@@ -192,4 +193,29 @@ HONEST: Final[dict[str, Behaviour]] = {
     "checkpoint": honest_checkpoint,
     "implement": honest_implement,
     "review": honest_review,
+}
+
+
+def honest_thought(_act: Run) -> Answer:
+    """Think, as whoever plans does under the workflows that have such a hat."""
+    step = {
+        "objective": "discounts",
+        "instructions": "add discounted() with tests",
+        "files": list(WORK),
+        "loc_estimate": 40,
+        "risk": "low",
+        "success_criteria": ["discounted(200, 10) is 180"],
+        "avoid": ["other files"],
+    }
+    said = {"status": "done", "summary": "Add discounted() with tests", "confidence": 9, "step": step}
+    return {**said, "handoff": {"files_to_create": list(WORK)}}
+
+
+def honest_assessment(_act: Run) -> Answer:
+    return {**approval(), "label": "SIMPLE"}
+
+
+HONEST_HATS: Final[dict[tuple[str, str], Behaviour]] = {
+    **{(hat, "implement"): honest_thought for hat in ("thinker", "planner", "coordinator")},
+    ("complexity_assessor", "review"): honest_assessment,
 }

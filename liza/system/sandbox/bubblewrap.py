@@ -225,8 +225,8 @@ def _hiding_mount(path: Path) -> Mount:
 
 
 def is_below(path: Path, directories: Iterable[Path]) -> bool:
-    text = f"{path}/"  # as text: a run asks this some thousand times
-    return any(text.startswith(f"{directory}".rstrip("/") + "/") for directory in directories)
+    # As text, and all at once: a run asks this some thousand times.
+    return f"{path}/".startswith(tuple([f"{directory}".rstrip("/") + "/" for directory in directories]))
 
 
 def sandbox_environment(environment: Mapping[str, str], home: Path) -> dict[str, str]:
@@ -309,9 +309,9 @@ def _installation_paths(program: Path, homes: Sequence[Path]) -> Iterable[Path]:
         yield installation_root(path.parent, homes)
 
 
-def installation_root(directory: Path, homes: Iterable[Path]) -> Path:
+def installation_root(directory: Path, homes: Sequence[Path]) -> Path:
     """Return what has to be seen for the programs in *directory* to run: of `x/bin` mostly the whole of x."""
-    shared = {ROOT, *(home / name for home in homes for name in SHARED)}
+    shared = (ROOT, *(path for home in homes for path in _paths_in(home, SHARED)))
     return directory.parent if directory.name == "bin" and directory.parent not in shared else directory
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
 import shlex
 import shutil
+import struct
 import subprocess
+import sys
+import termios
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +21,8 @@ from liza.cli.completion import HIDDEN, SHELLS, first_words
 from liza.cli.examples import EXAMPLES
 from liza.cli.main import SECTIONS, parser
 from liza.cli.registry import COMMANDS
+from liza.domain.changes import HUMAN
+from liza.domain.events import Block
 from tests.support.shell import ROOT, Shell
 from tests.support.web_story import WebStory
 
@@ -33,6 +42,51 @@ def completed_by_bash(script: str, *words: str) -> set[str]:
     asked = f'{script}\n{state}; _liza; echo "${{COMPREPLY[@]}}"'
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
+
+
+def shown_in_columns(directory: Path, columns: int, *words: str) -> list[str]:
+    """Return what `liza` prints on a terminal that is so wide."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "liza", "-C", str(directory), *words],
+        stdout=theirs, stdin=subprocess.DEVNULL, env=environment, cwd=ROOT,
+    ):  # fmt: skip
+        os.close(theirs)
+        data = b""
+        with suppress(OSError):  # so a terminal says that nobody writes to it any more
+            while piece := os.read(ours, 1 << 16):
+                data += piece
+    os.close(ours)
+    return data.decode().splitlines()
+
+
+class TestWidth:
+    """Sentences fit the terminal, the cause before the command; where there is none they are whole."""
+
+    def test_a_status_is_cut_and_its_commands_are_not(self, tmp_path: Path) -> None:
+        story = WebStory(tmp_path / "project")
+        why = "the goal is not clear " * 9 + "at all"
+        story.do("usage", Block(reason=why, questions=("Which?",)), HUMAN)
+        shell = Shell(story.user.directory)
+        shell.ok("pause", "because " * 20)
+        narrow = shown_in_columns(story.user.directory, 60, "status")
+
+        assert max(map(len, narrow)) <= 60
+        assert narrow[0].startswith("Nothing new starts: PAUSE is thrown (because because ")
+        assert narrow[1] == "Next: liza resume"
+        assert any(line.startswith("Switch    PAUSE: because") and line.endswith("… (`liza resume` goes on)")
+                   for line in narrow)  # fmt: skip
+        assert [line for line in narrow if "goal is not clear the goal" in line and line.endswith("…")]
+        assert why in shell.ok("status")
+
+    def test_an_explanation_is_folded(self, story: WebStory) -> None:
+        whole = Shell(story.user.directory).ok("explain").split()
+        narrow = shown_in_columns(story.user.directory, 50, "explain")
+
+        assert [line for line in narrow if len(line) > 50 and not line.startswith("  then ")] == []
+        assert " ".join(narrow).split() == whole
 
 
 class TestCompletion:

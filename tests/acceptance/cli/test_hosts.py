@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +18,16 @@ from liza.board.protocol import SUPERVISOR_NAME
 from liza.domain.changes import Change
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.switches import Switch
+from liza.system.platform import DEAD_STATES
+from liza.system.proc_table import process_of
 from tests.support.host_processes import PATIENCE, HostPark
+from tests.support.postgres_proxy import PostgresProxy
 from tests.support.postgres_server import PostgresServer
 from tests.support.repos import Hand
 from tests.support.shell import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.hosts
@@ -39,12 +45,19 @@ def park(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> HostP
 
 
 def test_one_host_is_a_run(park: HostPark) -> None:
-    with park.host("alpha") as alpha:
+    with park.host("alpha", "--metrics", "0") as alpha:
         park.eventually(lambda: park.board.presence.hosts() and park.leader() == "alpha")
         sign = park.board.presence.hosts()[0]
+        shown = park.shell.ok("status")
+        (place,) = re.findall(r"Metrics are at (http://127\.0\.0\.1:\d+/metrics)", park.told())
+        with urllib.request.urlopen(place) as answer:  # noqa: S310 - it is on this machine
+            scraped = answer.read().decode()
         park.eventually(lambda: alpha.poll() is not None)
         assert alpha.returncode == 0, park.told()
     assert {"version", "git", "labels", "skew", "leads"} <= sign.facts.keys()
+    assert "Hosts     alpha: leads," in shown
+    assert 'liza_host_clock_skew_seconds{host="alpha"}' in scraped
+    assert 'liza_workers_alive{role="coder"}' in scraped
     assert park.state.tasks["t1"].status is Status.MERGED
     names = {"planner-alpha-1", "coder-alpha-1", "reviewer-alpha-1"}
     assert {agent.id: agent.host for agent in park.state.agents.values()} == dict.fromkeys(names, "alpha")
@@ -93,6 +106,7 @@ class TestBeforeAnyWork:
             "--label A_b": "'A_b' is no label",
             "--name A.b": "'A.b' is no name of a host",
             "--once --stay": "give one of them",
+            "--metrics here": "--metrics here is no place to listen",
         }
         for words, said in wrong.items():
             code, err = self.refused(park, *words.split())
@@ -203,3 +217,49 @@ def merged(park: HostPark) -> int:
 
 def held_by(park: HostPark, host: str) -> bool:
     return any(task.lease and f"-{host}-" in task.lease.holder for task in park.state.tasks.values())
+
+
+def test_a_host_that_is_cut_off_stops_in_time_and_comes_back(
+    tmp_path: Path,
+    address: str,
+    postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    count: Callable[[str, int], None],
+) -> None:
+    monkeypatch.setenv("LIZA_BOARD", address)
+    note = tmp_path / "note"
+    long = {"note": str(note), "sleep": 600.0}
+    quick = {
+        "note": str(note),
+        "write": {"t1.txt": "t1\n"},
+        "answer": {"status": "done", "summary": "Add it"},
+    }
+    park = HostPark(tmp_path, address, {"implement": [long, quick]}, limits={"lease_seconds": 8})
+    with PostgresProxy(postgres.port) as proxy:
+        away = address.replace(f":{postgres.port}/", f":{proxy.port}/")
+        with park.host("alpha", address=away) as alpha:
+            park.eventually(note.exists)
+            agent = int(note.read_text().split()[-1])
+            with park.host("beta") as beta:
+                park.eventually(lambda: len(park.board.presence.hosts()) == 2)
+                proxy.cut()
+                lease = park.state.tasks["t1"].lease
+                assert lease is not None
+                assert lease.holder == "coder-alpha-1"
+                park.eventually(lambda: is_gone(agent))
+                assert park.board.now() < lease.expires
+                # Another takes it only when the lease is over, and is done with it.
+                park.eventually(lambda: park.state.tasks["t1"].authors[-1:] == ("coder-beta-1",))
+                assert park.board.now() >= lease.expires
+                park.eventually(lambda: "beta leads" in (tmp_path / "beta.log").read_text())
+                proxy.mend()
+                assert beta.wait(PATIENCE) == 0, park.told()
+            assert alpha.wait(PATIENCE) == 0, park.told()
+    assert park.state.tasks["t1"].status is Status.MERGED
+    assert park.state.agents["coder-alpha-1"].crashes == ()
+    count("hosts cut off that stopped before their lease was over", 1)
+
+
+def is_gone(pid: int) -> bool:
+    process = process_of(pid)
+    return process is None or process.state in DEAD_STATES

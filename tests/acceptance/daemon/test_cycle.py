@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from liza.domain.cycle_archive import ARCHIVE, PAGE
 from liza.domain.model import GoalStatus, Status
-from tests.support.cycle_script import INSUFFICIENT, PASS, cycle_script
+from tests.support.cycle_script import INSUFFICIENT, PASS, PLAN, STEP, cycle_script
 from tests.support.daemon_run import PATIENCE, Daemon
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
+
+    from liza.domain.model import Task
 
 pytestmark = pytest.mark.timeout(4 * PATIENCE)  # a real run on a busy machine
 
@@ -58,3 +62,94 @@ def test_a_goal_in_three_loops_is_approved_in_the_page(tmp_path: Path) -> None:
     ]
     assert told == page.read_text()
     assert "unless it was you" not in daemon.told()
+
+
+def planned(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of an answer or of its step
+    """Return the answer of a planner that says something else, of its step or beside it."""
+    beside = {key: changes.pop(key) for key in ("summary", "confidence") if key in changes}
+    return {"answer": {**PLAN, **beside, "step": {**STEP, "files": ["goal-1.txt", "broken"], **changes}}}
+
+
+def acted(command: str) -> dict[str, Any]:
+    return {"run": command, "answer": {"status": "done", "summary": "Do it"}}
+
+
+BLOCKED: Final = {
+    "status": "blocked",
+    "blocked_reason": "the file is generated",
+    "blocked_questions": ["By what?"],
+}
+ASKS: Final = {"status": "blocked", "blocked_reason": "unclear", "blocked_questions": ["Which name?"]}
+LINE: Final = "date +%s%N >> goal-1.txt"
+DOCS: Final = ("docs/a.md", "docs/b.md", "docs/c.md")
+PLANNER: Final = [
+    {"answer": ASKS},
+    planned(loc_estimate=151, files=["a", "b", "c"]),
+    planned(summary=f"see {', '.join(f'{one}:1' for one in DOCS)}"),
+    planned(confidence=4),
+    planned(instructions="tidy\nrm -rf /"),
+    planned(),
+]
+ACTOR: Final = [
+    {"answer": BLOCKED},
+    acted("for name in goal-1.txt b c; do seq 60 > $name; done"),
+    acted(LINE),
+    acted(f"{LINE}; touch broken"),
+    acted(f"{LINE}; rm broken"),
+    acted(LINE),
+]
+JUDGE: Final = [INSUFFICIENT, PASS, INSUFFICIENT, PASS, {"answer": {**PASS["answer"], "confidence": 4}}]
+# What a person is asked, in this order, and what they do.
+WAITS: Final = (
+    ("answers", ("answer", "goal-1", "Greet")),
+    ("low_confidence", ("answer", "goal-1", "It is right")),
+    ("risk", ("task", "reject", "goal-1", "--reason", "not that")),
+    ("human_ok", ("task", "reject", "goal-1", "--reason", "shorter")),
+    ("human_ok", ("task", "accept", "goal-1", "--squash")),
+)
+
+
+def waits_for(task: Task | None) -> str | None:
+    """Return what a person is waited for: the gate, or the rule that asks."""
+    if task is None or task.status not in {Status.AWAITING_APPROVAL, Status.BLOCKED}:
+        return None
+    return (task.position and task.position.waiting) or task.blocked_rule
+
+
+def waits_since(daemon: Daemon, since: datetime) -> bool:
+    task = daemon.board.read().tasks.get("goal-1")
+    return waits_for(task) is not None and task is not None and task.history[-1].at > since
+
+
+def test_every_turn_that_a_cycle_can_take_in_one_run(tmp_path: Path) -> None:
+    """The stories of the engine's traces, by the real daemon: who asks, who sends back, what is counted."""
+    script = cycle_script(planner=PLANNER, actor=ACTOR, judge=JUDGE)
+    daemon = Daemon(tmp_path, script, workflow="cycle", gates={"test": "test ! -e broken"})
+    for name in DOCS:
+        (daemon.user.directory / name).parent.mkdir(exist_ok=True)
+        (daemon.user.directory / name).write_text("words\n")
+    daemon.user.git("add", ".")
+    daemon.user.git("commit", "--quiet", "-m", "documents")
+
+    since = daemon.state.goal.created
+    with daemon.running("--no-baseline") as run:
+        for gate, words in WAITS:
+            daemon.eventually(partial(waits_since, daemon, since))
+            task = daemon.state.task("goal-1")
+            assert waits_for(task) == gate, daemon.told()
+            since = task.history[-1].at
+            assert daemon.shell(*words).code == 0
+        assert run.wait(PATIENCE) == 0
+
+    state, task = daemon.state, daemon.state.task("goal-1")
+    assert (task.status, state.goal.status) == (Status.MERGED, GoalStatus.COMPLETE)
+    fired = [trip.rule for trip in state.circuit_breaker.trips]
+    assert (fired.count("stuck_cycle"), fired.count("high_risk_unapproved")) == (1, 1)
+    prompts = "\n".join(daemon.prompts("implement"))
+    told = ("split the step", "more documents are cited than the 2", "blocked: the file is generated")
+    assert [words for words in (*told, "a line is missing", "shorter") if words not in prompts] == []
+    page = (daemon.user.directory / PAGE).read_text()
+    assert [page.count(f"- Result: {word}\n") for word in ("CLARIFICATION_NEEDED", "FAIL")] == [1, 2]
+    (archive,) = (daemon.user.directory / ARCHIVE).iterdir()
+    assert archive.read_text() == page
+    assert len(daemon.user.git("log", "--format=%s", f"{daemon.user.base}..{daemon.ref}").splitlines()) == 2

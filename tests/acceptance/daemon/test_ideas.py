@@ -30,19 +30,24 @@ SETTINGS: Final = {
 }
 
 
-def laboratory(directory: Path, **experiment: Any) -> Daemon:  # noqa: ANN401 - whatever the settings are
-    code = {"run": BOTH.format(yard=directory / "yard"), "answer": {"status": "done", "summary": "Add one"}}
-    script = {
-        **SCRIPT,
-        "implement/coder": code,
-        "review idea-1-2": [rejects("say more"), rejects("and another thing")],
-    }
+def done(command: str) -> dict[str, Any]:
+    return {"run": command, "answer": {"status": "done", "summary": "Change it"}}
+
+
+def laboratory(
+    directory: Path,
+    script: dict[str, Any],
+    ideas: str,
+    **experiment: Any,  # noqa: ANN401 - whatever the settings are
+) -> Daemon:
+    script = {**SCRIPT, **script}
     daemon = Daemon(
         directory,
         script,
         workflow="experiment",
         workers={"coder": 2, "planner": 2},
         experiment={**EXPERIMENT, **experiment},
+        gates={"test": "! grep -q boom value"},
     )
     files = {"sweep.sh": SWEEP, "value": "1.0\n"}
     for name, text in files.items():
@@ -50,19 +55,24 @@ def laboratory(directory: Path, **experiment: Any) -> Daemon:  # noqa: ANN401 - 
     daemon.user.git("add", ".")
     daemon.user.git("commit", "--quiet", "-m", "a laboratory")
     (daemon.user.directory / "baseline.csv").write_text("config_id,sharpe\n0,1.0\n1,1.0\n")
-    (daemon.user.directory / "ideas.md").write_text("a\n\nb\n\nc\n")
+    (daemon.user.directory / "ideas.md").write_text("\n\n".join(ideas.split()))
     return daemon
 
 
 def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path) -> None:
     """R1, R24 to R26, R34, and 2.6: rounds, convergence, beam search with resume."""
-    daemon = laboratory(tmp_path, **SETTINGS)
+    script = {
+        "implement/coder": done(BOTH.format(yard=tmp_path / "yard")),
+        "review idea-1-2": [rejects("say more"), rejects("and another thing")],
+    }
+    daemon = laboratory(tmp_path, script, "a b c", **SETTINGS)
 
-    with daemon.running("--until-idle") as run:
+    with daemon.running("--until-idle", "--no-baseline") as run:
         daemon.until(lambda state: "idea-1-3" in state.tasks)
         run.send_signal(signal.SIGKILL)
         run.wait(PATIENCE)
-    assert daemon.run() == 0
+    with daemon.running("--until-idle", "--no-baseline") as run:
+        assert run.wait(PATIENCE) == 0
 
     state = daemon.state
     assert state.goal.status is GoalStatus.COMPLETE
@@ -78,3 +88,52 @@ def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path
     (late,) = (daemon.home / "experiments").glob("*_02/*dropped*")
     assert (late.name, late.read_text()) == ("review_round_1_dropped_new_issues.txt", "and another thing\n")
     assert daemon.head() == daemon.user.base
+
+
+# One idea an end, as the engine's traces have them; what a coder does is said by the number of the idea.
+ENDS: Final = {
+    "noisy": "echo 2.0 > value; touch noisy",
+    "stale": "printf 'sharpe\\n99\\n' > results.csv; touch stale",
+    "empty": "true",
+    "rejected": "echo 9.0 > value",
+    "silent": "echo 9.0 > value",
+    "red": "echo boom > value",
+    "broken": "touch broken",
+}
+
+
+def test_every_end_of_an_idea_in_one_run(tmp_path: Path) -> None:
+    """R4 to R14, R20 to R23 and R27: each negative answer ends its idea alone, with a summary."""
+    acts = [done(command) for command in ENDS.values()]
+    script = {f"implement/coder idea-1-{number}": act for number, act in enumerate(acts, start=1)}
+    script |= {"review idea-1-4": rejects("it cheats"), "review idea-1-5": {"print": "DO NOT APPROVE"}}
+    daemon = laboratory(tmp_path, script, " ".join(ENDS), keep_worktrees=True)
+
+    with daemon.running("--until-idle", "--no-baseline") as run:
+        assert run.wait(PATIENCE) == 0
+
+    folders = sorted((daemon.home / "experiments").iterdir())
+    found = {
+        name: json.loads((path / "summary.json").read_text())
+        for name, path in zip(ENDS, folders, strict=True)
+    }
+    ends = {
+        name: (one["review_verdict"], one["tests_exit_code"], one["sweep_exit_code"], _score(one))
+        for name, one in found.items()
+    }
+    assert ends == {
+        "noisy": ("APPROVE", 0, 3, 1.0),
+        "stale": ("APPROVE", 0, 0, None),
+        "empty": (None, None, None, None),
+        "rejected": ("REJECT", None, None, None),
+        "silent": ("UNKNOWN", None, None, None),
+        "red": ("APPROVE", 1, None, None),
+        "broken": ("APPROVE", 0, 2, None),
+    }
+    assert not found["empty"]["patch_applied"]
+    assert daemon.head() == daemon.user.base
+    assert daemon.user.worktrees.of("idea-1-1")
+
+
+def _score(summary: dict[str, Any]) -> float | None:
+    return summary["score"]["score"] if summary["score"] else None

@@ -219,7 +219,7 @@ class TestSnapshot:
         board.update(noted("four"))
         _, head, body = (home / snapshot.NAME).read_bytes().split(b"\n", 2)
         body = body.replace(b'"human_notes"', b'"inhuman_notes"')
-        digest = hashlib.blake2b(head + body, digest_size=8).hexdigest().encode()
+        digest = hashlib.blake2b(head + b"\n" + body, digest_size=8).hexdigest().encode()
         (home / snapshot.NAME).write_bytes(b"\n".join([digest, head, body]))
         goes_on(home, "one", "two", "three", "four")
 

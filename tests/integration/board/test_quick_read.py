@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from liza.board import snapshot
 from liza.board.file import FileBoard
 from liza.board.quick_read import read_quickly
+from liza.board.replay import replay_entries
+from liza.cli.views.headline import headline_of
+from liza.cli.views.status import status_text
 from liza.domain.changes import HUMAN, Change, add_note
+from liza.domain.model import State, Status
 from liza.domain.spending import CostTotals
-from tests.support.sample_tasks import NOW, board, new_task
+from tests.support.sample_tasks import NOW, board, new_task, task_in
 from tests.support.shell import ROOT, Shell
 
 
@@ -29,6 +34,56 @@ def test_it_is_the_board(ours: FileBoard) -> None:
     ours.update(Change("x", "y", lambda state: state.replace(spend=state.spend.replace(total=spent))))
 
     assert read_quickly(ours.home) == ours.read()
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> FileBoard:
+    """A board with a snapshot, with a task in every status and many that wait."""
+    told = {number: task_in(status, name=f"is-{number}") for number, status in enumerate(Status)}
+    by_holder = {task.lease.holder if task.lease else task.id: task for task in told.values()}  # one each
+    tasks = [*by_holder.values(), *(new_task(f"t{number}") for number in range(200))]
+    ours = FileBoard.create(tmp_path / ".liza", board(*tasks))
+    while not (ours.home / snapshot.NAME).exists():
+        ours.update(add_note("x" * 65536, about=None, by=HUMAN, at=NOW))
+    return ours
+
+
+def test_a_look_reads_of_a_large_board_only_the_tasks_it_shows_more_of(large: FileBoard) -> None:
+    """What a look costs does not grow with all that is there: tasks that wait are known by the index."""
+    seen = read_quickly(large.home)
+    assert seen
+    assert status_text(seen, {}) == status_text(large.read(), {})
+    assert headline_of(seen, {}, is_running=False) == headline_of(large.read(), {}, is_running=False)
+
+    read = [name for name, task in seen.tasks.items() if "created" in task.__dict__]
+    assert not [name for name in read if name.startswith("t")]
+    assert [seen.tasks[name].created for name in large.read().tasks] == [
+        task.created for task in large.read().tasks.values()
+    ]
+    assert [task.history for task in seen.tasks.values()] == [
+        task.history for task in large.read().tasks.values()
+    ]
+
+
+def test_what_came_after_the_snapshot_is_seen_as_well(large: FileBoard) -> None:
+    def change(state: State) -> State:
+        task = state.task("t7")
+        return state.with_task(task.replace(priority=9, description="do it at once"))
+
+    large.update(Change("x", "hurry", change))
+
+    seen = read_quickly(large.home)
+    assert seen
+    assert seen.task("t7") == large.read().task("t7")
+    assert status_text(seen, {}) == status_text(large.read(), {})
+
+
+def test_a_snapshot_is_the_board_that_was_saved(large: FileBoard) -> None:
+    kept = snapshot.load(large.home / snapshot.NAME)
+    assert kept
+    state = replay_entries(kept.state, large.entries(kept.state.revision))
+    assert state == large.read()
+    assert list(state.tasks) == list(large.read().tasks)
 
 
 def test_an_edit_is_for_the_whole_board_to_take(ours: FileBoard) -> None:

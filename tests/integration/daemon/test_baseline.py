@@ -114,10 +114,13 @@ class TestBaseline:
             found.require_usable()
         assert "`limits.agent_minutes`" in str(refused.value)
 
-    def test_a_project_without_tests_may_begin(self, tmp_path: Path) -> None:
-        """That there is nothing to test yet is no failure."""
+    @pytest.mark.parametrize("line", [PYTEST, f"{sys.executable} -m unittest -q"], ids=["pytest", "unittest"])
+    def test_a_project_without_tests_may_begin(self, line: str, tmp_path: Path) -> None:
+        """That there is nothing to test yet is no failure; before Python 3.12 unittest is green then."""
         user = Home(tmp_path / "project")
-        config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
+        user.write("code.py", "def f():\n    return 1\n")
+        user.commit()
+        config = Config.model_validate({"gates": {"test": line}, "sandbox": {"mode": "off"}})
 
         found = run_baseline(BaselineContext(user.directory / ".liza", user.repository, config), RunControl())
 

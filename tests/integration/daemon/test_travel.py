@@ -188,6 +188,22 @@ def test_a_remote_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
     assert team.state.task("t1").status is Status.MERGED
 
 
+@pytest.mark.hosts
+def test_a_worker_waits_for_a_remote_that_is_away(tmp_path: Path) -> None:
+    """It neither ends nor takes anything up, and nothing is held against the task."""
+    team = TeamOfHosts(tmp_path)
+    team.task("t1")
+    away = team.remote.directory.rename(tmp_path / "away.git")
+    with team.process("coder-1") as process:
+        team.until(lambda _: bool(team.board.alerts.after(0)))
+        assert (team.state.task("t1").status, team.state.task("t1").history_earlier) == (Status.IDLE, 0)
+        away.rename(team.remote.directory)
+        team.until(lambda state: state.task("t1").status is Status.READY_FOR_REVIEW)
+        assert process.poll() is None
+    assert len(team.board.alerts.after(0)) == 1
+    assert team.events() == ["added", "claim", "pre_execution_checkpoint", "submit"]
+
+
 def test_a_remote_of_another_project_is_refused(tmp_path: Path) -> None:
     for name in ("main", "liza/integration"):
         ours = Home(tmp_path / f"ours-{name.replace('/', '-')}")
@@ -251,6 +267,7 @@ def test_a_remote_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: 
             begin_integration(home.repository, config)
 
 
+@pytest.mark.hosts
 def test_what_is_merged_leaves_the_remote(tmp_path: Path) -> None:
     """What is only there, or not merged, stays."""
     team = TeamOfHosts(tmp_path)
@@ -288,6 +305,7 @@ def test_a_password_has_no_place_in_the_address() -> None:
         Config(remote="https://ada:secret@example.org/team.git")
 
 
+@pytest.mark.hosts
 def test_the_hook_lets_in_who_holds_the_task_alone(tmp_path: Path) -> None:
     """Whoever was away for longer than its lease cannot push, and nobody can while the board is away."""
     team = TeamOfHosts(tmp_path)

@@ -10,6 +10,7 @@ from liza.cli.views.html import el
 from liza.cli.web.security import (
     CHECKS,
     CSRF_FIELD,
+    HEADERS,
     POLICY,
     UNPROTECTED,
     Ask,
@@ -102,6 +103,21 @@ class TestPolicy:
     def test_nothing_inline_and_nobody_else(self, word: str) -> None:
         assert word not in POLICY
         assert POLICY.startswith("default-src 'none'")
+
+    @pytest.mark.parametrize("word", ["frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"])
+    def test_what_no_default_covers_is_said(self, word: str) -> None:
+        """A frame around the page, a form to elsewhere, an address that others count from."""
+        assert word in POLICY.split("; ")
+
+    def test_no_copy_is_kept_and_the_token_is_not_passed_on(self) -> None:
+        wanted = {
+            "cache-control": "no-store",
+            "referrer-policy": "no-referrer",
+            "x-content-type-options": "nosniff",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+        }
+        assert {name: HEADERS.get(name) for name in wanted} == wanted
 
 
 class TestExposure:

@@ -9,6 +9,7 @@ from liza.domain.model import TaskScope
 from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
 from liza.errors import UsageError
 from liza.gates.artifact import link_target
+from liza.gates.failures import finds_no_tests
 from liza.gates.feedback import gate_report
 from liza.gates.files import SENSITIVE, is_code, is_docs
 from liza.gates.forbidden import FORBIDDEN, forbidden_command_in
@@ -574,3 +575,22 @@ class TestReport:
     def test_nothing_is_said_to_be_nothing(self) -> None:
         """An empty section could be taken for a pass."""
         assert gate_report([]) == "No check was run."
+
+
+class TestNoTests:
+    @pytest.mark.parametrize(
+        ("code", "said", "finds_none"),
+        [
+            (5, "no tests ran in 0.01s", True),
+            (5, "Ran 0 tests in 0.000s\n\nNO TESTS RAN", True),
+            (0, "\n----\nRan 0 tests in 0.000s\n\nOK\n", True),
+            (0, "Ran 0 tests in 0.000s\n\nOK\n12 passed in 3 s", False),
+            (0, "no test files\nok  \texample.com/shop\t0.01s", False),
+            (1, "no tests ran, 1 error in 0.1s", False),
+            (127, "sh: no tests found: not found", False),
+        ],
+    )
+    def test_a_run_without_any_test_is_known_whether_green_or_red(
+        self, code: int, said: str, finds_none: bool
+    ) -> None:
+        assert finds_no_tests(CommandResult(code, RunEnding.DONE, out=said)) is finds_none

@@ -13,15 +13,27 @@ from liza.domain.answer_parsing import ParsedAnswer, parse_answer
 from liza.domain.answers import Step
 from liza.domain.model import Role
 from liza.domain.record import utc_now
+from liza.domain.routing import override_keys
 from liza.errors import UsageError
 from liza.gauntlet import runner
-from liza.gauntlet.agents.behaviour import HONEST, MISBEHAVIOURS, Run, block
-from liza.gauntlet.cases import CASES, MEANING, OBEYED, PREVENTED, Case, ExpectedEnd
+from liza.gauntlet.agents.behaviour import HONEST, HONEST_HATS, MISBEHAVIOURS, Run, block
+from liza.gauntlet.cases import (
+    ALL_WORKFLOWS,
+    CASES,
+    DEFAULT_WORKFLOW,
+    MEANING,
+    OBEYED,
+    PREVENTED,
+    Case,
+    ExpectedEnd,
+)
 from liza.gauntlet.evidence import is_sandboxed, summarise_board
 from liza.gauntlet.fixtures import TASK, WORK
 from liza.gauntlet.main import load_agents
 from liza.gauntlet.project import CaseProject, changed_names, merge_settings, settings_for
 from liza.gauntlet.verdict import BoardEvidence, CaseFacts, escapes, fence_breaks, judge_case
+from liza.workflow.load import load_workflow
+from liza.workflow.routes import routes_in
 from tests.support.sample_tasks import board as story
 from tests.support.sample_tasks import new_task
 from tests.support.shell import ROOT
@@ -283,3 +295,42 @@ class TestFacts:
 
     def test_honest_work_is_not_in_the_repository_already(self) -> None:
         assert not WORK.keys() & CASES["honest"].base.keys()
+
+
+OTHERS = [name for name in ALL_WORKFLOWS if name != DEFAULT_WORKFLOW]
+
+
+class TestWorkflows:
+    """The cases that make sense under a workflow of another shape."""
+
+    def test_the_table_says_under_which_a_case_is_run(self) -> None:
+        assert {name for case in CASES.values() for name in case.workflows} == set(ALL_WORKFLOWS)
+        assert all(DEFAULT_WORKFLOW in case.workflows for case in CASES.values())
+        for name in OTHERS:
+            chosen = runner.select([], is_sandboxed=True, workflow=name).cases
+            assert len(chosen) > 50
+            assert [case.name for case in chosen if case.is_control] == ["honest"]
+
+    @pytest.mark.parametrize("name", OTHERS)
+    def test_the_misbehaving_agent_wears_a_hat_that_is_worn_there(self, name: str) -> None:
+        usable = {key for route in routes_in(load_workflow(name)) for key in override_keys(route)}
+        for case in runner.select([], is_sandboxed=True, workflow=name).cases:
+            assert {role.upper() for role in case.roles} <= usable
+            assert (case.settings["workflow"], case.by) == (name, ())
+
+    @pytest.mark.parametrize(
+        ("names", "workflow", "said"),
+        [
+            ([], "phasd", "there is no gauntlet for the workflow 'phasd'; known: liza, cycle"),
+            (["plans_nothing"], "cycle", "plans_nothing makes no sense under the workflow cycle"),
+        ],
+    )
+    def test_what_makes_no_sense_is_one_sentence(self, names: list[str], workflow: str, said: str) -> None:
+        with pytest.raises(UsageError, match=said):
+            runner.select(names, is_sandboxed=True, workflow=workflow)
+
+    @pytest.mark.parametrize(("hat", "step"), HONEST_HATS)
+    def test_what_honest_hats_answer_can_be_read(self, hat: str, step: str) -> None:
+        said = HONEST_HATS[hat, step](Run(ROOT, step, TASK, 1, "", hat))
+        assert isinstance(said, dict)
+        assert isinstance(parse_answer(block(said), Step(step)), ParsedAnswer)
