@@ -313,16 +313,19 @@ class _RunMonitor:
         return None
 
     def _obey_pause(self) -> None:
-        if self._stop.paused and not self._is_still:
+        paused = (
+            self._stop.paused
+        )  # asked once: whoever takes it back meanwhile wakes us, and finds us frozen
+        if paused and not self._is_still:
             if not self._is_frozen:
                 self._watch.freeze()
             # What begins between a look and its signal is not stopped by it, so that one is never enough.
             self._is_still = all(each.state in STANDING_STATES for each in self._signal(signal.SIGSTOP))
-        elif self._is_frozen and not self._stop.paused:
+        elif self._is_frozen and not paused:
             self._signal(signal.SIGCONT)
             self._watch.thaw()
             self._is_still = False
-        self._is_frozen = self._stop.paused
+        self._is_frozen = paused
 
     def _signal(self, *numbers: signal.Signals) -> list[Process]:
         """Signal the group, then what left it; return all that there was."""

@@ -284,6 +284,28 @@ class TestPause:
         assert outcome[:4] == (RunEnding.DONE, "", 0, "go on\n")
         assert outcome.seconds < 0.5
 
+    def test_a_pause_that_is_taken_back_at_once_leaves_nothing_frozen(self, zoo: Zoo) -> None:
+        """The switch may be taken back while the processes are being stopped, which takes a moment."""
+        stop = RunControl()
+
+        def goes_on(pid: int) -> bool:
+            stop.pause()
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+            stop.resume()
+            deadline = time.monotonic() + LONG
+            while process_of(pid).state == "T" and time.monotonic() < deadline:  # type: ignore[union-attr]
+                time.sleep(0.001)
+            return time.monotonic() < deadline
+
+        def act(pid: str) -> None:
+            if all(goes_on(int(pid)) for _ in range(10)):
+                zoo.cry.write_text("go on\n")
+            else:
+                stop.now()
+
+        zoo.when_it_cries(act)
+        assert zoo.run("echo $$ > $CRY; read line < $CRY; echo $line", stop, total=LONGER).out == "go on\n"
+
     def test_abort_reaches_a_frozen_run(self, zoo: Zoo) -> None:
         """ABORT during PAUSE: a stopped process gets no SIGTERM until it is continued."""
         stop = RunControl()
