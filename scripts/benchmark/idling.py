@@ -56,14 +56,25 @@ def run_idle(plan: DaemonPlan, place: Path) -> Idle | str:
             if not _is_at_rest(project):
                 return f"it did not come to rest in {PATIENCE:g} s: {project.last_words()}"
             time.sleep(SETTLE)
-            pids = [run.pid, *(pid for pid, each in processes().items() if each.parent == run.pid)]
+            pids = [run.pid, *_workers_of(run.pid)]
             before, machine = {pid: _cpu(pid) for pid in pids}, _busy()
             time.sleep(plan.rest)
             rests = [Rest((_cpu(pid) - before[pid]) / plan.rest, _megabytes(pid)) for pid in pids]
             busy = (_busy() - machine) / plan.rest
-    if len(rests) != WORKERS + 1:
-        return f"there were {len(rests) - 1} workers instead of {WORKERS}: {project.last_words()}"
+        if len(rests) != WORKERS + 1:
+            return f"there were {len(rests) - 1} workers instead of {WORKERS}: {project.last_words()}"
     return Idle(plan.rest, rests[0], rests[1:], busy)
+
+
+def _workers_of(supervisor: int) -> list[int]:
+    """Return the workers below *supervisor*, which are forks of another process that it has."""
+    known, below, waiting = processes(), list[int](), [supervisor]
+    while waiting:
+        parent = waiting.pop()
+        children = [pid for pid, each in known.items() if each.parent == parent]
+        below += [pid for pid in children if known[pid].name.startswith("liza worker")]
+        waiting += children
+    return below
 
 
 def _is_at_rest(project: Project) -> bool:
