@@ -1,7 +1,8 @@
 """What the daemon does when work moves on; no agent does any of it.
 
-An effect is intended on the board, then performed, then the move that asks for it is written down. Where a
-worker died in between it is performed again: each finds what it did before. History says what came of it.
+An effect is intended on the board, then performed, then the move that asks for it is written down. It may
+be performed again where a worker died in between: each finds what it did before. What came of it is told in
+the history.
 """
 
 from __future__ import annotations
