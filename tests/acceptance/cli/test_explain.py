@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What each status waits for where a supervisor runs and no switch is thrown; the words are those people read.
 EXPECTED: Final[dict[Status, tuple[str, str]]] = {
-    Status.DRAFT: ("not released", "you"),
+    Status.DRAFT: ("a plan that waits for your yes", "you"),  # the planner made it
     Status.IDLE: ("will take it next", "coder-1"),
     Status.WORKING: ("is taken back next", "the supervisor"),  # the stories' lease is long over
     Status.READY_FOR_REVIEW: ("is taken back next", "the supervisor"),
