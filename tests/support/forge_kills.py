@@ -26,7 +26,7 @@ STEPS: Final = {
 
 
 def deliver(forge: Forge, commit: str) -> None:
-    """Do all that a run does for an issue: comment, publish, tell who has to look, mark it and take it back."""
+    """Do all that a run does for an issue: comment, publish, tell who must look, mark it, take it back."""
     forge.comment(Thread(ThreadKind.ISSUE, 7), "issue-7/PLAN/judge/1", "the plan is good")
     draft = PullRequestDraft(
         branch="bug/issue-7-fix-the-crash", commit=commit, base="main", title="Issue #7", body="Closes #7"
