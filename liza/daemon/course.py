@@ -85,7 +85,10 @@ class GatesResult(NamedTuple):
 
     @property
     def reason(self) -> str:
-        said = self._last_refusal() or next(reversed(self.verdicts), None)
+        said, decision = self._last_refusal(), self.moved.decision
+        if said is None and decision is not None and decision.reason:
+            return decision.reason  # of a gate that said no before, when the work was handed in
+        said = said or next(reversed(self.verdicts), None)
         return (said.reason if said else None) or "a gate did not let it pass"
 
     @property

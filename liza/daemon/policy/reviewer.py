@@ -170,13 +170,20 @@ def event_for_verdicts(task: Task, found: GateFindings) -> e.Event:
         asked = tuple(item.message for item in found.feedback if item.message.endswith("?"))[:3]
         said = facts | {
             "reason": found.reason,
-            "feedback": found.feedback,
+            "feedback": _earlier_refusals(task, found) or found.feedback,
             "questions": () if found.outcome is Outcome.REVISE else asked,
         }
         return e.Report(outcome=found.outcome, **said)
     if task.nothing_to_do:
         return e.Report(reason=found.reason, **facts)
     return e.Report(commit=task.review_commit, **facts)
+
+
+def _earlier_refusals(task: Task, found: GateFindings) -> tuple[Feedback, ...]:
+    """Return what machines said against the work when it was handed in, where nobody said anything since."""
+    if any(one.outcome is not Outcome.PASS for one in found.verdicts):
+        return ()
+    return tuple(item for one in task.verdicts if one.outcome is found.outcome for item in one.feedback)
 
 
 def new_verdicts(task: Task, verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

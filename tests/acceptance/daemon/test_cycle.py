@@ -80,6 +80,8 @@ BLOCKED: Final = {
     "blocked_questions": ["By what?"],
 }
 ASKS: Final = {"status": "blocked", "blocked_reason": "unclear", "blocked_questions": ["Which name?"]}
+TEST: Final = "test ! -e broken"
+LINT: Final = "! grep -q ugly goal-1.txt"
 LINE: Final = "date +%s%N >> goal-1.txt"
 DOCS: Final = ("docs/a.md", "docs/b.md", "docs/c.md")
 PLANNER: Final = [
@@ -93,12 +95,13 @@ PLANNER: Final = [
 ACTOR: Final = [
     {"answer": BLOCKED},
     acted("for name in goal-1.txt b c; do seq 60 > $name; done"),
-    acted(LINE),
-    acted(f"{LINE}; touch broken"),
+    acted(f"{LINE}; echo ugly >> goal-1.txt"),
+    acted(f"sed -i /ugly/d goal-1.txt; {LINE}; touch broken"),
     acted(f"{LINE}; rm broken"),
     acted(LINE),
 ]
-JUDGE: Final = [INSUFFICIENT, PASS, INSUFFICIENT, PASS, {"answer": {**PASS["answer"], "confidence": 4}}]
+# The first two are as lenient as the linter and the tests are not.
+JUDGE: Final = [PASS, PASS, INSUFFICIENT, PASS, {"answer": {**PASS["answer"], "confidence": 4}}]
 # What a person is asked, in this order, and what they do.
 WAITS: Final = (
     ("answers", ("answer", "goal-1", "Greet")),
@@ -124,7 +127,7 @@ def waits_since(daemon: Daemon, since: datetime) -> bool:
 def test_every_turn_that_a_cycle_can_take_in_one_run(tmp_path: Path) -> None:
     """The stories of the engine's traces, by the real daemon: who asks, who sends back, what is counted."""
     script = cycle_script(planner=PLANNER, actor=ACTOR, judge=JUDGE)
-    daemon = Daemon(tmp_path, script, workflow="cycle", gates={"test": "test ! -e broken"})
+    daemon = Daemon(tmp_path, script, workflow="cycle", gates={"test": TEST, "lint": LINT})
     for name in DOCS:
         (daemon.user.directory / name).parent.mkdir(exist_ok=True)
         (daemon.user.directory / name).write_text("words\n")
@@ -147,7 +150,11 @@ def test_every_turn_that_a_cycle_can_take_in_one_run(tmp_path: Path) -> None:
     assert (fired.count("stuck_cycle"), fired.count("high_risk_unapproved")) == (1, 1)
     prompts = "\n".join(daemon.prompts("implement"))
     told = ("split the step", "more documents are cited than the 2", "blocked: the file is generated")
-    assert [words for words in (*told, "a line is missing", "shorter") if words not in prompts] == []
+    # A judge that is lenient raises nothing: the linter, then the tests, send the step back, and say so.
+    wrong = [f"`{command}` ended with exit code 1" for command in (LINT, TEST)]
+    assert [words for words in (*told, *wrong, "a line is missing", "shorter") if words not in prompts] == []
+    counted = state.sprint.metrics.gates
+    assert [counted[gate].get("revise") for gate in ("lint", "suite", "judge")] == [1, 1, 1]
     page = (daemon.user.directory / PAGE).read_text()
     assert [page.count(f"- Result: {word}\n") for word in ("CLARIFICATION_NEEDED", "FAIL")] == [1, 2]
     (archive,) = (daemon.user.directory / ARCHIVE).iterdir()

@@ -38,6 +38,7 @@ def laboratory(
     directory: Path,
     script: dict[str, Any],
     ideas: str,
+    gates: dict[str, str],
     **experiment: Any,  # noqa: ANN401 - whatever the settings are
 ) -> Daemon:
     script = {**SCRIPT, **script}
@@ -47,9 +48,11 @@ def laboratory(
         workflow="experiment",
         workers={"coder": 2, "planner": 2},
         experiment={**EXPERIMENT, **experiment},
-        gates={"test": "! grep -q boom value"},
+        gates=gates,
     )
-    files = {"sweep.sh": SWEEP, "value": "1.0\n"}
+    files = {"sweep.sh": SWEEP, "value": "1.0\n", "lab/test.sh": "! grep -q boom ../value\n",
+             "lab/sweep.sh": "cd .. && sh sweep.sh\n"}  # fmt: skip
+    (daemon.user.directory / "lab").mkdir()
     for name, text in files.items():
         (daemon.user.directory / name).write_text(text)
     daemon.user.git("add", ".")
@@ -65,7 +68,7 @@ def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path
         "implement/coder": done(BOTH.format(yard=tmp_path / "yard")),
         "review idea-1-2": [rejects("say more"), rejects("and another thing")],
     }
-    daemon = laboratory(tmp_path, script, "a b c", **SETTINGS)
+    daemon = laboratory(tmp_path, script, "a b c", {}, **SETTINGS)
 
     with daemon.running("--until-idle", "--no-baseline") as run:
         daemon.until(lambda state: "idea-1-3" in state.tasks)
@@ -85,6 +88,10 @@ def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path
     }
     assert scores == {"01": 1.0, "02": 2.0, "03": 3.0}
     assert "The search is over: the depth of 2 is reached." in daemon.shell("experiment").out
+    # Without a command there are no tests.
+    told = [json.loads(path.read_text()) for path in (daemon.home / "experiments").glob("*/summary.json")]
+    assert {(one["tests_exit_code"], one["sweep_exit_code"]) for one in told} == {(None, 0)}
+    assert not list((daemon.home / "experiments").glob("*/tests.log"))
     (late,) = (daemon.home / "experiments").glob("*_02/*dropped*")
     assert (late.name, late.read_text()) == ("review_round_1_dropped_new_issues.txt", "and another thing\n")
     assert daemon.head() == daemon.user.base
@@ -107,7 +114,10 @@ def test_every_end_of_an_idea_in_one_run(tmp_path: Path) -> None:
     acts = [done(command) for command in ENDS.values()]
     script = {f"implement/coder idea-1-{number}": act for number, act in enumerate(acts, start=1)}
     script |= {"review idea-1-4": rejects("it cheats"), "review idea-1-5": {"print": "DO NOT APPROVE"}}
-    daemon = laboratory(tmp_path, script, " ".join(ENDS), keep_worktrees=True)
+    commands = {"test": "cd lab && sh test.sh"}  # where each runs is a part of it
+    daemon = laboratory(
+        tmp_path, script, " ".join(ENDS), commands, keep_worktrees=True, sweep="cd lab && sh sweep.sh"
+    )
 
     with daemon.running("--until-idle", "--no-baseline") as run:
         assert run.wait(PATIENCE) == 0
