@@ -9,9 +9,11 @@ import pytest
 
 from liza.daemon.cycle_page import SET_ASIDE, CyclePage
 from liza.daemon.turn import AfterTurn
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, begin_next_goal, queue_goal
 from liza.domain.cycle_archive import ARCHIVE, PAGE, PAUSED
 from liza.domain.dialects.signal_block import SIGNAL_PATTERN
-from liza.domain.model import Status
+from liza.domain.model import GoalStatus, Status
+from liza.domain.record import utc_now
 from liza.domain.switches import Switch
 from tests.support.cycle_script import INSUFFICIENT, PLAN, STEP, cycle_script
 from tests.support.repos import Home
@@ -20,6 +22,8 @@ from tests.support.shell import Done, Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from liza.domain.model import State
 
 ALL: Final = ("planner-1", "coder-1", "reviewer-1")
 ASKS: Final = {
@@ -107,6 +111,18 @@ def test_a_person_approves_in_the_page_and_it_is_archived(cycle: Cycle) -> None:
     assert cycle.archives() == [f"{day}_cycle-001.md"]
     assert (cycle.user.directory / ARCHIVE / f"{day}_cycle-001.md").read_text() == cycle.page
     assert cycle.page.count("Approved, commit and push") == 2  # the words, and the summary of the block
+
+    cycle.board.update(queue_goal("Greet in French", spec=None, by=HUMAN, at=utc_now()))
+    cycle.board.update(Change(SUPERVISOR.id, "begin", _with_next_goal))
+    cycle.go_on()
+    assert "Approved, commit and push" not in cycle.page  # it is cleared for the next goal
+    assert "Greet in French" in cycle.page
+    assert "**Signature**: 2:0:0" in cycle.page
+
+
+def _with_next_goal(state: State) -> State:
+    over = state.goal.replace(status=GoalStatus.COMPLETE, completed=utc_now())
+    return begin_next_goal(state.replace(goal=over), utc_now())
 
 
 def test_a_person_sends_it_back_in_the_page(cycle: Cycle) -> None:
