@@ -129,7 +129,7 @@ def test_a_save_is_not_lost_when_its_sync_fails_with_that_of_a_group(home: Path)
 
     raised = write_together(home, Syncs(failures=1), save)
     assert all(isinstance(error, DiskTrouble) for error in raised)
-    assert "one" not in (home / "state.yaml").read_text()
+    assert "message: one" not in (home / "state.yaml").read_text()
     board = FileBoard(home)
     assert messages(board.absorb()) == ["by hand"]
     is_whole(board)
