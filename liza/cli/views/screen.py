@@ -48,7 +48,7 @@ class LineView:
                 self._write(str(item))
             # Of a goal that is over the end of the run tells it.
             if tally_of(state).ended > tally_of(self._shown).ended and not state.goal.is_over:
-                self.say(progress_sentence(state, self._clock()))
+                self.say(progress_sentence(state, self._clock(), switches))
         self._shown = state
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
