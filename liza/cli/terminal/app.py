@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual import work
 from textual.app import App
@@ -57,6 +57,8 @@ TAIL: Final = 40  # lines of an agent that the pane beside the workers may show
 MOST_QUESTIONS: Final = 5  # that are on top at once; the list scrolls
 WIDE: Final = 110  # cells from which the lines of a worker's agent stand beside the workers
 
+
+Answer = TypeVar("Answer")
 
 _SHOWN_KEYS: Final = 11  # of the keys, the first of which are those that are needed most
 
@@ -258,7 +260,12 @@ class BoardScreen(Screen[None]):
             if said is not None:
                 then(said)
 
-        self.app.push_screen(AskScreen(title, text, given=given), take)
+        self._open_dialog(AskScreen(title, text, given=given), take)
+
+    def _open_dialog(self, screen: Screen[Answer], then: Callable[[Answer | None], None]) -> None:
+        """Show *screen* without what was told before, which would lie over it."""
+        self.app.clear_notifications()
+        self.app.push_screen(screen, then)
 
     def _act_on(self, question: OpenQuestion | None) -> None:
         if question is None:
@@ -326,7 +333,7 @@ class BoardScreen(Screen[None]):
             if is_yes:
                 self.perform_now(action, **fields)
 
-        self.app.push_screen(ConfirmScreen(text), decide)
+        self._open_dialog(ConfirmScreen(text), decide)
 
     def action_accept(self) -> None:
         self._decide_on_chosen()
@@ -418,7 +425,7 @@ class BoardScreen(Screen[None]):
                 self.perform(actions.abort)
 
         said = "End every agent now? Their work is saved, and `u` and `liza run` go on with it."
-        self.app.push_screen(ConfirmScreen(said), decide)
+        self._open_dialog(ConfirmScreen(said), decide)
 
     def action_explain(self) -> None:
         worker = self.staff.current if self.staff.has_focus else None

@@ -146,6 +146,8 @@ def json_lines(board: Board) -> Iterator[str]:
 def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -> None:
     """Show *board* until its goal is no longer in progress; no supervisor needs to run."""
     state = board.read()
+    if isinstance(view, LineView) and not state.goal.is_over:  # the others draw all of it at once
+        view.say(progress_sentence(state, utc_now(), switches()))
     while True:
         view.show(state, switches())
         if state.goal.is_over:

@@ -10,6 +10,7 @@ import pytest
 from liza.board.file import FileBoard
 from liza.board.presence import FilePresence
 from liza.board.protocol import SUPERVISOR_NAME, HostSign
+from liza.cli.terminal.keys import key_rows
 from liza.domain import events as e
 from liza.domain.changes import HUMAN
 from liza.domain.model import Goal, Metrics, Sprint, Status
@@ -372,6 +373,32 @@ class TestActing:
             await viewer.sees("ABORT: end every agent; it asks once")
             await viewer.press("escape")
             await viewer.sees("waits for busy")
+
+        look_at(ours, story)
+
+    def test_what_was_told_does_not_lie_over_a_question(self, ours: FileBoard) -> None:
+        async def story(viewer: Viewer) -> None:
+            await viewer.sees("idle")
+            await viewer.press("p")
+            await viewer.until(lambda: len(viewer.app._notifications) == 1)
+            await viewer.press("X")
+            await viewer.sees("End every agent now?", "y: yes    n: no")
+            assert len(viewer.app._notifications) == 0
+            await viewer.press("n")
+
+        look_at(ours, story)
+
+    def test_a_page_is_folded_between_words_and_again_when_the_window_changes(self, ours: FileBoard) -> None:
+        async def story(viewer: Viewer) -> None:
+            await viewer.sees("idle")
+            await viewer.press("question_mark")
+            for width in (60, 40, 200):
+                await viewer.resize(width, 60)
+                shown = await viewer.sees("tab")
+                whole = " ".join(shown.split())
+                for _, says in key_rows():
+                    assert says in whole
+                assert ("\n" + " " * 17) not in shown or width < 200
 
         look_at(ours, story)
 
