@@ -153,9 +153,12 @@ def test_one_snapshot_is_for_all_processes_of_a_machine(
     monkeypatch.setattr(snapshot, "EVERY", 4000)
     saved: list[int] = []
     save = snapshot.save
-    monkeypatch.setattr(
-        snapshot, "save", lambda *words: (saved.append(words[1].mark.offset), save(*words))[1]
-    )
+
+    def note(path: Path, what: snapshot.Snapshot, draft: str = snapshot.DRAFT) -> int:
+        saved.append(what.mark.offset)
+        return save(path, what, draft)
+
+    monkeypatch.setattr(snapshot, "save", note)
     team = [ours, *(FileBoard(ours.home) for _ in range(3))]
     for one in team:
         one.read()
