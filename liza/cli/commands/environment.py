@@ -82,7 +82,7 @@ def _hook_install(args: Namespace) -> None:
 def _hook_pre_receive(args: Namespace) -> None:
     from liza.daemon.push_hook import check_push
 
-    check_push(args.board, sys.stdin)
+    check_push(args.board if "://" in args.board else str(args.directory / args.board), sys.stdin)
 
 
 @command("completion", "print what completes `liza` in a shell",
