@@ -14,9 +14,11 @@ from liza.daemon.policy.recovery import reclaim_tasks
 from liza.domain.changes import HUMAN
 from liza.domain.model import Status
 from liza.domain.record import utc_now
+from liza.forges.gh import WAITS
 from liza.forges.local import BARE
 from liza.repo.command import git
 from liza.workflow.transition import accept_task, reply
+from tests.support import scripted_gh
 from tests.support.local_forge import REJECT, SETTINGS, SIMPLE, WORK, ForgeFolder, script
 from tests.support.scripted_team import ScriptedTeam
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 ALL: Final = ("planner-1", "coder-1", "reviewer-1")
 BRANCH: Final = "agent/issue-7-write-file-7"
+TRIES: Final = 1 + len(WAITS)
 
 
 @pytest.fixture
@@ -299,3 +302,29 @@ class TestPullRequests:
         team.turns(*ALL)
         assert team.status("issue-7") is Status.COMPLETE
         assert forge.pulls() == {BRANCH: False}
+
+
+@pytest.mark.torture  # it waits as long as a run does
+def test_a_forge_that_stays_out_of_order_blocks_one_task_with_one_sentence_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = {"title": "Write it", "body": "Do it.", "state": "OPEN", "labels": [], "comments": []}
+    issues = {str(number): {**usual, "url": f"https://github.com/o/r/issues/{number}"} for number in (7, 8)}
+    github = scripted_gh.install(tmp_path / "bin", issues)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    forge = {"github": {"repository": scripted_gh.REPOSITORY}}
+    team = ScriptedTeam(tmp_path, simple(), workflow="phased", forge=forge, issues="7-8")
+    git("init", "--quiet", "--bare", str(tmp_path / "origin.git"), cwd=tmp_path)
+    team.user.git("remote", "add", "origin", str(tmp_path / "origin.git"))
+    for name in ("planner-1", "coder-1", "reviewer-1"):
+        team.turn(name)
+    fault = {"code": 1, "said": "HTTP 502: Bad Gateway"}
+    github.write_text(json.dumps({**json.loads(github.read_text()), "faults": [fault] * TRIES}))
+    team.turns(*ALL)
+
+    ends = sorted(task.status for task in team.state.tasks.values())
+    assert ends == [Status.BLOCKED, Status.COMPLETE]
+    (said,) = [reason_of(task) for task in team.state.tasks.values() if reason_of(task)]
+    assert f"(tried {TRIES} times)" in str(said)
+    assert "502" in str(said)
+    assert "\n" not in str(said)
