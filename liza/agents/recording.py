@@ -230,6 +230,14 @@ def finished_runs_beside(brief: Brief) -> Iterator[Brief]:
         yield _load_record(reply.with_name(BRIEF), Brief)
 
 
+def ended_run(folder: Path) -> tuple[Brief, Reply] | None:
+    """Return the run of an agent that is recorded in *folder*; None where it is none, or did not end."""
+    try:
+        return _load_record(folder / BRIEF, Brief), _load_record(folder / REPLY, Reply)
+    except UsageError:
+        return None
+
+
 def ended_runs(runs: Path, task: str) -> Iterator[Brief]:
     """Yield the runs of agents on *task* that ended, in the order in which they began."""
     for reply in sorted(runs.glob(f"*/{REPLY}"), key=lambda path: _run_start(path.parent.name)):

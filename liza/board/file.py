@@ -68,6 +68,7 @@ class FileBoard:
         self._lock = BoardLock(home / LOCK, self._disk)
         self._mutex = threading.RLock()
         self._is_updating = False
+        self._read_to = (0, JournalPosition())  # how far the entries were read last
         self._view = JournalView(home, self._journal, clock)
         self._sync = StateSync(home, self._disk, take=self._view.take, reject=self._reject, clock=clock)
         self._watch: Watch | None = None
@@ -222,8 +223,12 @@ class FileBoard:
 
     def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         """Yield every change past revision *after*, oldest first."""
-        for line in self._journal.reread(JournalPosition()):
+        revision, mark = self._read_to
+        # Lines that were read before their sync may have been taken back since.
+        is_there = revision <= after and self._journal.holds(mark)
+        for line in self._journal.reread(mark if is_there else JournalPosition()):
             if line.entry.revision > after:
+                self._read_to = (line.entry.revision, line.mark)  # whoever follows reads nothing twice
                 yield line.entry
 
     def at(self, moment: int | datetime) -> tuple[State, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import os
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -82,6 +83,25 @@ def save(path: Path, snapshot: Snapshot, draft: str = DRAFT) -> int:
     fresh.write_bytes(data)
     fresh.replace(path)
     return len(data)
+
+
+def saved_place(path: Path) -> tuple[int, int] | None:
+    """Return the place of the snapshot at *path* in the journal, and its length; None without one."""
+    try:
+        with path.open("rb") as file:
+            file.readline()
+            return int(json.loads(file.readline())[0]), os.fstat(file.fileno()).st_size
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at *path* from one that was written later in its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _history_json(task: Task) -> bytes:

@@ -96,6 +96,7 @@ class JournalView:
         self._view: Snapshot | None = None
         self._document: StateDocument | None = None  # the text of the view; None while the two may differ
         self._snapshot_at = (0, 0)  # place in the journal and length of the last snapshot
+        self._snapshot_file: tuple[int, int] | None = None  # the one that was there when this looked
         self._latest_origin: tuple[tuple[int, JournalPosition], EditBase] | None = None
         self._views: deque[Snapshot] = deque(maxlen=VIEWS)  # of a while ago, for edits of old copies
 
@@ -136,6 +137,7 @@ class JournalView:
 
     def _reload(self) -> State:
         self.forget()
+        self._snapshot_file = snapshot.identity(self._home / snapshot.NAME)
         self._view = snapshot.load(self._home / snapshot.NAME)
         if self._view is not None and self._journal.holds(self.mark):
             self._snapshot_at = (self.mark.offset, (self._home / snapshot.NAME).stat().st_size)
@@ -211,8 +213,13 @@ class JournalView:
         """Save a snapshot where the last is long ago; who does so without a lock has a *draft* of its own."""
         if self._view is None or not snapshot.is_due(self.mark.offset, *self._snapshot_at):
             return
+        path = self._home / snapshot.NAME
+        others = snapshot.saved_place(path) if snapshot.identity(path) != self._snapshot_file else None
+        if others and not snapshot.is_due(self.mark.offset, *others):
+            self._snapshot_at = others  # one for all processes of this machine
+            return
         try:
-            size = snapshot.save(self._home / snapshot.NAME, self._view, draft)
+            size = snapshot.save(path, self._view, draft)
         except OSError as error:
             log.warning("no snapshot was written: %s", error)
             size = 0

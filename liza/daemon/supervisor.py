@@ -41,6 +41,7 @@ from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, 
 from liza.daemon.reports.words import run_outcome
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import TeamFileResult, apply_team_file
+from liza.daemon.trace_export import tracing
 from liza.daemon.travel import begin_integration
 from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
@@ -292,11 +293,12 @@ class Supervisor:
         self._follow_lead()
         self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
-        is_over = threading.Event()
+        is_over, traces = threading.Event(), ExitStack()
         threading.Thread(
             target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
         ).start()
         try:
+            traces.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
             ending = self._run_loop()
             if ending is RunEnd.ABORT:
                 # A worker looks at the switches beside what it waits for, such as the board; a signal stops
@@ -311,6 +313,7 @@ class Supervisor:
             raise
         finally:
             is_over.set()
+            traces.close()  # as long as this leads: who does has the last to tell
             self._step_down()
             self._member.close()
         return EXIT_CODES[ending]

@@ -15,6 +15,7 @@ from liza.board.protocol import Board, create_board_at, open_board
 from liza.domain.changes import HUMAN, Change
 from liza.domain.events import Amend, Take
 from liza.domain.model import Actor, Lease, Role, State, Status
+from liza.domain.record import build_validators
 from liza.workflow.transition import apply
 from scripts.benchmark.boards import board_of
 from scripts.benchmark.processes import child
@@ -103,6 +104,7 @@ def _fewest(location: str, claimers: int) -> int:
 def _claim_all(line: Connection, location: str, name: str) -> None:
     with closing(open_board(location)) as board:
         board.read()
+        build_validators()  # as the server has done it from which workers are forked
         line.send("ready")
         time.sleep(max(0.0, line.recv() - time.monotonic()))
         took: list[float] = []

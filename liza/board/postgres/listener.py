@@ -89,12 +89,21 @@ class Listener:
             self._look(connection)
             next_look = time.monotonic() + POLL
             while (left := next_look - time.monotonic()) > 0 and not self._is_over:
-                if any(self._concerns_us(told.payload) for told in connection.notifies(timeout=0)):
+                if self._hear([told.payload for told in connection.notifies(timeout=0)]):
                     break
                 readable([connection.fileno(), self._end], left)
 
-    def _concerns_us(self, payload: str) -> bool:
-        return payload.partition(" ")[0] == self._server.address.board
+    def _hear(self, payloads: list[str]) -> bool:
+        """Take note of what the server told; return whether there is more to know than a revision."""
+        said = [what for board, _, what in (one.partition(" ") for one in payloads) if board == self._board]
+        revisions = [int(what) for what in said if what.isdecimal()]
+        if revisions:
+            self.note(max(revisions))  # without a look: all who wait would ask the server at once
+        return len(revisions) < len(said)
+
+    @property
+    def _board(self) -> str:
+        return self._server.address.board
 
     def _look(self, connection: psycopg.Connection) -> None:
         query = """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from liza.board.postgres.address import Address
 
 # Each brings a database from the version before to its own. One that was ever released is never changed.
-MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql")
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql")
 LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 

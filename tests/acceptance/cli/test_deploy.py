@@ -103,7 +103,9 @@ def test_the_query_that_starts_machines_counts_what_waits(
     assert postgres.sql(query) == "0"
     for name in ("t1", "t2"):
         shell.ok("task", "add", "--id", name, "--description", "do it", "--done-when", "done")
-    assert postgres.sql(query) == "2"
+    waiting = ("--id", "t3", "--depends-on", "t1", "--description", "do it", "--done-when", "done")
+    shell.ok("task", "add", *waiting)
+    assert postgres.sql(query) == "2"  # the third has to wait for the first
     shell.ok("pause")
     assert postgres.sql(query) == "0"
 

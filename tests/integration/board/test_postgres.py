@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from liza.board.postgres import engine
+from liza.board.postgres import engine, schema
 from liza.board.postgres.schema import LATEST
 from liza.board.protocol import copy_board, create_board_at, has_board, open_board
 from liza.domain import events as e
@@ -56,6 +56,10 @@ def location(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
 def board(location: str) -> Iterator[Board]:
     with closing(create_board_at(location, story(new_task("t1"), new_task("t2")))) as board:
         yield board
+
+
+def without_dependencies(state: State, name: str) -> State:
+    return state.replace(tasks={**state.tasks, name: state.tasks[name].replace(depends_on=())})
 
 
 def as_role(postgres: PostgresServer, location: str, role: str) -> str:
@@ -267,6 +271,24 @@ class TestBadInput:
                 open_board(location).read()
         finally:
             postgres.sql(f"DELETE FROM liza.migration WHERE version = {LATEST + 1}")  # noqa: S608
+
+    def test_a_database_of_an_older_liza_is_brought_up_with_what_is_in_it(
+        self, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        postgres.sql("CREATE DATABASE older")
+        address = postgres.address.replace("/postgres", "/older")
+        tasks = (new_task("t1"), new_task("t2", depends_on=("t1",)), new_task("t3"))
+        with monkeypatch.context() as older:
+            older.setattr(schema, "LATEST", 2)
+            create_board_at(address, story(*tasks)).close()
+        with closing(open_board(address)) as board:
+            board.read()
+            waiting = "SELECT liza.waiting_tasks('liza')"
+            with psycopg.connect(address) as connection:
+                assert connection.execute(waiting).fetchone() == (2,)
+                board.update(Change("me", "free", lambda state: without_dependencies(state, "t2")))
+                connection.rollback()
+                assert connection.execute(waiting).fetchone() == (3,)
 
     def test_a_database_that_is_not_utf_8(self, postgres: PostgresServer) -> None:
         postgres.sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,26 @@ def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
         "liza.repo",
         "liza.daemon",
     } == set()
+
+
+def test_one_snapshot_is_for_all_processes_of_a_machine(
+    ours: FileBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds that another has just written one writes none."""
+    monkeypatch.setattr(snapshot, "EVERY", 4000)
+    saved: list[int] = []
+    save = snapshot.save
+
+    def note(path: Path, what: snapshot.Snapshot, draft: str = snapshot.DRAFT) -> int:
+        saved.append(what.mark.offset)
+        return save(path, what, draft)
+
+    monkeypatch.setattr(snapshot, "save", note)
+    team = [ours, *(FileBoard(ours.home) for _ in range(3))]
+    for one in team:
+        one.read()
+    for number in range(15):
+        for one in team:
+            one.update(add_note(f"note {number}", about=None, by=HUMAN, at=NOW))
+    assert len(saved) > 1
+    assert all(later - earlier > 4000 for earlier, later in pairwise(saved))
