@@ -176,8 +176,8 @@ class LogReader:
         if held:
             yield TranscriptLine(LineKind.TEXT, decode(held, final=True))
         if not (folder / STDOUT).exists() and (folder / REPLY).exists():  # it was no process
-            lines = _reply_of(folder).splitlines()
-            shown = lines if self._request.last is None else lines[max(0, len(lines) - self._request.last) :]
+            said = _reply_of(folder).splitlines()
+            shown = said if self._request.last is None else said[max(0, len(said) - self._request.last) :]
             yield from (TranscriptLine(LineKind.TEXT, line) for line in shown)
 
     def _following(self, folder: Path, offset: int, *, is_all: bool = False) -> Iterator[bytes]:
