@@ -64,11 +64,10 @@ def open_worktree(board: Board, task: str, words: list[str], say: Callable[[str]
     lease = state.tasks[task].lease if task in state.tasks else None
     if lease is not None:
         say(f"{lease.holder} works there now: look, and leave its files alone (`liza pause` stops it).")
-    say(f"{found.path}; what you commit there on its branch is the task's. Ctrl-D or `exit` comes back.")
+    back = " Ctrl-D or `exit` comes back." if words == shell_words() else ""
+    say(f"{found.path}; what you commit there on its branch is the task's.{back}")
     try:
-        return subprocess.run(
-            [*words, *(["."] if words != shell_words() else [])], cwd=found.path, check=False
-        ).returncode
+        return subprocess.run(words, cwd=found.path, check=False).returncode
     except OSError as error:
         sentence = f"cannot run {words[0]!r}: {error.strerror}; set SHELL, or VISUAL and EDITOR"
         raise UsageError(sentence) from error

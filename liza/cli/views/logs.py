@@ -175,6 +175,10 @@ class LogReader:
                 held = b""
         if held:
             yield TranscriptLine(LineKind.TEXT, decode(held, final=True))
+        if not (folder / STDOUT).exists() and (folder / REPLY).exists():  # it was no process
+            said = _reply_of(folder).splitlines()
+            shown = said if self._request.last is None else said[max(0, len(said) - self._request.last) :]
+            yield from (TranscriptLine(LineKind.TEXT, line) for line in shown)
 
     def _following(self, folder: Path, offset: int, *, is_all: bool = False) -> Iterator[bytes]:
         """Yield what is behind *offset*: all that there is, and what comes until the run is over."""
@@ -223,8 +227,12 @@ class LogReader:
 
 def _reply_lines(folder: Path) -> Iterator[TranscriptLine]:
     reader = TranscriptReader()
-    yield from reader.feed(str(json.loads((folder / REPLY).read_bytes())["text"]).encode(errors="replace"))
+    yield from reader.feed(_reply_of(folder).encode(errors="replace"))
     yield from reader.rest()
+
+
+def _reply_of(folder: Path) -> str:
+    return str(json.loads((folder / REPLY).read_bytes())["text"])
 
 
 def _stderr_lines(folder: Path, kind: LineKind) -> Iterator[TranscriptLine]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.cli.views.forecast import forecast_of, forecast_text
 from liza.cli.views.headline import tally_of
 from liza.cli.views.status import money_lines
+from liza.cli.views.words import EVENT_WORDS
 from liza.daemon.policy import planner
 from liza.daemon.reports.words import duration_text
 from liza.domain.lifecycle import TERMINAL
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 SHOWN_EVENTS: Final = 8
 SHOWN_TASKS: Final = 12  # questions and holders come first; a board may have thousands of tasks
-# The names of events as people read them, where another thing has the same name.
-EVENT_WORDS: Final = {"pre_execution_checkpoint": "announced its work"}
 _BAR: Final = 30  # characters
 _MINUTE: Final = 60
 _HOUR: Final = 3600

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from liza.cli.views.status import whole_task
+from liza.cli.views.words import EVENT_WORDS, sent_back_text
 from liza.domain.budget import spent_on
 from liza.domain.model import Status, Task
 from liza.domain.problems import violations_from
@@ -70,7 +71,7 @@ def task_lines(board: Board, name: str) -> Iterator[str]:
     yield f"{task['id']}  {task['status']}  {task['description']}"
     yield from (f"  {label:<12}{value}" for label, value in _facts(board, task) if value)
     yield from _block("done when", task.get("done_when") or ())
-    yield from _block("checkpoint", _checkpoint_lines(task.get("checkpoint") or {}))
+    yield from _block("announced", _checkpoint_lines(task.get("checkpoint") or {}))
     yield from _block("went wrong", _failure_lines(task))
     yield from _block("gates", map(_verdict_line, task.get("verdicts") or ()))
     yield from _block("diff", _diff_stat(board, name))
@@ -89,7 +90,7 @@ def _facts(board: Board, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "held by", f"{lease['holder']} until {lease['expires']}" if lease else ""
     yield "coders", ", ".join(task.get("authors", ()))
     rounds = f"{task.get('iteration', 0)} of {state.config.limits.max_coder_iterations}"
-    yield "rounds", f"{rounds}, rejected {task.get('review_cycles_total', 0)} times in all"
+    yield "rounds", f"{rounds}, {sent_back_text(task.get('review_cycles_total', 0))}"
     spent = spent_on(state, task["id"])
     yield "cost", f"${spent.usd:.2f} in {spent.runs} runs" if spent.runs else ""
     yield "merged as", task.get("merge_commit") or ""
@@ -143,7 +144,8 @@ def _diff_stat(board: Board, name: str) -> Iterable[str]:
 
 
 def _history_line(entry: Mapping[str, Any]) -> str:
+    what = EVENT_WORDS.get(entry["event"], entry["event"])
     moved = f" -> {entry['to']}" if entry.get("from") != entry["to"] else ""
     reason = (entry.get("facts") or {}).get("reason")
     told = f" ({' '.join(str(reason).split())})" if reason else ""
-    return f"{entry['at'][:19]}Z  {entry['by']:<12} {entry['event']}{moved}{told}"
+    return f"{entry['at'][:19]}Z  {entry['by']:<12} {what}{moved}{told}"

@@ -173,7 +173,11 @@ def error_page(site: Site, sentence: str, *, is_part: bool) -> Element:
 def _headline(view: BoardView) -> Element:
     headline = view.headline
     then = el("p", "Next: ", el("code", headline.command)) if headline.command else None
-    thrown = [el("p", el("strong", name), f": {said or 'thrown'}") for name, said in view.switches.items()]
+    thrown = [
+        el("p", el("strong", name), f": {said or 'thrown'}")
+        for name, said in view.switches.items()
+        if name not in headline.says
+    ]
     return el(
         "section",
         el("h1", headline.says),
@@ -212,13 +216,12 @@ def _place_of(status: str) -> int:
 
 
 def _tiles(view: BoardView) -> Element:
-    money, forecast = view.money, view.forecast
+    money = view.money
     alive = sum(worker.is_alive is True for worker in view.workers)
     tiles = (
         ("Done", f"{view.tally.done}", f"of {view.tally.total - view.tally.given_up} tasks"),
         ("Spent", usd(money.usd), f"of {usd(money.cap_usd)}; {money.runs} runs"),
-        ("Forecast", seconds_text(forecast.seconds) if forecast.seconds else "-",
-         _about_forecast(view)),
+        _forecast_tile(view),
         ("Workers", f"{alive}", f"of {len(view.workers)} alive"),
         ("For you", f"{len(view.questions)}", "questions"),
     )  # fmt: skip
@@ -229,14 +232,16 @@ def _tiles(view: BoardView) -> Element:
     return el("dl", shown, class_="tiles")
 
 
-def _about_forecast(view: BoardView) -> str:
-    """Return what the time of the forecast means; of work that nobody does, no time of day is known."""
-    end = view.forecast.done_at(view.at)
-    if end is None:
-        return "too little is finished yet"
-    if not view.forecast.remaining:
-        return "nothing is left for agents"
-    return f"done about {end:%H:%M}Z" if view.headline.standing is RunStanding.GOING else "of work left"
+def _forecast_tile(view: BoardView) -> tuple[str, str, str]:
+    """Return how much time is left and what that means; of work that nobody does, no time of day is known."""
+    forecast, end = view.forecast, view.forecast.done_at(view.at)
+    if end is None or forecast.seconds is None:
+        return "Forecast", "-", "too little is finished yet"
+    if not forecast.remaining:
+        return "Forecast", "-", "nothing is left for agents"
+    is_going = view.headline.standing is RunStanding.GOING
+    left = seconds_text(max(1.0, forecast.seconds))
+    return "Forecast", left, f"done about {end:%H:%M}Z" if is_going else "of work left"
 
 
 def _questions_of(site: Site, view: BoardView) -> list[Element]:

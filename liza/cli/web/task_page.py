@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from liza.cli.views.diffs import file_heading, task_diff
 from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.logs import LogReader, LogRequest
-from liza.cli.views.progress import EVENT_WORDS
 from liza.cli.views.questions import PersonAction
 from liza.cli.views.status import whole_task
-from liza.cli.views.words import seconds_text, sent_back_text, usd
+from liza.cli.views.words import EVENT_WORDS, seconds_text, sent_back_text, usd
 from liza.cli.web.parts import (
     COMMENTS,
     ago,

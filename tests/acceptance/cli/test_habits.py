@@ -179,8 +179,9 @@ class TestOpen:
     def test_an_editor_is_given_the_directory(self, story: WebStory) -> None:
         worktree, _ = story.user.task("hostile")
         out = Shell(story.user.directory).ok("open", "hostile", "--editor", EDITOR="ls -d", VISUAL="")
+        assert out.splitlines()[-2].startswith(f"{worktree.path}; what you commit there")
         assert out.splitlines()[-1] == "."
-        assert str(worktree.path) in out
+        assert "Ctrl-D" not in out
 
     @pytest.mark.parametrize(
         ("words", "environment", "sentence"),

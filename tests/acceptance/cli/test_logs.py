@@ -91,6 +91,8 @@ class TestLooking:
             "",
             "really",
         ]
+        assert Shell(ours.home.parent).ok("logs", "t1", "--raw") == "From a recording.\n\nreally\n"
+        assert Shell(ours.home.parent).ok("logs", "t1", "--raw", "-n", "1") == "really\n"
 
     def test_a_command_of_a_gate_shows_what_it_said_beside(self, ours: FileBoard) -> None:
         folder = ours.home / "runs" / GATE

@@ -34,10 +34,13 @@ def test_the_page_has_what_who_rounds_diff_and_history(team: ScriptedTeam) -> No
     page = Shell(team.user.directory).ok("task", "show", "t1")
 
     assert page.startswith("t1  AWAITING_APPROVAL  ")
-    assert "  rounds      1 of 10, rejected 0 times in all\n" in page
+    assert "  rounds      1 of 10, sent back 0 times\n" in page
     assert "  cost        $0.50 in 2 runs\n" in page
     assert "diff:\n  t1.txt (added) +1 -0\n" in page
     assert "went wrong:\n  Ship it?\n" in page
+    assert "announced:\n" in page
+    assert "coder-1      announced its work\n" in page
+    assert "checkpoint" not in page.partition("gates:")[0]
     assert page.splitlines()[-1].endswith("supervisor   ask_human -> AWAITING_APPROVAL")
 
 

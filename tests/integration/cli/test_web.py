@@ -19,6 +19,7 @@ from liza.cli.web.security import HEADERS, PageAccess
 from liza.cli.web.task_page import SHOWN_DIFF
 from liza.domain.events import Report
 from liza.domain.model import Status
+from liza.domain.switches import Switch
 from tests.support.boards import PATIENCE, new_board
 from tests.support.sample_tasks import OTHER_CODER
 from tests.support.web_pages import PORT, Browser, browser_on
@@ -81,6 +82,17 @@ class TestPages:
         shown = story.get(path)
         assert shown.status_code == 200
         assert [word for word in words if word not in shown.text] == []
+
+    def test_while_all_are_halted_it_says_why_once_and_promises_no_end(self, tmp_path: Path) -> None:
+        halted = WebStory(tmp_path / "project").board
+        halted.switches.throw(Switch.CHECKPOINT, "a look at the gates")
+        halted.switches.throw(Switch.PAUSE, "lunch")
+        with browser_on(halted) as browser:
+            shown = browser.get("/").text
+        assert shown.count("lunch") == 1
+        assert "<strong>CHECKPOINT</strong>: a look at the gates" in shown
+        assert "of work left" in shown
+        assert "done about" not in shown
 
     @pytest.mark.parametrize(
         "path", ["/board", "/tasks/hostile", "/graph", "/past", "/runs/coder-1.20260131T120000.1"]
