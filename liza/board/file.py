@@ -223,8 +223,10 @@ class FileBoard:
 
     def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         """Yield every change past revision *after*, oldest first."""
-        revision, start = self._read_to
-        for line in self._journal.reread(start if revision <= after else JournalPosition()):
+        revision, mark = self._read_to
+        # Lines that were read before their sync may have been taken back since.
+        is_there = revision <= after and self._journal.holds(mark)
+        for line in self._journal.reread(mark if is_there else JournalPosition()):
             if line.entry.revision > after:
                 self._read_to = (line.entry.revision, line.mark)  # whoever follows reads nothing twice
                 yield line.entry

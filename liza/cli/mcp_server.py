@@ -97,16 +97,21 @@ class AssistantTools:
         return json.dumps(found)
 
     def task_add(
-        self, id: str, description: str, done_when: list[str], paths: list[str], depends_on: list[str]
+        self,
+        id: str,
+        description: str,
+        done_when: list[str],
+        paths: list[str] | None = None,
+        depends_on: list[str] | None = None,
     ) -> str:
         """Add a task that coders may claim. done_when is what must be true then, paths what it may touch."""
         typed = {
             "id": id,
             "description": description,
             "done_when": done_when,
-            "include": paths,
+            "include": paths or [],
             "exclude": [],
-            "depends_on": depends_on,
+            "depends_on": depends_on or [],
             "kind": "code",
             "priority": 0,
             "spec": None,

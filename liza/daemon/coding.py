@@ -28,7 +28,7 @@ from liza.domain.changes import Change, with_discovery, with_signals
 from liza.domain.dialects.verdict_lines import PATCH_DIALECT, patch_in
 from liza.domain.model import Handoff, Status, WorkSession
 from liza.domain.record import printable, with_record
-from liza.domain.step_spec import STEP, IssuedStep, step_risk
+from liza.domain.step_spec import LOOPS, STEP, IssuedStep, step_risk
 from liza.domain.verdicts import Feedback, Risk, Signal, SignalName
 from liza.domain.verdicts import Outcome as GateOutcome
 from liza.errors import (
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from liza.workflow.document import Phase
 
 SIMPLE_LINES: Final = 10  # that are not empty: what says less is simple
-LOOPS: Final = "loops"  # the artifact with the plan of all loops up front
 LONGEST_HANDOFF: Final = 4000  # characters of an agent's last words that the next one is given
 BRANCH_GONE: Final = (
     "the integration branch {name} is gone; put it back (`git branch {name} <commit>`), then `liza resume`"

@@ -1,8 +1,8 @@
 """What the daemon does when work moves on; no agent does any of it.
 
 An effect is intended on the board, then performed, then the move that asks for it is written down. It may
-be performed again where a worker died in between: each finds what it did before. What came of it is told in
-the history.
+be performed again where a worker died in between: each finds what it did before. Where it is not wanted any
+more by then, it is taken back as far as others see it. What came of it is told in the history.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.forge_effects import Delivery, ensure_draft, finalize
+from liza.daemon.forge_effects import Delivery, ensure_draft, finalize, retract
 from liza.daemon.idea_outcome import TriedIdea, write_outcome
 from liza.daemon.sources import IDEA_SOURCE
 from liza.repo.worktree import write_text_whole
@@ -95,6 +95,14 @@ PERFORMERS: Final[dict[Effect, EffectPerformer]] = {
     Effect.FINALIZE_PR: EffectPerformer(_finalize_pr, "the draft is shown as ready"),
     Effect.MARK_NOMERGE: EffectPerformer(_finalize_pr, "the draft says that a person has to look"),
 }
+
+
+def take_back(place: EffectPlace, task: Task, wanted: tuple[Effect, ...]) -> dict[str, str]:
+    """Take back what began for *task* before a crash and is not *wanted* any more; return what came of it."""
+    begun = task.intended.effects if task.intended else ()
+    if Effect.FINALIZE_PR not in begun or Effect.FINALIZE_PR in wanted:
+        return {}
+    return {str(Effect.FINALIZE_PR): retract(place.delivery(task))}
 
 
 def perform(place: EffectPlace, task: Task, effects: tuple[Effect, ...]) -> dict[str, str]:

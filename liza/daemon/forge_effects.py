@@ -58,6 +58,20 @@ def finalize(delivery: Delivery) -> str:
     return f"pull request #{found.number} {said}"
 
 
+def retract(delivery: Delivery) -> str:
+    """Make a draft again of what was shown as ready by who died before that could be written down."""
+    issue = delivery.task.issue
+    if issue is None or issue.branch is None or not delivery.state.config.forge:
+        return NO_FORGE
+    with _one_failure("take back that the work is ready"):
+        forge = forge_of(delivery.state.config, delivery.root)
+        shown = [one for one in forge.open_pull_requests() if one.branch == issue.branch and not one.is_draft]
+        for one in shown:
+            forge.mark_draft(one.number)
+    told = ", ".join(f"#{one.number}" for one in shown)
+    return f"pull request {told} is a draft again" if shown else "it was not ready yet"
+
+
 @contextmanager
 def _one_failure(doing: str) -> Iterator[None]:
     """Turn what git and the disk of a forge say into a failure of the forge; a full disk is everybody's."""

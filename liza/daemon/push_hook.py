@@ -61,10 +61,10 @@ def board_address(home: Path) -> str:
 
 def check_push(board: str, lines: Iterable[str]) -> None:
     """Raise why the push that git describes in *lines* may not be; a board that is away allows nothing."""
-    updates = [RefUpdate(*fields) for line in lines if len(fields := line.split()) == _FIELDS]
     said = os.environ.get(VARIABLE, "")
     with closing(open_board(said if without_password(said) == board else board)) as opened:
         state, now = opened.read(), opened.now()
+    updates = [RefUpdate(*fields) for line in lines if len(fields := line.split()) == _FIELDS]
     for update in updates:
         if why := why_refused(state, update, now):
             raise Refused(f"{update.ref}: {why}")

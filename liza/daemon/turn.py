@@ -30,7 +30,7 @@ from liza.agents.select import (
 from liza.daemon import integration_tip, prompting
 from liza.daemon.bootstrap import Bootstrap, RunPaths
 from liza.daemon.breaker import apply_rules
-from liza.daemon.effects import EffectPlace, perform
+from liza.daemon.effects import EffectPlace, perform, take_back
 from liza.daemon.forge_effects import comment
 from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
 from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
@@ -510,10 +510,11 @@ class Turn:
         commit = event.commit or task.review_commit
         home, trees, now = self.place.home, self.place.worktrees, self.place.clock()
         place = EffectPlace(home, trees, now, self.state, after, commit, wanted.taints)
-        if wanted.effects:
-            self._intend(wanted.effects, commit)
         try:
-            done = perform(place, task, wanted.effects)
+            undone = take_back(place, task, wanted.effects)
+            if wanted.effects:
+                self._intend(wanted.effects, commit)
+            done = {**undone, **perform(place, task, wanted.effects)}
             self._comment(place.delivery(task))
         except ForgeFailed as error:
             return Block(reason=printable(str(error)), questions=(FORGE_QUESTION,), only_people=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from liza.domain.model import Artifact
 
 STEP: Final = "step"  # the name of the artifact
+LOOPS: Final = "loops"  # and of the one with the plan of all loops up front
 MOST_LINES: Final = 50  # of instructions
 STEP_LIMIT: Final = SizeLimit(max_loc=150, max_files=2)
 

@@ -89,6 +89,10 @@ class GitHub:
     def mark_ready(self, number: int) -> None:
         self.gh.write(f"mark pull request #{number} as ready", lambda writer: _ready_once(writer, number))
 
+    def mark_draft(self, number: int) -> None:
+        doing = f"mark pull request #{number} as a draft"
+        self.gh.write(doing, lambda writer: _draft_once(writer, number))
+
     def mark_nomerge(self, number: int, reason: str) -> None:
         self.comment(Thread(ThreadKind.PULL_REQUEST, number), NOMERGE_KEY, nomerge_comment(reason))
 
@@ -162,6 +166,12 @@ def _ready_once(writer: GhWriter, number: int) -> None:
     found = writer.read("pr", "view", str(number), "--json", "state,isDraft")
     if found["state"] == "OPEN" and found["isDraft"]:
         writer.do("pr", "ready", str(number))
+
+
+def _draft_once(writer: GhWriter, number: int) -> None:
+    found = writer.read("pr", "view", str(number), "--json", "state,isDraft")
+    if found["state"] == "OPEN" and not found["isDraft"]:
+        writer.do("pr", "ready", str(number), "--undo")
 
 
 def open_github(options: GitHubOptions, root: Path) -> GitHub:

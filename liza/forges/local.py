@@ -135,12 +135,18 @@ class LocalForge:
             return adopt(found, wanted) if found else self._create(wanted)
 
     def mark_ready(self, number: int) -> None:
+        self._set_draft(number, is_draft=False)
+
+    def mark_draft(self, number: int) -> None:
+        self._set_draft(number, is_draft=True)
+
+    def _set_draft(self, number: int, *, is_draft: bool) -> None:
         path = self._page(Thread(ThreadKind.PULL_REQUEST, number))
         with self._hold_lock():
             page = _read_pull_page(path)
             head = _head(PullRequestHead, page, path)
-            if head.draft and head.state is PullRequestState.OPEN:
-                _write_page(path, head.replace(draft=False), page.body)
+            if head.draft is not is_draft and head.state is PullRequestState.OPEN:
+                _write_page(path, head.replace(draft=is_draft), page.body)
 
     def mark_nomerge(self, number: int, reason: str) -> None:
         self.comment(Thread(ThreadKind.PULL_REQUEST, number), NOMERGE_KEY, nomerge_comment(reason))

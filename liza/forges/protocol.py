@@ -89,6 +89,9 @@ class Forge(Protocol):
 
     def mark_ready(self, number: int) -> None: ...
 
+    def mark_draft(self, number: int) -> None:
+        """Take back that pull request *number* is ready."""
+
     def mark_nomerge(self, number: int, reason: str) -> None:
         """Leave pull request *number* as it is, and say in it why a person has to look first."""
 

@@ -45,7 +45,6 @@ OPTIONS: Final[Mapping[GateKind, Mapping[str, str]]] = {
         "diff": "`required`: not empty; no binary or huge file, no link that leads out, no submodule",
         "tests": "`required`: where the change touches code, it has tests; another word is refused so far",
         "max_bytes": "how large a file may be",
-        "applies": "`true`: the patch must apply to the base",
     },
     GateKind.SCOPE: {
         "announced": "`required` or `recorded`: what is touched stands in the checkpoint",

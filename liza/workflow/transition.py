@@ -390,12 +390,14 @@ def _finish_merge(step: _Step) -> Move:
 
 
 def _force(step: _Step) -> Move:
-    moved = Move(step.position)
-    while moved.position.stage is not Stage.EFFECT and moved.position.end is None:
-        here = moved.position
+    """Return the work let pass by force, up to where it is merged or where there is new work to do."""
+    here = step.position
+    while here.stage is not Stage.EFFECT and here.end is None:
         no = Decision(phase=here.phase, outcome=Outcome.REVISE, at=step.at)
-        moved = force_pass(step.workflow, here, no, mark=False)
-    return Move(moved.position)
+        here = force_pass(step.workflow, here, no, mark=False).position
+        if here.stage is Stage.WORK:
+            break
+    return Move(here)
 
 
 def _let_go(step: _Step) -> Move:

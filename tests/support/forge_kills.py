@@ -26,13 +26,15 @@ STEPS: Final = {
 
 
 def deliver(forge: Forge, commit: str) -> None:
-    """Do all that a run does for an issue: comment, publish, tell that a person has to look, mark ready."""
+    """Do all that a run does for an issue: comment, publish, tell who must look, mark it, take it back."""
     forge.comment(Thread(ThreadKind.ISSUE, 7), "issue-7/PLAN/judge/1", "the plan is good")
     draft = PullRequestDraft(
         branch="bug/issue-7-fix-the-crash", commit=commit, base="main", title="Issue #7", body="Closes #7"
     )
     number = forge.ensure_draft(draft).number
     forge.mark_nomerge(number, "the rounds were used up")
+    forge.mark_ready(number)
+    forge.mark_draft(number)
     forge.mark_ready(number)
 
 

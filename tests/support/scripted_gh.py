@@ -26,8 +26,8 @@ FLAGS: Final = {
     ("pr", "create"): {"--draft", "--head", "--base", "--title", "--body-file"},
     ("pr", "ready"): set(),
 }
-OPTIONAL: Final = {("pr", "list"): {"--head"}}
-SWITCHES: Final = {"--draft"}
+OPTIONAL: Final = {("pr", "list"): {"--head"}, ("pr", "ready"): {"--undo"}}
+SWITCHES: Final = {"--draft", "--undo"}
 
 
 def install(folder: Path, issues: dict[str, dict[str, Any]]) -> Path:
@@ -110,7 +110,7 @@ def answer(state: dict[str, Any], words: list[str], stdin: str) -> str:  # noqa:
         case ("pr", "create"):
             return create(state, options, stdin)
         case ("pr", "ready"):
-            state["pulls"][arguments[0]]["isDraft"] = False
+            state["pulls"][arguments[0]]["isDraft"] = "--undo" in options
     return ""
 
 

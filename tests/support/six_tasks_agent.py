@@ -78,10 +78,13 @@ def implement(yard: Path) -> dict[str, object]:
 
 
 def own(yard: Path) -> None:
-    """Put the name into the one line that the other changes, too; resolve it where both have."""
+    """Put the name into the one line that the other changes, too; both stay where the other was first.
+
+    That is a conflict, or what it starts from, for who was killed too early and begins anew.
+    """
     owners = Path("owners.txt")
-    is_conflict = "<<<<<<<" in owners.read_text()
-    owners.write_text(f"owners: {' '.join(RIVALS) if is_conflict else TASK}\n")
+    before = owners.read_text()
+    owners.write_text(f"owners: {' '.join(name for name in RIVALS if name == TASK or name in before)}\n")
     (yard / f"met-{TASK}").touch()
     deadline = time.monotonic() + MEETING
     while not all((yard / f"met-{name}").exists() for name in RIVALS) and time.monotonic() < deadline:

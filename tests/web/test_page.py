@@ -56,6 +56,19 @@ def test_a_question_is_answered(browser: WebBrowser, story: WebStory) -> None:
     assert (task.status, task.guidance) == (Status.IDLE, "blue")
 
 
+def test_boxes_and_buttons_stand_in_one_line_and_the_menu_shows_where_one_is(browser: WebBrowser) -> None:
+    browser.open("/")
+    edges = """return [...document.querySelectorAll('.question')].map(one => [...one.querySelectorAll(
+        "form[action='/do/accept'] button, form[action='/do/reject'] button, textarea, h3"
+    )].map(part => Math.round(part.getBoundingClientRect().left)))"""
+    assert [len(set(found)) for found in browser.driver.execute_script(edges)] == [1, 1]
+    browser.open("/past")
+    seen = """const item = document.querySelector('nav [aria-current]').getBoundingClientRect();
+        return [item.left, item.right, innerWidth]"""
+    left, right, width = browser.driver.execute_script(seen)
+    assert 0 <= left < right <= width
+
+
 def test_work_is_accepted(browser: WebBrowser, story: WebStory) -> None:
     browser.open("/")
     browser.fill("#question-approval-parse form[action='/do/accept']")

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 @command("agents", "show the coding programs that were found, and who would work on what and why", AS_JSON)
 def _agents(args: Namespace) -> None:
     from liza.cli.views.agents import agent_survey, survey_text
+    from liza.daemon.flows import workflow_of
+    from liza.daemon.project import settings_around
 
-    survey = agent_survey(_agents_of(args))
+    settings = settings_around(args.directory)
+    survey = agent_survey(settings.agents, flow=workflow_of(settings, args.directory))
     print(json.dumps(survey) if args.json else survey_text(survey))
 
 
@@ -79,7 +82,7 @@ def _hook_install(args: Namespace) -> None:
 def _hook_pre_receive(args: Namespace) -> None:
     from liza.daemon.push_hook import check_push
 
-    check_push(args.board, sys.stdin)
+    check_push(args.board if "://" in args.board else str(args.directory / args.board), sys.stdin)
 
 
 @command("completion", "print what completes `liza` in a shell",

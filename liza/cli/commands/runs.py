@@ -126,8 +126,10 @@ def _accept_settings(home: Path) -> None:
 def _announce(home: Path) -> None:
     from liza.board.protocol import open_board
     from liza.cli.views.agents import announcements
+    from liza.daemon.flows import workflow_of
 
-    for line in announcements(open_board(home).read().config.agents):
+    config = open_board(home).read().config
+    for line in announcements(config.agents, workflow_of(config, home.parent)):
         print(line, flush=True)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual import work
 from textual.app import App
@@ -20,7 +20,13 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 from liza.cli import actions
 from liza.cli.terminal.columns import BoardColumns
 from liza.cli.terminal.diff_screen import DiffScreen
-from liza.cli.terminal.drawing import progress_text, question_pieces, task_pieces, worker_pieces
+from liza.cli.terminal.drawing import (
+    hosts_text,
+    progress_text,
+    question_pieces,
+    task_pieces,
+    worker_pieces,
+)
 from liza.cli.terminal.feed import BoardFeed
 from liza.cli.terminal.keys import KEYS, key_rows
 from liza.cli.terminal.line_list import CursorWidget, LineList, text_pieces
@@ -52,11 +58,13 @@ MOST_QUESTIONS: Final = 5  # that are on top at once; the list scrolls
 WIDE: Final = 110  # cells from which the lines of a worker's agent stand beside the workers
 
 
+Answer = TypeVar("Answer")
+
 _SHOWN_KEYS: Final = 11  # of the keys, the first of which are those that are needed most
 
 _CSS: Final = """
 #headline { height: auto; max-height: 3; background: $panel; }
-#progress { height: 1; background: $panel; }
+#progress, #hosts { height: 1; background: $panel; }
 #questions { height: auto; max-height: 5; background: $boost; }
 #search { height: 1; border: none; display: none; }
 #search.open { display: block; }
@@ -94,6 +102,7 @@ class BoardScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="headline")
         yield Static(id="progress")
+        yield Static(id="hosts")
         yield LineList(question_pieces, id="questions")
         yield Input(placeholder="search: part of an id, a status, a worker or a description", id="search")
         with ContentSwitcher(initial="table"):
@@ -106,6 +115,7 @@ class BoardScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.questions.display = False
+        self.query_one("#hosts").display = False
         self.table.focus()
         self._feed.start()
 
@@ -148,14 +158,21 @@ class BoardScreen(Screen[None]):
         view = self.view
         if view is None:
             return
-        self.query_one("#headline", Static).update(plain(str(view.headline), "bold"))
-        self.query_one("#progress", Static).update(plain(progress_text(view)))
+        self._draw_head(view)
         self.questions.display = bool(view.questions)
         self.questions.styles.height = min(MOST_QUESTIONS, len(view.questions))
         self.questions.show(view.questions)
         self._draw_tasks(view)
         self._draw_workers(view)
         self._draw_tail()
+
+    def _draw_head(self, view: BoardView) -> None:
+        width = self.size.width
+        self.query_one("#headline", Static).update(plain(str(view.headline), "bold"))
+        self.query_one("#progress", Static).update(plain(progress_text(view, width)))
+        hosts = self.query_one("#hosts", Static)
+        hosts.display = bool(view.hosts)
+        hosts.update(plain(hosts_text(view.hosts, width)))
 
     def _draw_tasks(self, view: BoardView) -> None:
         shown = [task for task in view.tasks if _matches(task, self._query)]
@@ -193,6 +210,8 @@ class BoardScreen(Screen[None]):
             self.open_page(f"{task.id}: {task.status}", lambda: task_page(self.board, task.id))
 
     def on_resize(self) -> None:
+        if self.view is not None:
+            self._draw_head(self.view)
         self._draw_tail()
 
     def chosen_task(self) -> TaskView | None:
@@ -241,7 +260,12 @@ class BoardScreen(Screen[None]):
             if said is not None:
                 then(said)
 
-        self.app.push_screen(AskScreen(title, text, given=given), take)
+        self._open_dialog(AskScreen(title, text, given=given), take)
+
+    def _open_dialog(self, screen: Screen[Answer], then: Callable[[Answer | None], None]) -> None:
+        """Show *screen* without what was told before, which would lie over it."""
+        self.app.clear_notifications()
+        self.app.push_screen(screen, then)
 
     def _act_on(self, question: OpenQuestion | None) -> None:
         if question is None:
@@ -309,7 +333,7 @@ class BoardScreen(Screen[None]):
             if is_yes:
                 self.perform_now(action, **fields)
 
-        self.app.push_screen(ConfirmScreen(text), decide)
+        self._open_dialog(ConfirmScreen(text), decide)
 
     def action_accept(self) -> None:
         self._decide_on_chosen()
@@ -401,7 +425,7 @@ class BoardScreen(Screen[None]):
                 self.perform(actions.abort)
 
         said = "End every agent now? Their work is saved, and `u` and `liza run` go on with it."
-        self.app.push_screen(ConfirmScreen(said), decide)
+        self._open_dialog(ConfirmScreen(said), decide)
 
     def action_explain(self) -> None:
         worker = self.staff.current if self.staff.has_focus else None

@@ -6,13 +6,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.terminal.line_list import fit, safe
-from liza.cli.views.forecast import forecast_text
+from liza.cli.views.forecast import forecast_text, forecast_words
+from liza.cli.views.headline import RunStanding
 from liza.daemon.reports.words import duration_text
 from liza.domain.model import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from liza.cli.terminal.line_list import Piece
     from liza.cli.views.board_view import BoardView, MoneyView, TaskView, WorkerView
+    from liza.cli.views.hosts import HostRow
     from liza.cli.views.questions import OpenQuestion
 
 # Each status is a word beside its colour, so that nothing is lost without colours.
@@ -86,12 +90,28 @@ def worker_pieces(worker: WorkerView, width: int) -> list[Piece]:
 _WIDE: Final = 100  # cells from which there is room for what is nice to know
 
 
-def progress_text(view: BoardView) -> str:
-    """Return one line: how far, for how much, and how long it will take."""
-    return "  ".join(
-        filter(None, (bar_text(view.tally.ended, view.tally.total), str(view.tally), money_text(view.money),
-                      forecast_text(view.forecast, view.at), f"revision {view.revision}"))
-    )  # fmt: skip
+def progress_text(view: BoardView, width: int) -> str:
+    """Return one line: how far, for how much, and how long; where it is narrow, what matters least goes."""
+    is_going = view.headline.standing is RunStanding.GOING
+    bar = bar_text(view.tally.ended, view.tally.total)
+    how_far = (str(view.tally), money_text(view.money))
+    when = forecast_text(view.forecast, view.at, is_going=is_going)
+    shorter = forecast_words(view.forecast, view.at, is_going=is_going)
+    choices = (
+        (bar, *how_far, when, f"revision {view.revision}"),
+        (bar, *how_far, when),
+        (bar, *how_far, shorter),
+        (*how_far, shorter),
+    )
+    lines = ["  ".join(filter(None, choice)) for choice in choices]
+    return next((line for line in lines if len(line) <= width), lines[-1])
+
+
+def hosts_text(hosts: Sequence[HostRow], width: int) -> str:
+    """Return the machines that share the board in one line, those that a person should look at first."""
+    alive = sum(host.is_alive for host in hosts)
+    shown = sorted(hosts, key=lambda host: not host.concerns)
+    return fit(safe(f"{alive} of {len(hosts)} hosts alive. {' | '.join(map(str, shown))}"), width)
 
 
 def bar_text(done: int, total: int) -> str:

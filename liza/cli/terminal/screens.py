@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+_GAP: Final = re.compile(r"(?<=\S) {2,}(?=\S)")  # between two columns
 WRAP: Final = 500  # characters of a line on a page; what is longer goes on in the next
 
 
@@ -42,8 +45,10 @@ class PageScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.list.show(wrapped(self._lines, self.app.size.width))
         self.list.focus()
+
+    def on_resize(self) -> None:
+        self.list.show(wrapped(self._lines, self.app.size.width))
 
     @property
     def list(self) -> LineList[str]:
@@ -51,9 +56,16 @@ class PageScreen(Screen[None]):
 
 
 def wrapped(lines: Sequence[str], width: int) -> list[str]:
-    """Return *lines*, each cut into as many as it takes in *width* cells."""
+    """Return *lines*, each folded between words into as many as it takes in *width* cells."""
     most = max(20, min(WRAP, width - 1))
-    return [line[start : start + most] for line in lines for start in range(0, max(1, len(line)), most)]
+    return [part for line in lines for part in _fold(line, most)]
+
+
+def _fold(line: str, most: int) -> list[str]:
+    """Return *line* in parts; what goes on stands below the last column, else a little further in."""
+    column = max((found.end() for found in _GAP.finditer(line)), default=2)
+    indent = " " * (column if column < most // 2 else 2)
+    return wrap(line, most, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 class AskScreen(ModalScreen[str | None]):

@@ -17,15 +17,20 @@ from liza.agents.detect import (
 from liza.agents.select import select_agent
 from liza.domain.answers import ROLE_OF_STEP
 from liza.domain.routing import RouteKey
+from liza.workflow.document import OWN_HATS
+from liza.workflow.routes import routes_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from liza.domain.config import Agents
+    from liza.workflow.document import Workflow
 
 
-def agent_survey(agents: Agents, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the programs and keys that were found, and for each step who plays it and why."""
+def agent_survey(
+    agents: Agents, environment: Mapping[str, str] | None = None, flow: Workflow | None = None
+) -> dict[str, Any]:
+    """Return the programs and keys that were found, and for everybody who is asked who plays it and why."""
     user = os.environ if environment is None else environment
     found = installed_programs(user)
     with ThreadPoolExecutor() as pool:  # each takes its time to say its version
@@ -33,20 +38,26 @@ def agent_survey(agents: Agents, environment: Mapping[str, str] | None = None) -
     return {
         "found": [{**one._asdict(), "version": said} for one, said in zip(found, versions, strict=True)],
         "keys": [key for key in DEFAULT_MODELS if user.get(key)],
-        "steps": step_survey(agents, user),
+        "steps": step_survey(agents, user, flow),
     }
 
 
-def step_survey(agents: Agents, environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def step_survey(
+    agents: Agents, environment: Mapping[str, str] | None = None, flow: Workflow | None = None
+) -> list[dict[str, Any]]:
     user = os.environ if environment is None else environment
-    return [_step_row(agents, step, role, user) for step, role in ROLE_OF_STEP.items()]
+    routes = [RouteKey(role, step) for step, role in ROLE_OF_STEP.items()]
+    if flow is not None and flow.roles.keys() - OWN_HATS.keys():
+        routes = list(dict.fromkeys(routes_in(flow)))
+    return [_step_row(agents, who, user) for who in routes]
 
 
-def _step_row(agents: Agents, step: str, role: str, user: Mapping[str, str]) -> dict[str, Any]:
-    hired = select_agent(agents, RouteKey(role, step), available_agents(user))
+def _step_row(agents: Agents, who: RouteKey, user: Mapping[str, str]) -> dict[str, Any]:
+    hired = select_agent(agents, who, available_agents(user))
     return {
-        "step": str(step),
-        "role": str(role),
+        "step": str(who.step),
+        "role": str(who.role),
+        **({"phase": who.phase, "hat": who.hat} if who.phase else {}),
         "agent": hired.choice.to_json(),
         "provider": known_provider(hired.choice),
         "why": hired.why,
@@ -68,16 +79,17 @@ def survey_text(survey: Mapping[str, Any]) -> str:
         agent = one["agent"]
         backend = agent.get("backend") or ("command" if agent.get("command") else "nobody")
         more = " ".join(str(agent[name]) for name in ("model", "effort") if name in agent)
-        lines.append(f"  {one['step']:<11} {one['role']:<9} {backend} {more}".rstrip() + f"  ({one['why']})")
+        asked = f"{one['phase']} {one['hat'] or one['step']}" if "phase" in one else one["step"]
+        lines.append(f"  {asked:<11} {one['role']:<9} {backend} {more}".rstrip() + f"  ({one['why']})")
     lines += [
         f"Mind: {warning}" for warning in dict.fromkeys(one["warning"] for one in survey["steps"]) if warning
     ]
     return "\n".join(lines)
 
 
-def announcements(agents: Agents) -> list[str]:
+def announcements(agents: Agents, flow: Workflow | None = None) -> list[str]:
     """Return what to print before a run: agents that nobody chose, and warnings."""
-    steps = step_survey(agents)
+    steps = step_survey(agents, flow=flow)
     chosen = {
         (str(one["agent"].get("backend")), one["why"]) for one in steps if "nothing is set up" in one["why"]
     }

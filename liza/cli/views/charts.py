@@ -227,12 +227,12 @@ def _stairs(places: Sequence[tuple[float, float]], scale: Scale, bottom: float) 
 
 
 def bars(values: Mapping[str, float], written: Callable[[float], str], css: str = "") -> Element:
-    """Return a table with a bar for each value."""
+    """Return a table with a bar for each value; with *css* they are statuses, each in its colour."""
     most = max(values.values(), default=0) or 1
     rows = [
         el(
             "tr",
-            el("th", name, scope="row"),
+            el("th", name.replace("_", " ").lower() if css else name, scope="row"),
             el("td", _meter(value / most, f"{css} s-{name}" if css else "fill"), class_="wide"),
             el("td", written(value), class_="number"),
         )
@@ -242,5 +242,5 @@ def bars(values: Mapping[str, float], written: Callable[[float], str], css: str 
 
 
 def _meter(share: float, css: str) -> Element:
-    box = el("rect", x=0, y=0, width=round(100 * share, 2), height=8, rx=2, class_=css)
+    box = el("rect", x=0, y=0, width=round(100 * share, 2), height=8, class_=css)
     return el("svg", box, viewBox="0 0 100 8", preserveAspectRatio="none", class_="meter", aria_hidden="true")

@@ -59,11 +59,17 @@ def _seconds_left(task: Task, each: float, now: datetime) -> float:
     return max(_LAST_PART * each, each - (now - begun).total_seconds())
 
 
-def forecast_text(forecast: Forecast, now: datetime) -> str:
+def forecast_text(forecast: Forecast, now: datetime, *, is_going: bool) -> str:
     """Return in a few words when it will be done; nothing where too little is known, or nothing is left."""
+    words = forecast_words(forecast, now, is_going=is_going)
+    measured = f" (from {forecast.finished} finished task{'s' if forecast.finished > 1 else ''})"
+    return f"{words}{measured}" if words else ""
+
+
+def forecast_words(forecast: Forecast, now: datetime, *, is_going: bool) -> str:
+    """Return the same without what it is measured from; of work that nobody does, no time of day is known."""
     done = forecast.done_at(now)
     if done is None or forecast.seconds is None or not forecast.remaining:
         return ""
-    measured = f"from {forecast.finished} finished task{'s' if forecast.finished > 1 else ''}"
-    left = duration_text(timedelta(seconds=forecast.seconds))
-    return f"about {left} left, until {done:%H:%MZ} ({measured})"
+    left = duration_text(timedelta(seconds=max(1.0, forecast.seconds)))
+    return f"about {left} left, until {done:%H:%MZ}" if is_going else f"about {left} of work left"

@@ -54,7 +54,7 @@ def progress_lines(state: State, now: datetime, switches: Mapping[str, str]) -> 
         ),
         *money_lines(state),
         _tally(state),
-        *([forecast] if (forecast := forecast_text(forecast_of(state, now), now)) else []),
+        *filter(None, [forecast_text(forecast_of(state, now), now, is_going=not switches)]),
         "",
         *_workers(state, now),
         *_all_question_lines(state),
@@ -74,9 +74,9 @@ def _tally(state: State) -> str:
     return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {len(statuses)} done: {tally}"
 
 
-def progress_sentence(state: State, now: datetime) -> str:
+def progress_sentence(state: State, now: datetime, switches: Mapping[str, str]) -> str:
     """Return in one line how far it is, and when it will be done."""
-    forecast = forecast_text(forecast_of(state, now), now)
+    forecast = forecast_text(forecast_of(state, now), now, is_going=not switches)
     return f"{tally_of(state)}{', ' if forecast else ''}{forecast}"
 
 

@@ -48,7 +48,7 @@ class LineView:
                 self._write(str(item))
             # Of a goal that is over the end of the run tells it.
             if tally_of(state).ended > tally_of(self._shown).ended and not state.goal.is_over:
-                self.say(progress_sentence(state, self._clock()))
+                self.say(progress_sentence(state, self._clock(), switches))
         self._shown = state
         for name, said in switches.items():
             # Also where only the words changed: whoever writes the file by hand creates it first.
@@ -146,6 +146,8 @@ def json_lines(board: Board) -> Iterator[str]:
 def watch(board: Board, view: View, switches: Callable[[], Mapping[str, str]]) -> None:
     """Show *board* until its goal is no longer in progress; no supervisor needs to run."""
     state = board.read()
+    if isinstance(view, LineView) and not state.goal.is_over:  # the others draw all of it at once
+        view.say(progress_sentence(state, utc_now(), switches()))
     while True:
         view.show(state, switches())
         if state.goal.is_over:

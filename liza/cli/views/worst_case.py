@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.select import COMMAND, backend_of, configured_choice
-from liza.domain.answers import ROLE_OF_STEP, Step
+from liza.agents.select import COMMAND, backend_of, select_agent
+from liza.domain.answers import Step
 from liza.domain.budget import cost_kind, highest_cost, never_reports_cost, spent_on, task_cap
 from liza.domain.lifecycle import TERMINAL
+from liza.workflow.load import workflow_on
+from liza.workflow.routes import routes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from liza.domain.model import State
+    from liza.domain.routing import RouteKey
+    from liza.workflow.document import Workflow
 
 ASKS_PER_STEP: Final = 2  # runs of one step: an answer that cannot be read is asked for once more
 
 
 class StepCost(NamedTuple):
-    """One step: how often it can run for one task, and the most that one run has cost; None: not known."""
+    """Who is asked: how often for one task, and the most that one run has cost; None: not known."""
 
-    step: Step
+    who: str
     times: int
     usd: float | None
 
@@ -29,7 +33,7 @@ class StepCost(NamedTuple):
         return None if self.usd is None else self.times * self.usd
 
     def __str__(self) -> str:
-        runs = f"  {self.step:<12}{self.times:>4} runs"
+        runs = f"  {self.who:<12}{self.times:>4} runs"
         if self.usd is None or self.most is None:
             return f"{runs}; what one costs is not known yet"
         return f"{runs} of at most ${self.usd:.2f} = ${self.most:.2f}"
@@ -37,17 +41,32 @@ class StepCost(NamedTuple):
 
 def task_step_costs(state: State) -> list[StepCost]:
     """Return what one task can take at the worst: every round used up, every answer asked for twice."""
-    rounds = state.config.limits.max_coder_iterations
-    times = {Step.CHECKPOINT: rounds, Step.IMPLEMENT: rounds, Step.REVIEW: rounds, Step.REPLAN: 1}
+    flow = workflow_on(state)
+    asked = sorted(dict.fromkeys(routes_in(flow)), key=lambda who: who.step == Step.REPLAN)
     return [
-        StepCost(step, ASKS_PER_STEP * count, highest_cost(state, _kind(state, step)))
-        for step, count in times.items()
+        StepCost(
+            _name(who), ASKS_PER_STEP * _rounds(state, flow, who), highest_cost(state, _kind(state, who))
+        )
+        for who in asked
+        if who.step != Step.PLAN
     ]
 
 
-def _kind(state: State, step: Step) -> str:
-    choice = configured_choice(state.config.agents, ROLE_OF_STEP[step], step)
-    return cost_kind(step, choice.model or backend_of(choice) or "")
+def _name(who: RouteKey) -> str:
+    return f"{who.hat} in {who.phase} " if who.hat else str(who.step)
+
+
+def _rounds(state: State, flow: Workflow, who: RouteKey) -> int:
+    """Return how often *who* can be asked: one without a limit as often as that with the most."""
+    if who.phase is None:
+        return 1
+    limits = {name: max(phase.max_iterations.values(), default=0) for name, phase in flow.phases.items()}
+    return limits[who.phase] or max(limits.values()) or state.config.limits.max_coder_iterations
+
+
+def _kind(state: State, who: RouteKey) -> str:
+    choice = select_agent(state.config.agents, who).choice
+    return cost_kind(who.step, choice.model or backend_of(choice) or "")
 
 
 def worst_case_lines(state: State) -> Iterator[str]:
@@ -57,9 +76,10 @@ def worst_case_lines(state: State) -> Iterator[str]:
     yield from map(str, each)
     whole = _sum([one.most for one in each])
     open_ones = [task.id for task in state.tasks.values() if task.status not in TERMINAL]
-    plan = StepCost(Step.PLAN, ASKS_PER_STEP, highest_cost(state, _kind(state, Step.PLAN)))
     if not (state.tasks or state.archived):
-        yield f"{plan}, once; how many tasks it makes is not known"
+        for who in (one for one in routes_in(workflow_on(state)) if one.step == Step.PLAN):
+            plan = StepCost(_name(who), ASKS_PER_STEP, highest_cost(state, _kind(state, who)))
+            yield f"{plan}, once; how many tasks it makes is not known"
     budget = state.config.budget
     left = max(0.0, budget.run_usd - state.spend.total.usd)
     if whole is not None:
@@ -79,14 +99,12 @@ def _sum(costs: Sequence[float | None]) -> float | None:
 
 def _limits_of_the_bound(state: State) -> Iterator[str]:
     """Yield whom the caps cannot hold to the cent: who tells what a run cost at its end, or not at all."""
-    choices = {
-        step: configured_choice(state.config.agents, ROLE_OF_STEP[step], step) for step in ROLE_OF_STEP
-    }
-    own = [step for step, choice in choices.items() if backend_of(choice) == COMMAND]
+    routes = routes_in(workflow_on(state))
+    own = [who for who in routes if backend_of(select_agent(state.config.agents, who).choice) == COMMAND]
     if not own:
         return
     limits = state.config.limits
-    if any(never_reports_cost(state, _kind(state, step)) for step in own):
+    if any(never_reports_cost(state, _kind(state, who)) for who in own):
         yield (
             "Agents of your own (backend command) do not report what they cost, so that no cap holds them; "
             f"{limits.max_coder_iterations} rounds a coder and {limits.agent_minutes:g} minutes a run do"

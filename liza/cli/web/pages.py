@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.cli.views import charts
 from liza.cli.views.cycles import cycle_rows
 from liza.cli.views.gather import Gatherer
+from liza.cli.views.headline import RunStanding
 from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.words import seconds_text, usd
 from liza.cli.web import past_page, task_page
@@ -212,13 +213,12 @@ def _place_of(status: str) -> int:
 
 def _tiles(view: BoardView) -> Element:
     money, forecast = view.money, view.forecast
-    end = forecast.done_at(view.at)
     alive = sum(worker.is_alive is True for worker in view.workers)
     tiles = (
         ("Done", f"{view.tally.done}", f"of {view.tally.total - view.tally.given_up} tasks"),
         ("Spent", usd(money.usd), f"of {usd(money.cap_usd)}; {money.runs} runs"),
         ("Forecast", seconds_text(forecast.seconds) if forecast.seconds else "-",
-         f"done about {end:%H:%M}Z" if end and forecast.remaining else "measured from what is finished"),
+         _about_forecast(view)),
         ("Workers", f"{alive}", f"of {len(view.workers)} alive"),
         ("For you", f"{len(view.questions)}", "questions"),
     )  # fmt: skip
@@ -227,6 +227,16 @@ def _tiles(view: BoardView) -> Element:
         for name, value, about in tiles
     )
     return el("dl", shown, class_="tiles")
+
+
+def _about_forecast(view: BoardView) -> str:
+    """Return what the time of the forecast means; of work that nobody does, no time of day is known."""
+    end = view.forecast.done_at(view.at)
+    if end is None:
+        return "too little is finished yet"
+    if not view.forecast.remaining:
+        return "nothing is left for agents"
+    return f"done about {end:%H:%M}Z" if view.headline.standing is RunStanding.GOING else "of work left"
 
 
 def _questions_of(site: Site, view: BoardView) -> list[Element]:

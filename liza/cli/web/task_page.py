@@ -26,7 +26,6 @@ from liza.cli.web.parts import (
     section,
     task_link,
 )
-from liza.domain.record import safe_id
 from liza.errors import LizaError, NotThere, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ MARKS: Final = {"+": "plus", "-": "minus", "@": "hunk"}
 
 def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, name: str) -> Element:
     """Return the page of the task *name*, live or archived."""
-    task = whole_task(board.entries(), _checked(name))
+    task = whole_task(board.entries(), name)
     if task is None:
         raise NotThere("task", name, HINT)
     asks = [one for one in view.questions if one.subject == name]
@@ -74,13 +73,6 @@ def show(board: Board, gatherer: Gatherer, view: BoardView, access: PageAccess, 
         section("History", _history(task["history"], view.at)),
         _forms(access, name, is_over=shown is None or shown.is_over),
     )
-
-
-def _checked(name: str) -> str:
-    try:
-        return safe_id(name)
-    except ValueError as error:
-        raise NotThere("task", name, HINT) from error
 
 
 def _facts(task: Mapping[str, Any], view: BoardView) -> Element:
@@ -218,13 +210,13 @@ def _runs(runs: Iterable[Any], view: BoardView) -> Element:
     rows = [
         el(
             "tr",
+            el("td", el("a", "read", href=f"/runs/{run.run}", aria_label=f"read {run.run}")),
             el("td", ago(run.began, view.at)),
             el("td", run.worker),
             el("td", run.step),
             el("td", run.ending or "goes on"),
             el("td", seconds_text(run.seconds) if run.ending else ""),
             el("td", usd(run.usd)),
-            el("td", el("a", "read", href=f"/runs/{run.run}", aria_label=f"read {run.run}")),
         )
         for run in runs
     ]
@@ -280,7 +272,7 @@ def _forms(access: PageAccess, name: str, *, is_over: bool) -> Element | None:
 
 def show_run(board: Board, name: str, before: str | None) -> Element:
     """Return the transcript of a run, as people read it: its end, or what it has before an offset."""
-    request = LogRequest(_checked(name), SHOWN_LOG, before=_offset(before))
+    request = LogRequest(name, SHOWN_LOG, before=_offset(before))
     page = LogReader(board, request, time.sleep).page()
     lines = [el("span", f"{line}\n", class_=f"l-{line.kind}") for line in page.lines]
     box = el("pre", lines, class_="transcript", tabindex=0, aria_label="Transcript")

@@ -113,6 +113,21 @@ class TestTheBound:
         assert "can pass a cap by that run" in said
         assert not (team.home / "runs").exists()
 
+    def test_every_hat_of_the_workflow_counts_by_its_own_rounds(self, tmp_path: Path) -> None:
+        dear = {"JUDGE": {"model": "dear"}, "PLAN_JUDGE": {"model": "dearest"}}
+        team = ScriptedTeam(tmp_path, workflow="phased", agents={"overrides": dear})
+        shell = Shell(team.user.directory)
+
+        said = shell.ok("run", "--plan-bound")
+        assert "  judge in PLAN    6 runs" in said
+        assert "  worker in IMPLEMENT   10 runs" in said
+        assert "checkpoint" not in said
+        agents = {(one["phase"], one["hat"]): one["agent"].get("model")
+                  for one in json.loads(shell.ok("agents", "--json"))["steps"]}  # fmt: skip
+        assert agents["PLAN", "judge"] == "dearest"
+        assert agents["DOCS", "judge"] == "dear"
+        assert "  PLAN judge  reviewer  nobody dearest" in shell.ok("agents")
+
     def test_it_counts_with_the_dearest_run_so_far(self, team: ScriptedTeam) -> None:
         """An average is no bound."""
         said = Shell(team.user.directory).ok("run", "--plan-bound")

@@ -23,6 +23,7 @@ from liza.cli.main import SECTIONS, parser
 from liza.cli.registry import COMMANDS
 from liza.domain.changes import HUMAN
 from liza.domain.events import Block
+from tests.support.pseudo_terminals import TmuxScreen, needs_tmux
 from tests.support.shell import ROOT, Shell
 from tests.support.web_story import WebStory
 
@@ -112,6 +113,27 @@ class TestCompletion:
         script = tmp_path / "liza"
         script.write_text(SHELLS[shell]())
         subprocess.run([shell, "-n", str(script)], check=True, capture_output=True)
+
+    @needs_tmux
+    @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+    def test_zsh_offers_the_same_to_who_types(self, tmp_path: Path) -> None:
+        script = tmp_path / "liza.zsh"
+        script.write_text(SHELLS["zsh"]())
+        with TmuxScreen(tmp_path, (80, 24)) as screen:
+            screen.run(tmp_path, "zsh", "-f", "-i")
+            screen.write(f"autoload -U compinit; compinit -D -u; source {script}; PROMPT='ready '")
+            for typed, completed in {
+                "liza sta": "liza status",
+                "liza task rej": "liza task reject",
+                "liza task reject --r": "liza task reject --reason",
+                "liza completion z": "liza completion zsh",
+            }.items():
+                screen.sees("ready ")
+                screen.press("C-u")
+                screen.press("-l", typed)
+                screen.sees(f"ready {typed}")
+                screen.press("Tab")
+                screen.sees(f"ready {completed}")
 
     @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
     def test_fish_offers_the_same(self) -> None:

@@ -66,6 +66,7 @@ def test_an_assistant_looks_and_steers(story: WebStory) -> None:
             "note": await call(session, "note", text="be brief", about="usage"),
             "add": await call(session, "task_add", id="docs", description="Write it", done_when=["it is"],
                               paths=["docs/"], depends_on=["usage"]),
+            "add less": await call(session, "task_add", id="more", description="More", done_when=["it is"]),
             "reject": await call(session, "reject", task="parse", reason="no help"),
             "pause": await call(session, "pause", reason="lunch"),
             "wrong": await call(session, "accept", task="usage", reason="yes"),
@@ -82,6 +83,7 @@ def test_an_assistant_looks_and_steers(story: WebStory) -> None:
     assert "PAUSE is thrown" in said["pause"][1]
     assert state.task("colours").guidance == "blue"
     assert (state.task("docs").created_by, state.task("docs").depends_on) == ("assistant", ("usage",))
+    assert (state.task("more").scope.include, state.task("more").depends_on) == ((), ())
     assert state.task("parse").status is Status.REJECTED
     assert story.board.switches.thrown() == {"PAUSE": "by an assistant: lunch"}
     assert [name for name, (is_error, _) in said.items() if is_error] == ["wrong", "nobody"]

@@ -14,7 +14,9 @@ import pytest
 
 from liza.board.file import FileBoard
 from liza.domain.model import Goal, GoalStatus, Status
+from liza.domain.switches import Switch
 from liza.system.wakeup import wait_readable
+from tests.support.boards import noted
 from tests.support.pseudo_terminals import PATIENCE, PROGRAM, TmuxScreen, needs_tmux
 from tests.support.repos import Home
 from tests.support.sample_tasks import NOW, board, new_task, task_in
@@ -118,6 +120,34 @@ def test_a_terminal_that_cannot_draw_gets_lines(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert shown.endswith(b"1 of 1 tasks done\r\n")
     assert b"\x1b" not in shown
+
+
+def test_lines_tell_how_it_stands_and_then_what_happens(ours: FileBoard) -> None:
+    """As people see it who have a terminal that cannot draw: a line an event, cut at its width."""
+    child, master = pty.fork()
+    if child == 0:  # pragma: no cover - another program from here on
+        os.chdir(ours.home.parent)
+        os.environ.update(TERM="dumb", COLUMNS="60")
+        os.execv(sys.executable, [sys.executable, "-m", "liza", "watch"])  # noqa: S606 - no shell is wanted
+    shown = b""
+
+    def sees(words: bytes) -> None:
+        nonlocal shown
+        while words not in shown:
+            assert wait_readable(master, PATIENCE), shown
+            shown += os.read(master, 1 << 16)
+
+    sees(b"0 of 2 tasks done\r\n")
+    ours.update(noted("look at this " * 9))
+    sees(b"note: look at this")
+    ours.switches.throw(Switch.PAUSE, "lunch")
+    sees(b"PAUSE is thrown: lunch; `liza resume` goes on")
+    os.write(master, b"\x03")
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(master)
+    lines = shown.decode().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "\x1b" not in shown.decode()
 
 
 def test_json_is_the_whole_view_and_ends_with_the_goal(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_save_is_not_lost_when_its_sync_fails_with_that_of_a_group(home: Path)
 
     raised = write_together(home, Syncs(failures=1), save)
     assert all(isinstance(error, DiskTrouble) for error in raised)
-    assert "one" not in (home / "state.yaml").read_text()
+    assert "message: one" not in (home / "state.yaml").read_text()
     board = FileBoard(home)
     assert messages(board.absorb()) == ["by hand"]
     is_whole(board)
@@ -171,3 +171,18 @@ class TestPowerCut:
         (home / "journal.jsonl").write_bytes(begin + bytes(len(one) - 1) + b"\n" + two + three)
         with pytest.raises(JournalDamaged, match="was changed after it was written"):
             FileBoard(home).read()
+
+
+def test_who_read_lines_that_were_taken_back_goes_on_with_what_is_there(home: Path) -> None:
+    """Whoever reads along may see a line before its sync; where that fails, the line is gone."""
+    board = FileBoard(home)
+    state = board.update(noted("one"))
+    kept = (home / "journal.jsonl").stat().st_size
+    state = board.update(noted("two"))
+    assert [entry.revision for entry in board.entries(state.revision - 1)] == [state.revision]
+    os.truncate(home / "journal.jsonl", kept)
+    other = FileBoard(home)
+    other.update(noted("three"))
+    other.update(noted("four"))
+
+    assert [entry.revision for entry in board.entries(state.revision)] == [state.revision + 1]

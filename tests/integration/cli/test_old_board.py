@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What makes a board of its own, takes from git what it saved, is told a recording, or asks no board.
 WITHOUT: Final = {"init", "demo", "gauntlet", "salvage list", "salvage restore", "replay", "completion"}
-VALUES: Final = {"prompt": "plan", "board copy": ".liza"}
+VALUES: Final = {"prompt": "plan", "board copy": ".liza", "hook pre-receive": ".liza"}
 
 
 def words_for(name: str) -> Iterator[str]:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import FileBoard
+from liza.board.presence import FilePresence
+from liza.board.protocol import SUPERVISOR_NAME, HostSign
+from liza.cli.terminal.keys import key_rows
 from liza.domain import events as e
 from liza.domain.changes import HUMAN
-from liza.domain.model import Goal, Status
+from liza.domain.model import Goal, Metrics, Sprint, Status
 from liza.domain.record import utc_now
+from liza.domain.spending import CostTotals, Spend
 from liza.workflow.transition import apply
 from tests.support.board_screens import LARGE, SMALL, look_at
+from tests.support.boards import noted
 from tests.support.repos import Home
 from tests.support.sample_tasks import ASK_HUMAN, NOW, board, claim, lease_of, new_task, task_in, worker
 
@@ -54,7 +59,54 @@ def status(ours: FileBoard, name: str) -> Status | None:
     return ours.read().status_of(name)
 
 
+class TwoHosts(FilePresence):
+    """The names of two machines that share the board, one of which is silent."""
+
+    def hosts(self) -> tuple[HostSign, ...]:
+        here = {"leads": True, "slots": {"coder": 2}, "latency": 0.003}
+        return HostSign("north", here, 1.0, is_live=True), HostSign("south", {}, 90.0, is_live=False)
+
+
+def slow_board(home: Path) -> FileBoard:
+    """Return a board of which half is done, with what was measured and paid."""
+    counted = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 6000})
+    spent = Spend(total=CostTotals(runs=3, reported=1.5))
+    state = board(task_in(Status.MERGED), new_task("t2"), sprint=Sprint(metrics=counted), spend=spent)
+    return FileBoard.create(home / ".liza", state)
+
+
 class TestSeeing:
+    def test_what_is_known_of_the_end_is_whole_at_any_width(self, tmp_path: Path) -> None:
+        """Where it is narrow, what matters least goes; where nobody works, no time of day is promised."""
+        ours = slow_board(tmp_path)
+
+        async def story(viewer: Viewer) -> None:
+            shown = await viewer.sees("1 of 2 tasks done  $1.50 of $20.00  about 1h40m of work left")
+            assert "revision" not in shown
+            await viewer.resize(*LARGE)
+            await viewer.sees("[##########..........]  1 of 2", "work left (from 1 finished task)  revision")
+            with ours.presence.hold(SUPERVISOR_NAME, at=utc_now()):
+                ours.update(noted("somebody works again"))
+                await viewer.sees("about 1h40m left, until ")
+                await viewer.resize(*SMALL)
+                shown = await viewer.sees("about 1h40m left, until ")
+                line = next(line for line in shown.splitlines() if "left, until" in line)
+                assert line.endswith("Z")
+
+        look_at(ours, story, SMALL)
+
+    @SIZES
+    def test_machines_that_share_the_board_have_a_line(self, tmp_path: Path, size: tuple[int, int]) -> None:
+        ours = slow_board(tmp_path)
+        ours.presence = TwoHosts(ours.home)
+
+        async def story(viewer: Viewer) -> None:
+            shown = await viewer.sees("1 of 2 hosts alive. south: no slots; has said nothing for 90 s")
+            assert ("north: leads, 2 coder 3 ms" in shown) is (size == LARGE)
+            assert all(len(line) <= size[0] for line in shown.splitlines())
+
+        look_at(ours, story, size)
+
     @SIZES
     def test_questions_tasks_and_workers_are_there(self, ours: FileBoard, size: tuple[int, int]) -> None:
         async def story(viewer: Viewer) -> None:
@@ -321,6 +373,32 @@ class TestActing:
             await viewer.sees("ABORT: end every agent; it asks once")
             await viewer.press("escape")
             await viewer.sees("waits for busy")
+
+        look_at(ours, story)
+
+    def test_what_was_told_does_not_lie_over_a_question(self, ours: FileBoard) -> None:
+        async def story(viewer: Viewer) -> None:
+            await viewer.sees("idle")
+            await viewer.press("p")
+            await viewer.until(lambda: len(viewer.app._notifications) == 1)
+            await viewer.press("X")
+            await viewer.sees("End every agent now?", "y: yes    n: no")
+            assert len(viewer.app._notifications) == 0
+            await viewer.press("n")
+
+        look_at(ours, story)
+
+    def test_a_page_is_folded_between_words_and_again_when_the_window_changes(self, ours: FileBoard) -> None:
+        async def story(viewer: Viewer) -> None:
+            await viewer.sees("idle")
+            await viewer.press("question_mark")
+            for width in (60, 40, 200):
+                await viewer.resize(width, 60)
+                shown = await viewer.sees("tab")
+                whole = " ".join(shown.split())
+                for _, says in key_rows():
+                    assert says in whole
+                assert ("\n" + " " * 17) not in shown or width < 200
 
         look_at(ours, story)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -245,6 +246,38 @@ class TestPullRequests:
 
         task = team.state.task("issue-7")
         assert (task.status, task.intended) == (Status.COMPLETE, None)
+        assert forge.pulls() == {BRANCH: False}
+
+    def test_what_was_shown_as_ready_by_who_died_is_a_draft_again_where_it_is_not_wanted_any_more(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7", script())
+        for name in ("planner-1", *("coder-1", "reviewer-1") * 2, "coder-1"):
+            team.turn(name)
+        here = team.state.task("issue-7").position
+        assert here
+        assert (here.phase, here.worked) == ("DOCS", True)
+        with team.process(
+            "reviewer-1", dies_at="pulls/1/liza-"
+        ) as worker:  # where it comments, after the mark
+            assert worker.wait(60) == -signal.SIGKILL
+        assert forge.pulls() == {BRANCH: False}
+        intent = team.state.task("issue-7").intended
+        assert intent
+        assert intent.effects == ("finalize_pr",)
+        team.board.update(reclaim_tasks((), at=utc_now(), killed=True))
+        team.script(script(**{"review/judge": REJECT}))
+        team.turn("reviewer-1")
+
+        task = team.state.task("issue-7")
+        assert (task.status, task.intended) == (Status.REJECTED, None)
+        assert task.history[-1].facts["effects"] == {"finalize_pr": "pull request #1 is a draft again"}
+        assert forge.pulls() == {BRANCH: True}
+
+        team.script(script())
+        team.turns(*ALL)
+        assert team.status("issue-7") is Status.COMPLETE
         assert forge.pulls() == {BRANCH: False}
 
     def test_a_forge_that_refuses_blocks_the_task_and_it_goes_on_once_that_is_mended(

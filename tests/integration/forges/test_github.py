@@ -222,6 +222,10 @@ class TestPullRequests:
         scene.forge.mark_ready(number)
         assert not scene.read()["pulls"]["12"]["isDraft"]
         assert sum(call[:2] == ["pr", "ready"] for call in scene.read()["calls"]) == 1
+        scene.forge.mark_draft(number)
+        scene.forge.mark_draft(number)
+        assert scene.read()["pulls"]["12"]["isDraft"]
+        assert sum("--undo" in call for call in scene.read()["calls"]) == 1
 
 
 class TestComments:

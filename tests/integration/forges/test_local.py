@@ -111,6 +111,9 @@ def test_a_branch_gets_one_draft_which_is_published_and_made_ready(scene: LocalS
     scene.forge.mark_ready(1)
     assert scene.forge.open_pull_requests() == (first.replace(is_draft=False),)
     assert scene.pages("pulls/1.md")[0].endswith("---\n\nCloses #7\n")
+    scene.forge.mark_draft(1)
+    scene.forge.mark_draft(1)
+    assert scene.forge.open_pull_requests() == (first,)
 
 
 def test_nomerge_leaves_a_draft_with_one_comment(scene: LocalScene) -> None:

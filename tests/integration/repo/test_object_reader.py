@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -34,10 +34,15 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
 
 
+OTHERS: Final[set[int]] = set()  # git processes that tests before this one left, or that we adopted from them
+
+
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """Let each test begin without a process that another one started."""
     close_readers()
+    OTHERS.clear()
+    OTHERS.update(readers())
     yield
     close_readers()
 
@@ -45,7 +50,8 @@ def _fresh() -> Iterator[None]:
 def readers() -> list[int]:
     """Return the pids of git processes that we started and that are there."""
     us = os.getpid()
-    return [pid for pid, found in process_table().items() if found.parent == us and found.name == "git"]
+    ours = (pid for pid, found in process_table().items() if found.parent == us and found.name == "git")
+    return [pid for pid in ours if pid not in OTHERS]
 
 
 class TestTheProcess:

@@ -250,7 +250,7 @@ class TestForecast:
 
         assert (found.seconds, found.remaining, found.for_people) == (None, 1, 1)
         assert found.done_at(LATER) is None
-        assert forecast_text(found, LATER) == ""
+        assert forecast_text(found, LATER, is_going=True) == ""
 
     @pytest.mark.parametrize(("coders", "seconds"), [(1, 3000.0), (2, 1500.0), (8, 500.0)])
     def test_it_is_measured_from_what_finished(self, coders: int, seconds: float) -> None:
@@ -267,7 +267,7 @@ class TestForecast:
 
         assert (found.seconds, found.seconds_per_task, found.finished) == (seconds, 500.0, 2)
         assert found.done_at(LATER) == LATER + timedelta(seconds=seconds)
-        assert forecast_text(found, LATER).endswith("(from 2 finished tasks)")
+        assert forecast_text(found, LATER, is_going=True).endswith("(from 2 finished tasks)")
 
     def test_what_is_in_work_is_partly_done(self) -> None:
         worked = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 1000})

@@ -241,6 +241,13 @@ class TestForecast:
         assert "[###############...............] 1 of 2 done: 1 IDLE, 1 MERGED" in shown
         assert "about 10m00s left, until 12:11Z (from 1 finished task)" in shown
 
+    def test_while_everybody_is_halted_no_end_is_promised(self) -> None:
+        quick = self.DONE.replace(sprint=Sprint(metrics=Metrics(outcomes={"MERGED": 1}, seconds={})))
+        halted = {"PAUSE": "lunch"}
+
+        assert "about 10m00s of work left (from 1 finished task)" in progress_lines(self.DONE, LATER, halted)
+        assert "about 1s of work left (from 1 finished task)" in progress_lines(quick, LATER, halted)
+
     def test_a_log_says_it_when_something_is_finished(self) -> None:
         stream = io.StringIO()
         view = LineView(stream, clock=lambda: LATER)

@@ -30,7 +30,16 @@
       label: name, stroke: colour(lines[place]), width: 2, paths: uPlot.paths.stepped({ align: 1 }),
       points: { show: false },
     }));
-    return { width, height: 220, series: [{ label: "time" }, ...series], axes: [axis, { ...axis, size: 56 }] };
+    // The clock of all other pages: UTC, by 24 hours, with the day where it is more than one.
+    const moment = (seconds) => new Date(seconds * 1000).toISOString();
+    const times = (_, at) => {
+      const hasDays = at.length > 1 && at.at(-1) - at[0] > 86400;
+      return at.map((one) => (hasDays ? moment(one).slice(5, 16).replace("T", " ") : moment(one).slice(11, 16)));
+    };
+    const time = { label: "time", value: (_, at) => (at === null ? "--" : `${moment(at).slice(0, 16).replace("T", " ")}Z`) };
+    const axes = [{ ...axis, values: times }, { ...axis, size: 56 }];
+    const tzDate = (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC");
+    return { width, height: 220, tzDate, series: [time, ...series], axes };
   }
 
   function draw() {
@@ -61,6 +70,7 @@
       search.focus();
     }
   });
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   follow();
   draw();
 })();
