@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
@@ -206,6 +206,14 @@ def _run_start(run: str) -> tuple[str, int]:
     _, second, number, *_ = (*run.split("."), "", "")
     count = number.partition("-")[0]
     return second, int(count) if count.isdecimal() else 0
+
+
+def latest_runs(names: Iterable[str]) -> frozenset[str]:
+    """Return of each worker the run that it began last."""
+    latest: dict[str, str] = {}
+    for name in sorted(names, key=_run_start):
+        latest[name.partition(".")[0]] = name
+    return frozenset(latest.values())
 
 
 def recorded_reply(brief: Brief) -> Reply | None:

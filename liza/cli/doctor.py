@@ -23,6 +23,7 @@ from liza.daemon.policy.recovery import finished_tasks
 from liza.daemon.project import home_from
 from liza.daemon.project_sandbox import require_sandbox, sandbox_warning
 from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
+from liza.daemon.travel import shared_remote
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.record import utc_now
 from liza.errors import LizaError, NoCage, UsageError
@@ -37,6 +38,7 @@ from liza.system.sandbox.bubblewrap import sandbox_obstacle
 
 if TYPE_CHECKING:
     from liza.board.protocol import Board
+    from liza.domain.config import Config
     from liza.domain.model import State
 
 # Coding programs that people have; each tells its version by --version.
@@ -169,6 +171,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         switches=tuple(board.switches.thrown()),
         gates=gates_of(BaselineContext(home, repository, config), baseline=baseline) if config else None,
         **_distance(board, home),
+        **(_ask_remote(repository, config) if config else {}),
     )
 
 
@@ -180,6 +183,19 @@ def _distance(board: Board, home: Path) -> dict[str, Any]:
     signs = board.presence.hosts()
     latency, skew = time.monotonic() - began, utc_now() - board.now()
     return {"hosts": host_views(signs), "latency": latency, "board_skew": skew.total_seconds()}
+
+
+def _ask_remote(repository: Repository, config: Config) -> dict[str, Any]:
+    """Return how the remote takes what hosts ask of it; nothing where none is named."""
+    began = time.monotonic()
+    try:
+        remote = shared_remote(repository, config)
+        if remote is None:
+            return {}
+        remote.check(repository.head())
+    except LizaError as error:
+        return {"remote_seconds": time.monotonic() - began, "remote_trouble": str(error)}
+    return {"remote_seconds": time.monotonic() - began}
 
 
 def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ...] | None:

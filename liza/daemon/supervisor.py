@@ -39,6 +39,7 @@ from liza.daemon.project_sandbox import (
 )
 from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
 from liza.daemon.reports.words import run_outcome
+from liza.daemon.run_sharing import sharing_runs
 from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import TeamFileResult, apply_team_file
 from liza.daemon.trace_export import tracing
@@ -293,12 +294,13 @@ class Supervisor:
         self._follow_lead()
         self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
-        is_over, traces = threading.Event(), ExitStack()
+        is_over, couriers = threading.Event(), ExitStack()
         threading.Thread(
             target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
         ).start()
         try:
-            traces.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
+            couriers.enter_context(sharing_runs(self._board.home, self._view.say))
+            couriers.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
             ending = self._run_loop()
             if ending is RunEnd.ABORT:
                 # A worker looks at the switches beside what it waits for, such as the board; a signal stops
@@ -313,7 +315,7 @@ class Supervisor:
             raise
         finally:
             is_over.set()
-            traces.close()  # as long as this leads: who does has the last to tell
+            couriers.close()  # as long as this leads: who does has the last to tell
             self._step_down()
             self._member.close()
         return EXIT_CODES[ending]

@@ -249,6 +249,8 @@ class Config(Record):
     integration_branch: NonEmptyStr = INTEGRATION_BRANCH
     # The bare repository through which hosts exchange work: a URL, a path, or the name of a git remote.
     remote: Annotated[NonEmptyStr, AfterValidator(_refuse_password)] | None = None
+    # A directory that all machines reach: each run is copied there when it ends, and `liza logs` finds it.
+    transcripts: NonEmptyStr | None = None
     workers: Workers = default_record(Workers)
     needs: Needs = default_record(Needs)
     agents: Agents = default_record(Agents)

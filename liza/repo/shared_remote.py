@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from liza.repo.salvage import Salvage
 
 TRACKED: Final = "refs/liza/shared/"  # below it, what this clone knows of the remote's branches
+TRIAL: Final = f"{BRANCHES}liza/doctor/trial"  # a ref that is asked about, and never made
 LIMIT: Final = 120.0  # seconds; a remote that is slower than that is taken for one that does not answer
 LOCK: Final = "liza.fetch.lock"  # in git's directory: two fetches of one clone move the same refs
 _MISSING: Final = "couldn't find remote ref"
@@ -123,6 +124,12 @@ class SharedRemote:
         self._require_same_history(tip, head)
         self.follow()
         return tip
+
+    def check(self, head: str | None) -> None:
+        """Raise where it does not answer, has another history or takes no push; nothing is changed there."""
+        self._require_same_history(self._any_commit(), head)
+        if head and (answer := self._push(f"{head}:{TRIAL}", dry=True)):
+            raise self._trouble(answer)
 
     def _require_same_history(self, theirs: str | None, ours: str | None) -> None:
         if theirs is None or ours is None or self.repository.ask("merge-base", theirs, ours).code == 0:
@@ -221,9 +228,9 @@ class SharedRemote:
         with hold_lock(self.repository.common / LOCK):
             return self._ask("fetch", *flags, "--end-of-options", self.place, *refs)
 
-    def _push(self, *refs: str, lease: str | None = None) -> GitResult | None:
-        """Push *refs*; return None where that is done, else what git said."""
-        flags = [f"--force-with-lease={lease}"] if lease else []
+    def _push(self, *refs: str, lease: str | None = None, dry: bool = False) -> GitResult | None:
+        """Push *refs*, or only ask whether one could; return None where that is done, else what git said."""
+        flags = [*([f"--force-with-lease={lease}"] if lease else []), *(["--dry-run"] if dry else [])]
         words = ("push", "--porcelain", "--no-verify", *flags, "--end-of-options", self.place, *refs)
         try:
             answer = self._ask(*words)

@@ -89,6 +89,8 @@ class ProjectFacts:
     hosts: tuple[HostRow, ...] = ()  # that share the board
     latency: float | None = None  # seconds to a board on a server and back; None: it is here
     board_skew: float = 0.0  # seconds that this clock is ahead of the board's
+    remote_seconds: float | None = None  # that it took to ask the remote everything; None: none is named
+    remote_trouble: str | None = None
 
 
 def _python(machine: MachineFacts) -> HealthFinding:
@@ -299,6 +301,14 @@ def _hosts(project: ProjectFacts) -> HealthFinding:
     return HealthFinding("hosts", HealthMark.OK, "; ".join([here, *map(str, project.hosts)]))
 
 
+def _remote(project: ProjectFacts) -> HealthFinding:
+    if project.remote_trouble:
+        do = "mend it there, or `remote` in liza.yaml"
+        return HealthFinding("remote", HealthMark.FAIL, project.remote_trouble, do)
+    took = f"{1000 * (project.remote_seconds or 0):.0f} ms"
+    return HealthFinding("remote", HealthMark.OK, f"it has this history and lets you push, asked in {took}")
+
+
 def _gates(project: ProjectFacts) -> HealthFinding:
     if project.gates is None:
         return HealthFinding(
@@ -331,6 +341,7 @@ def diagnose(machine: MachineFacts, project: ProjectFacts | None) -> list[Health
         *(check(machine) for check in MACHINE_CHECKS),
         *((check(project) for check in PROJECT_CHECKS) if project else ()),
         *([_hosts(project)] if project and project.latency is not None else []),
+        *([_remote(project)] if project and project.remote_seconds is not None else []),
     ]
     if machine.programs or project is None or not project.has_agent:
         return findings

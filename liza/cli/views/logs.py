@@ -66,8 +66,9 @@ class LogReader:
         self._board = board
         self._request = request
         self._wait = wait
-        self._runs = RunFolder(board.home)
-        self._check_subject(board.read())
+        state = board.read()
+        self._runs = RunFolder(board.home, state.config.transcripts)
+        self._check_subject(state)
 
     def page(self) -> LogPage:
         """Return a window of the latest run, with its heading, for who shows one at a time."""
@@ -76,10 +77,12 @@ class LogReader:
             raise self._no_run()
         window = self._window(run)
         heading = TranscriptLine(LineKind.NOTE, self._heading(run))
-        ending = self._ending(self._runs.path / run) if self._request.before is None else ()
+        ending = self._ending(self._runs.folder(run)) if self._request.before is None else ()
         return LogPage((heading, *window.lines, *ending), window.start)
 
     def _no_run(self) -> NotThere:
+        if elsewhere := self._host_of(self._board.read()):
+            return NotThere("run of", self._request.subject, elsewhere)
         why = "nothing of it is in .liza/runs: it has not run yet, or its folder was removed"
         return NotThere("run of", self._request.subject, why)
 
@@ -103,9 +106,25 @@ class LogReader:
     def _check_subject(self, state: State) -> None:
         workers, names = {*team_of(state), *state.agents}, self._runs.names()
         known = {*workers, *map(worker_of, names), *names, *state.tasks, *state.archived}
+        if self._request.subject not in known and (elsewhere := self._host_of(state)):
+            raise NotThere("run", self._request.subject, elsewhere)
         if self._request.subject not in known:
             hint = f"tasks are listed by `liza status`; workers are {', '.join(sorted(workers))}; "
             raise NotThere("task, worker or run", self._request.subject, f"{hint}runs are in .liza/runs")
+
+    def _host_of(self, state: State) -> str | None:
+        """Return on which other machine the worker of the subject is, and how to read what it did."""
+        task = state.tasks.get(self._request.subject)
+        worker = (task.authors[-1:] or ("",))[0] if task else worker_of(self._request.subject)
+        host = state.agents[worker].host if worker in state.agents else None
+        if host is None:
+            return None
+        shared = (
+            "its runs come to `transcripts` when they end"
+            if state.config.transcripts
+            else ("name a directory in `transcripts` in liza.yaml to read them everywhere")
+        )
+        return f"{worker} runs on the host {host}: look there (`liza logs` in its clone); {shared}"
 
     def _latest(self) -> str | None:
         subject, names = self._request.subject, self._runs.names()
@@ -121,7 +140,7 @@ class LogReader:
         return not self._board.presence.is_held(SUPERVISOR_NAME)
 
     def _run_lines(self, run: str) -> Iterator[LogLine]:
-        folder = self._runs.path / run
+        folder = self._runs.folder(run)
         if not self._request.raw:
             yield LogLine(run, TranscriptLine(LineKind.NOTE, self._heading(run)))
         for line in self._raw(folder) if self._request.raw else self._readable(folder):
@@ -157,7 +176,7 @@ class LogReader:
         """Return the lines of *run* that were asked for; none where it has printed nothing, or is gone."""
         count = SHOWN_LINES if self._request.last is None else self._request.last
         try:
-            return end_of(self._runs.path / run / STDOUT, count, before=self._request.before)
+            return end_of(self._runs.folder(run) / STDOUT, count, before=self._request.before)
         except OSError:
             return TranscriptWindow((), 0, 0)
 

@@ -45,8 +45,9 @@ class RunRecord(NamedTuple):
 class RunFolder:
     """The folder of all runs; what has ended is read once."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, shared: str | None = None) -> None:
         self.path = home / RUNS
+        self._shared = home.parent / shared if shared else None  # what other machines copied
         self._ended: dict[str, RunRecord] = {}
         self._without_agent: set[str] = set()  # runs of gates, which have no brief
 
@@ -68,18 +69,21 @@ class RunFolder:
             return None
         step = name.rpartition(".")[2]
         with suppress(OSError):  # it is gone
-            return RunRecord(name, worker_of(name), GATE, step, None, _began(self.path / name))
+            return RunRecord(name, worker_of(name), GATE, step, None, _began(self.folder(name)))
         return None
 
     def names(self) -> list[str]:
         """Return the name of every run, of agents and of gates, in the order in which they began."""
         return sorted(self._names(), key=run_start)
 
+    def folder(self, name: str) -> Path:
+        """Return where the run *name* is, or would be."""
+        here = self.path / name
+        return here if self._shared is None or here.is_dir() else self._shared / name
+
     def _names(self) -> list[str]:
-        try:
-            return [entry.name for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
-        except OSError:  # nothing has run yet, or somebody tidied up
-            return []
+        there = _folders(self._shared) if self._shared else []
+        return list(dict.fromkeys([*_folders(self.path), *there]))
 
     def record(self, name: str) -> RunRecord | None:
         """Return the run *name* of an agent; None where it is a gate's, or nothing can be read of it."""
@@ -87,12 +91,21 @@ class RunFolder:
             return self._ended.get(name)
         found = None
         with suppress(OSError, ValueError, KeyError):  # half written by a worker that died
-            found = read_run(self.path / name)
+            found = read_run(self.folder(name))
         if found and found.ending is not None:
             self._ended[name] = found
-        elif (self.path / name / STDOUT).exists() and not (self.path / name / BRIEF).exists():
+        elif (self.folder(name) / STDOUT).exists() and not (self.folder(name) / BRIEF).exists():
             self._without_agent.add(name)  # the brief of an agent is there before it can print
         return found
+
+
+def _folders(path: Path) -> list[str]:
+    """Return the names of the runs in *path*; one that begins with a dot is still being copied."""
+    try:
+        found = [entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # nothing has run yet, or somebody tidied up
+        return []
+    return [name for name in found if not name.startswith(".")]
 
 
 def worker_of(run: str) -> str:

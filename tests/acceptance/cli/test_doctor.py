@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from liza.domain.changes import Change
 from liza.domain.record import utc_now
 from liza.system import locks
+from tests.support.hosts import TeamOfHosts, bare_repository
 from tests.support.repos import NOW, Home
 from tests.support.sandboxed_project import require_cage
 from tests.support.scripted_team import ScriptedTeam
@@ -19,6 +22,8 @@ from tests.support.shell import ROOT, Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from liza.domain.model import State
 
 PATIENCE: Final = 120.0
 FREE: Final = "agents run without a sandbox, with all the rights that you have: there is no bwrap"
@@ -208,3 +213,33 @@ def test_with_bubblewrap_nobody_is_warned(shell: Shell) -> None:
     assert "sandbox" not in shell("run").out
     assert shell.board()["config"]["sandbox"]["mode"] == "require", "from now on, whatever a trial says"
     assert "anomalies" not in shell.board() or shell.board()["anomalies"] == []
+
+
+def test_the_remote_is_asked_for_all_that_hosts_want_of_it(tmp_path: Path) -> None:
+    team = TeamOfHosts(tmp_path)
+    shell, before = Shell(team.user.directory), team.refs()
+    found = findings(shell)["remote"]
+    assert found["mark"] == "ok"
+    assert "has this history and lets you push" in found["sentence"]
+    assert team.refs() == before
+
+    other = Home(tmp_path / "other")
+    other.git("checkout", "-q", "--orphan", "elsewhere")
+    other.commit({"x": "another thing"})
+    stranger = bare_repository(tmp_path / "stranger.git")
+    other.git("push", "-q", str(stranger.directory), "HEAD:refs/heads/main")
+    team.user.git("remote", "add", "mute", str(team.remote.directory))
+    team.user.git("config", "remote.mute.receivepack", "false")
+    for remote, said in (
+        (str(stranger.directory), "has another history than this repository"),
+        (str(tmp_path / "nowhere.git"), "cannot be reached"),
+        ("mute", "cannot be reached"),
+    ):
+        team.board.update(Change("me", "remote", partial(with_remote, remote=remote)))
+        found = findings(shell)["remote"]
+        assert (found["mark"], found["do"]) == ("fail", "mend it there, or `remote` in liza.yaml")
+        assert said in found["sentence"]
+
+
+def with_remote(state: State, remote: str) -> State:
+    return state.replace(config=state.config.replace(remote=remote))
