@@ -90,8 +90,8 @@ def test_ideas_become_patches_with_scores(tmp_path: Path, tell: Callable[[str, P
     assert parts(run) == [
         *(("COORD", "coordinator"), ("PLAN", "planner"), ("CODE", "coder"), ("CODE", "reviewer")),
     ]
-    told = json.loads((project.root / ".liza/summaries/idea-1-1.json").read_text())
-    assert told["description"] == "Greet by name"
+    (summary,) = (project.root / ".liza/experiments").glob("*/summary.json")
+    assert json.loads(summary.read_text())["idea"] == "Greet by name"
     assert project.merged() == {}
     assert project.git("rev-parse", INTEGRATION) == project.git("rev-parse", "main")
     assert not list((project.root / ".worktrees").glob("idea-*"))

@@ -77,6 +77,7 @@ def without(document: dict[str, Any], part: Part) -> dict[str, Any]:
         mutant["rules"] = [rule for rule in mutant["rules"] if _name(rule) != part.id]
         for phase in mutant["phases"].values() if part.id == ROUNDS else ():
             phase.pop("max_iterations", None)
+            phase.pop("on_exhausted", None)  # which says what follows them
     else:
         phase = mutant["phases"][part.phase]
         phase["gates"] = [gate for gate in phase["gates"] if gate["id"] != part.id]

@@ -217,8 +217,9 @@ class TestWatch:
             stdout=subprocess.PIPE,
             text=True,
         ) as watch:
-            empty.ok("pause", "lunch")
             assert watch.stdout is not None
+            assert "0 of 1 tasks done" in watch.stdout.readline()
+            empty.ok("pause", "lunch")
             assert "PAUSE is thrown: lunch" in watch.stdout.readline()
             board.update(apply(Abandon(reason="no longer wanted"), to="t1", by=HUMAN, at=utc_now()))
             assert "t1: abandon -> ABANDONED (no longer wanted)" in watch.stdout.readline()
