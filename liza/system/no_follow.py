@@ -164,7 +164,11 @@ def _entries_in(root: Path, name: str) -> Iterator[tuple[str, int]]:
     try:
         with _open_parent(root, os.path.join(name, "x")) as (directory, _):  # noqa: PTH118 - as above
             for entry in sorted(os.listdir(directory)):  # noqa: PTH208 - of a descriptor
-                yield entry, os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode
+                try:
+                    mode = os.stat(entry, dir_fd=directory, follow_symlinks=False).st_mode
+                except FileNotFoundError:  # such as a lock that went meanwhile; all others are there
+                    continue
+                yield entry, mode
     except (FileNotFoundError, NotADirectoryError):
         return
 

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from liza.system.files import overwrite, write_new
+from liza.system.no_follow import plain_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,3 +54,26 @@ def test_a_new_file_replaces_nothing(tmp_path: Path) -> None:
     assert write_new(tmp_path / "PAUSE", "mine")
     assert not write_new(tmp_path / "PAUSE", b"yours")
     assert (tmp_path / "PAUSE").read_text() == "mine"
+
+
+def test_a_file_that_goes_meanwhile_hides_no_other(tmp_path: Path) -> None:
+    """As git's locks do among refs that are read for the fingerprint: the others would seem to be removed."""
+    names = [f"t{number}" for number in range(50)]
+    for name in names:
+        (tmp_path / name).touch()
+    is_over = threading.Event()
+
+    def come_and_go() -> None:
+        while not is_over.is_set():
+            (tmp_path / "a.lock").touch()
+            (tmp_path / "a.lock").unlink()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        found = [set(plain_files(tmp_path)) for _ in range(500)]
+    finally:
+        is_over.set()
+        other.join()
+
+    assert all(set(names) <= one for one in found)
