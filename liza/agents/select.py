@@ -162,14 +162,14 @@ class RunRequester(NamedTuple):
 def choice_for(state: State, who: RunRequester, step: Step, task: str | None = None) -> AgentChoice:
     """Return the agent of *step* now: the configured one, or its fallback while the provider is limited."""
     agents = state.config.agents
-    own = _routed(state, who, step, task).choice
+    own = _select_for(state, who, step, task).choice
     other = fallback_of(agents, own)
     if other is None or not should_use_fallback(state, provider_of(own), who.name, who.now):
         return own
     return own if should_use_fallback(state, provider_of(other), who.name, who.now) else other
 
 
-def _routed(state: State, who: RunRequester, step: Step, task: str | None) -> Selection:
+def _select_for(state: State, who: RunRequester, step: Step, task: str | None) -> Selection:
     """Return whom the settings name for *who* in the phase of *task*, under the hat that is worn there."""
     agents, about = state.config.agents, state.tasks.get(task or "")
     route, maker = RouteKey(who.role, step), ANY_CODER

@@ -64,12 +64,12 @@ def glanced_state(parts: Parts) -> State:
     begin = past_begin = 0
     for row in parts.rows:
         content = _Slice(parts.tasks, begin + 1, row.end)
-        found[row.id] = _glanced(row, content, _Slice(parts.past, past_begin + 1, row.past_end))
+        found[row.id] = _glanced_task(row, content, _Slice(parts.past, past_begin + 1, row.past_end))
         begin, past_begin = row.end, row.past_end
     return parts.rest.replace(tasks=MappingProxyType(found))
 
 
-def _glanced(row: TaskRow, content: _Slice, past: _Slice) -> GlancedTask:
+def _glanced_task(row: TaskRow, content: _Slice, past: _Slice) -> GlancedTask:
     fields: dict[str, Any] = {
         "id": row.id,
         "status": _STATUS[row.status],

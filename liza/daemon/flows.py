@@ -42,12 +42,12 @@ _NOT_MACHINES: Final = frozenset({GateKind.AGENT, GateKind.EFFECT})
 
 def workflow_of(config: Config, root: Path) -> Workflow:
     """Return the workflow that *config* names; raise a sentence where it is none that workers can run."""
-    flow = _loaded(config, root)
+    flow = _load_workflow(config, root)
     require_fitting(config, flow, root)
     return flow
 
 
-def _loaded(config: Config, root: Path) -> Workflow:
+def _load_workflow(config: Config, root: Path) -> Workflow:
     name = config.workflow
     if not is_file(name):
         return _load_runnable(name, NamedSettings.of(config), 0)

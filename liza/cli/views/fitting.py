@@ -49,10 +49,10 @@ def fit_line(line: str, width: int) -> str:
 
 def fold_text(text: str, width: int | None) -> str:
     """Return *text* with long lines folded between words: all of it is shown, and commands stay whole."""
-    return text if width is None else "\n".join(_folded(text, max(width, _LEAST)))
+    return text if width is None else "\n".join(_fold(text, max(width, _LEAST)))
 
 
-def _folded(text: str, width: int) -> Iterator[str]:
+def _fold(text: str, width: int) -> Iterator[str]:
     for line in text.split("\n"):
         label = _LABEL.match(line)
         if label and label[1] in _COPIED:
