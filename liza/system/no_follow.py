@@ -196,7 +196,8 @@ def _remove_special_in(directory: str, *, and_links: bool) -> list[str]:
             if entry.is_dir(follow_symlinks=False):
                 inner.append(entry.path)
             elif not entry.is_file(follow_symlinks=False) and (and_links or not entry.is_symlink()):
-                os.unlink(entry.path)  # noqa: PTH108 - as above
+                with suppress(FileNotFoundError):  # else all that is behind it would stay
+                    os.unlink(entry.path)  # noqa: PTH108 - as above
     return inner
 
 
