@@ -1,8 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# Tests wait for processes that they started half of the time, so that two for each core keep it busy.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Tests wait for processes and disks more than half of the time, so that three for each core keep it busy.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 3 * (os.cpu_count() or 1)))')
 # Where the real programs are installed: shared by several checkouts, they need not be installed for each.
 LIZA_AGENTS_CACHE ?= $(CURDIR)/.agents
 export LIZA_AGENTS_CACHE
@@ -84,7 +84,9 @@ profile: $(INSTALLED) ## show where the CPU of a run goes, and which processes i
 	@$(BIN)/python scripts/profiling.py
 
 torture: $(INSTALLED) ## run the long tests that kill, race and corrupt
-	@$(BIN)/python -m pytest -q -s -m torture
+	@$(MAKE) --no-print-directory postgres || echo "Without it the faults between hosts and a server are left out." >&2
+	@$(BIN)/python -m pytest -q -m 'hypothesis and not torture' --hypothesis-profile=long
+	@$(BIN)/python -m pytest -q -s -rs -m torture
 
 night: $(INSTALLED) ## run 300 tasks with a large team, and kill somebody every few seconds
 	@$(BIN)/python -m pytest -q -s -m torture tests/torture/test_night.py
@@ -107,7 +109,8 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory venv-module
 	@echo "Installing Liza and its tools into .venv"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install -qq -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --no-compile -e '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib liza >/dev/null 2>&1 || true  # by all cores; pip uses one
 	@touch $@
 
 # The sandbox is tested where it can be built. Without it its tests are skipped, and say so.
@@ -123,7 +126,11 @@ sandbox:
 postgres: $(INSTALLED)
 	@if ! $(FIND_POSTGRES) && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing PostgreSQL"; \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y postgresql faketime >/dev/null; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y postgresql >/dev/null; \
+	fi
+	@if ! command -v faketime >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing faketime"; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y faketime >/dev/null; } || true; \
 	fi
 	@$(FIND_POSTGRES) || { \
 	  echo "There is no PostgreSQL server here: install one (on Debian and Ubuntu: apt install postgresql faketime), or name its programs by PG_BIN." >&2; exit 1; }

@@ -19,9 +19,19 @@ ANSWERS = {
     "implement": {"status": "done", "summary": "Add greet() and its test"},
     "review": {"verdict": "approve", "reason": "greet() is there, and its test shows it"},
 }
+# Roles of the other workflows that answer more than that: the planner of cycle, two of phased.
+STEP = {"objective": "Greet", "instructions": "Add greet()", "files": [*FILES], "loc_estimate": 12}
+MORE = {
+    "planner": {"step": {**STEP, "risk": "low", "success_criteria": DONE_WHEN, "avoid": ["other files"]}},
+    "thinker": {"handoff": {"summary": "Add greet() and its test", "files_to_create": [*FILES]}},
+    "complexity_assessor": {"label": "SIMPLE"},
+}
 
-step = os.environ["LIZA_STEP"]  # all that there is to know is on stdin; a real agent gives that to a model
-if step == "implement":  # the current directory is the worktree; what is not committed, Liza commits
+# All that there is to know is on stdin; a real agent gives that to a model.
+step, role = os.environ["LIZA_STEP"], os.environ["LIZA_HAT"]
+if role in {"coder", "worker", "actor"} and step == "implement":
+    # The current directory is the worktree; what is not committed, Liza commits.
     for name, text in FILES.items():
         Path(name).write_text(text)
-print("```liza", json.dumps(ANSWERS[step]), "```", sep="\n")
+answer = ANSWERS[step] | (MORE.get(role, {}) if step in {"implement", "review"} else {})
+print("```liza", json.dumps(answer), "```", sep="\n")

@@ -20,7 +20,7 @@
     ├── ForgeFailed                exit 1, the forge refused or did not answer; its problem says which
     ├── RedBase                    exit 6, the project's own gates do not pass before any work is done
     ├── BrokenGate                 exit 1, a gate fails for a reason that no coder can mend
-    ├── NoCage                     exit 1, the settings ask for a sandbox that this machine cannot give
+    ├── SandboxUnavailable         exit 1, the settings ask for a sandbox that this machine cannot give
     └── UnfitRepository            exit 1, the repository as it stands cannot be worked on
 
 Constructors take facts and make the sentence. The command line is the one place that turns them into
@@ -30,6 +30,7 @@ a line on stderr and an exit code.
 from __future__ import annotations
 
 import errno
+import re
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -153,9 +154,21 @@ class SharedRepository(AlreadyRunning):
         )
 
 
+def _filter_trouble(said: str) -> str | None:
+    """Return the sentence for a filter that git cannot run, of which it says only what the shell said."""
+    absent = re.search(r"(?m)^\}: (?:line )?\d+: (?P<program>[^\s:]+): (?:command )?not found$", said)
+    if absent is None:
+        return None
+    program = absent["program"]
+    return (
+        f"git needs {program} to check out files of this repository (`filter` in .gitattributes), and it is "
+        "not on the PATH; install it"
+    )
+
+
 class GitFailed(LizaError):
     def __init__(self, command: str, said: str) -> None:
-        super().__init__(f"git {command} failed: {said or 'it did not say why'}")
+        super().__init__(_filter_trouble(said) or f"git {command} failed: {said or 'it did not say why'}")
 
 
 class RemoteTrouble(LizaError):
@@ -182,10 +195,10 @@ class BrokenGate(LizaError):
         self.gate, self.line, self.cause, self.likely = gate, line, cause, likely
 
 
-class NoCage(LizaError):
+class SandboxUnavailable(LizaError):
     def __init__(self, asked: str, why: str) -> None:
         super().__init__(
-            f"{asked}, and agents cannot be caged here: {why}; if they may run without a sandbox, "
+            f"{asked}, and agents cannot run in a sandbox here: {why}; if they may run without a sandbox, "
             "with all the rights that you have, set `sandbox: {mode: off}`"
         )
 

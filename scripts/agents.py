@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from liza.errors import LizaError
-from liza.system.locks import hold_patiently
+from liza.system.files import hold_patiently
 from tests.agents.programs import LIZA, PLACE, ROOT, STAMP, is_installed, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts are not installed
 
-from scripts.benchmark import costs, daemon, hosts, pages, screens, speed
+from scripts.benchmark import against, costs, daemon, hosts, pages, screens, speed
 from scripts.benchmark.aims import aims_table
 from scripts.benchmark.plan import DAEMON, FULL, QUICK, QUICK_DAEMON, DaemonPlan, Plan
 from scripts.benchmark.rivals import ENGINES
@@ -32,18 +32,33 @@ def main() -> None:
     # The processes that are started find the code as this one does.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     began = time.monotonic()
-    board, run = (QUICK, QUICK_DAEMON) if options.quick else (FULL, DAEMON)
     tables: list[Table] = []
     print(machine())
     with TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as place:
-        for part in PARTS if options.only is None else (options.only,):
-            for table in measure(part, board, run, Path(place)):
-                print(f"\n{table.text()}", flush=True)
-                tables.append(table)
+        # What boards on a server keep on a machine; set before the first child, whose parent others share.
+        os.environ["XDG_STATE_HOME"] = str(Path(place) / "state")
+        for table in _found(options, Path(place)):
+            print(f"\n{table.text()}", flush=True)
+            tables.append(table)
     print(f"\nTook {time.monotonic() - began:.0f} s.")
     if options.json:
         found = {"machine": machine(), "tables": [table.to_json() for table in tables]}
         options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _found(options: argparse.Namespace, place: Path) -> Iterator[Table]:
+    board, run = (QUICK, QUICK_DAEMON) if options.quick else (FULL, DAEMON)
+    chosen = options.only or PARTS
+    if options.against:
+        quick = ["--quick"] if options.quick else []
+        rows = [row for part in chosen for row in (daemon.ROWS if part == DAEMON_PART else (part,))]
+        yield from against.tables(ROOT, options.against, rows, quick, options.rounds, place)
+        return
+    if rows := [row for row in daemon.ROWS if row in chosen]:
+        yield from daemon.tables(run, place, rows)
+    for part in PARTS:
+        if part in chosen:
+            yield from measure(part, board, run, place)
 
 
 def measure(part: str, board: Plan, run: DaemonPlan, place: Path) -> Iterator[Table]:
@@ -93,7 +108,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="small boards, short races and runs, about a minute"
     )
-    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=(*PARTS, *daemon.ROWS),
+        help="measure this part, or this row of the daemon's, alone; may be given again",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="DIR|COMMIT",
+        help="measure another checkout, or a commit of this one, in turn with this, and compare their aims",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="times that each is measured with --against (default: 1)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables to FILE as well")
     return parser.parse_args()
 

@@ -22,15 +22,15 @@ from liza.agents.llm.faults import ENDING_BY_MESSAGE, HANDLING_BY_NAME
 from liza.board.edits import EDITABLE
 from liza.cli.registry import COMMANDS
 from liza.cli.terminal.keys import key_rows
-from liza.daemon.policy.admission import STATE_AFTER_ENDING
+from liza.daemon.policy.pick import STATE_AFTER_ENDING
 from liza.domain import model
 from liza.domain import rules as rule_table
 from liza.domain.anomalies import Details
 from liza.domain.answer_parsing import UnreadableAnswer, parse_answer
 from liza.domain.answers import ANSWER_TYPES, ROLE_OF_STEP, Step
-from liza.domain.config import Config
-from liza.domain.fenced_blocks import TAG
-from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
+from liza.domain.changes import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
+from liza.domain.config import SWITCH_MEANING, Config, Switch
+from liza.domain.cycle_archive import SCHEMA_VERSIONS
 from liza.domain.lifecycle import (
     CLAIMABLE,
     EVENTS,
@@ -43,16 +43,14 @@ from liza.domain.lifecycle import (
     event_name,
     moves,
 )
-from liza.domain.model import Role, State, Status
+from liza.domain.model import PROVIDER_STATES, ProviderState, Role, State, Status
 from liza.domain.record import Record
 from liza.domain.rules import GROUPS, RULES, EventKind, Rule
-from liza.domain.spending import PROVIDER_STATES, ProviderState
-from liza.domain.switches import MEANING as SWITCH_MEANING
-from liza.domain.switches import Switch
-from liza.domain.yaml_parse import parse_yaml
+from liza.domain.version import VERSION
+from liza.domain.yaml_parse import TAG, parse_yaml
 from liza.errors import EXIT_CODES, UsageError
-from liza.gates.forbidden import FORBIDDEN
 from liza.gates.registry import GATE_TYPES as GATE_KINDS
+from liza.gates.scan import FORBIDDEN
 from liza.gauntlet.cases import ALL_WORKFLOWS, CASES
 from liza.system.run_control import MEANING as ENDING_MEANING
 from liza.system.run_control import RunEnding
@@ -69,8 +67,10 @@ from liza.workflow.document import (
     Phase,
     SessionMode,
     Workflow,
+    load_workflow,
+    packaged_names,
 )
-from liza.workflow.load import load_workflow, packaged_names
+from scripts.setting_meanings import SETTING_MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from liza.cli.registry import Argument
-    from liza.domain.events import Event
+    from liza.domain.lifecycle import Event
 
 MANY: Final = 5  # sources of one event; that many arrows would hide the rest of the picture
 
@@ -124,7 +124,7 @@ def lifecycle_rows() -> str:
 def statuses() -> str:
     return table(
         ["status", "meaning", "a task that has it"],
-        ([f"`{status}`", model.MEANING[status], promises_of(status)] for status in Status),
+        ([f"`{status}`", model.STATUS_MEANING[status], promises_of(status)] for status in Status),
     )
 
 
@@ -206,7 +206,7 @@ def provider_states() -> str:
 def model_faults() -> str:
     """Render what litellm's exceptions mean; its words tell apart what one name leaves open."""
     rows = [
-        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_passing else "no"]
+        [f"`{name}`", f"`{cure.ending}`", "yes" if cure.is_transient else "no"]
         for name, cure in HANDLING_BY_NAME.items()
     ]
     rows += [
@@ -229,7 +229,8 @@ def anomalies() -> str:
 
 
 def config_keys() -> str:
-    return table(["key", "default"], ([f"`{key}`", default] for key, default in _keys_of(Config, "")))
+    rows = ([f"`{key}`", default, SETTING_MEANINGS[key]] for key, default in _keys_of(Config, ""))
+    return table(["key", "default", "what it is"], rows)
 
 
 def _keys_of(kind: type[Record], prefix: str) -> Iterator[tuple[str, str]]:
@@ -538,6 +539,11 @@ def gates() -> str:
     return table(["kind", "passes where", "options"], rows)
 
 
+def schema_versions() -> str:
+    rows = {"the board (`state.yaml`, journal)": str(VERSION), **SCHEMA_VERSIONS}
+    return table(["format", "version"], ([name, version] for name, version in rows.items()))
+
+
 def forbidden() -> str:
     return table(["forbidden"], ([name] for name in FORBIDDEN))
 
@@ -552,7 +558,7 @@ def programs() -> str:
                 cli.provider or "of any provider",
                 "held back" if cli.has_read_only_mode else "found out afterwards",
                 "yes" if cli.resume else "no",
-                coded(cli.passing),
+                coded(cli.env_passthrough),
             )
             for cli in CLIS.values()
         ],
@@ -617,6 +623,7 @@ RENDERINGS: Final[dict[str, Callable[[], str]]] = {
     "rules": rules,
     "counted_events": counted_events,
     "gates": gates,
+    "schema-versions": schema_versions,
     "forbidden": forbidden,
     "provider-states": provider_states,
     "model-faults": model_faults,

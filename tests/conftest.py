@@ -7,6 +7,7 @@ sweep), added up in a table at the end.
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import sys
 from collections import Counter
@@ -25,15 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 COUNTED: Final = "counted"
+EXAMPLES: Final = 30  # of each property in `make test`
+MANY_EXAMPLES: Final = 1000  # in `make torture`
 
 # How long an example takes says something about the machine, not about the property.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+settings.register_profile(
+    "short", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+)
+settings.register_profile("long", settings.get_profile("short"), max_examples=MANY_EXAMPLES)
+settings.load_profile("short")
 
 # Images of containers forbid bytecode, to stay small: here every process would compile all of Liza anew. With
 # a prefix elsewhere every agent in a sandbox would compile the standard library, which has none there.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# What is collected stays to the end: looking through it for garbage is a fifth of the collecting.
+gc.disable()
 
 if sys.prefix != sys.base_prefix:
     # As if it were activated: else gates run the `python3` of the machine, which may be the slow shim of a
@@ -49,6 +58,12 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip(WHAT_IS_MISSING)
     with PostgresServer(fsync="off") as server:
         yield server
+
+
+@pytest.fixture
+def address(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+    """Where on that server the test may have a board of its own."""
+    return f"{postgres.address}#{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
 
 
 @pytest.hookimpl(trylast=True)
@@ -67,6 +82,7 @@ def pytest_collection_finish() -> None:
     """Keep what stays to the end out of every later garbage collection, here and in all that is forked."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def acp_cli(choice: AgentChoice) -> Cli:
         environment=kin.environment if kin else speaker.environment,
         settings=kin.settings if kin else (),
         keys=kin.keys if kin else speaker.keys,
-        passing=kin.passing if kin else speaker.passing,
+        env_passthrough=kin.env_passthrough if kin else speaker.passing,
         credentials=kin.credentials if kin else (),
         has_read_only_mode=False,  # only what an agent asks for can be refused, and some never ask
         writable=kin.writable if kin else (),

@@ -9,15 +9,12 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.metering import usage_in, usd_in
-from liza.agents.protocol import AT_ONCE, Reply, Usage, tenant_of
-from liza.agents.recording import STDOUT, write_brief
+from liza.agents.protocol import AT_ONCE, STDOUT, Reply, Usage, tenant_of, usage_in, usd_in, write_brief
 from liza.domain.record import utc_now
 from liza.system import process
-from liza.system.masking import secrets_of
+from liza.system.files import secrets_of
 from liza.system.run_control import RunEnding
-from liza.system.sandbox.bubblewrap import UNSANDBOXED
-from liza.system.sandbox.environment import HEADLESS, allowed_environment
+from liza.system.sandbox.bubblewrap import HEADLESS, UNSANDBOXED, allowed_environment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +31,7 @@ MOST_QUOTED: Final = 200  # characters of what a failed agent said last
 
 
 class CommandAgent:
-    """Runs *argv* for every brief, caged by *warden*; *passing* is what it gets beside the allowlist."""
+    """Runs *argv* for every brief, sandboxed by *sandbox*; *passing* is what it gets beside the allowlist."""
 
     def __init__(
         self,
@@ -42,10 +39,10 @@ class CommandAgent:
         *,
         environment: Mapping[str, str] | None = None,
         passing: Collection[str] = (),
-        warden: Sandbox = UNSANDBOXED,
+        sandbox: Sandbox = UNSANDBOXED,
     ) -> None:
         self._argv = tuple(argv)
-        self._warden = warden
+        self._sandbox = sandbox
         self._environment = allowed_environment(os.environ if environment is None else environment, passing)
 
     def run(self, brief: Brief, stop: RunControl) -> Reply:
@@ -65,8 +62,8 @@ class CommandAgent:
             secrets=secrets_of(os.environ | environment),
             meter=lambda out: usd_in(out, None),
         )
-        with self._warden.caged(job, tenant_of(brief)) as caged:
-            outcome = process.run_job(caged, stop)
+        with self._sandbox.wrap(job, tenant_of(brief)) as wrapped:
+            outcome = process.run_job(wrapped, stop)
         ending, why = _ending_of(self._argv[0], outcome)
         return Reply(
             ending=ending,
@@ -87,6 +84,7 @@ def liza_variables(brief: Brief, path: Path) -> dict[str, str]:
         "LIZA_ROLE": brief.role,
         "LIZA_STEP": brief.step,
         "LIZA_HAT": brief.hat or brief.role,
+        "LIZA_PHASE": brief.phase,
         "LIZA_TASK": brief.task or "",
         "LIZA_ITERATION": str(brief.iteration),
         "LIZA_BRIEF": str(path),

@@ -89,7 +89,7 @@ def installed_programs(user: Mapping[str, str]) -> list[InstalledProgram]:
 
 def _login(cli: Cli, user: Mapping[str, str]) -> str | None:
     home = Path(user.get("HOME", "/nonexistent"))
-    named = (name for name in (*cli.keys, *filter(_leads_to_models, cli.passing)) if user.get(name))
+    named = (name for name in (*cli.keys, *filter(_leads_to_models, cli.env_passthrough)) if user.get(name))
     files = (f"~/{name}" for name in cli.credentials if (home / name).is_file())
     return next(named, None) or next(files, None)
 

@@ -6,8 +6,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.protocol import Reply
-from liza.agents.recording import finished_runs_beside
+from liza.agents.protocol import Reply, finished_runs_beside
 from liza.domain.record import utc_now
 from liza.errors import LizaError
 from liza.repo.snapshot import Patch
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.agents.protocol import Brief
-    from liza.agents.recording import RecordedRun, Recording
+    from liza.agents.protocol import Brief, RecordedRun, Recording
     from liza.system.run_control import RunControl
 
     Apply = Callable[[Path, Patch], None]

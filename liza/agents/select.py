@@ -12,22 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.agents import detect as programs
+from liza.agents.clis.spec import Effort
 from liza.agents.clis.table import CLIS
 from liza.agents.detect import known_provider
 from liza.agents.protocol import STARTING, Reply
 from liza.domain.answers import Step
-from liza.domain.budget import DEFAULT_RUN_USD, AdmissionRequest, RunRequest, cost_kind
-from liza.domain.config import AgentChoice
+from liza.domain.budget import DEFAULT_RUN_USD, AdmissionRequest, RunRequest, cost_kind, should_use_fallback
+from liza.domain.config import AgentChoice, RouteKey, override_keys, resolve_route
 from liza.domain.model import Role
-from liza.domain.providers import should_use_fallback
 from liza.domain.record import utc_now
-from liza.domain.routing import RouteKey, override_keys, resolve_route
 from liza.errors import UsageError
 from liza.system.plugins import Registry
 from liza.system.run_control import RunEnding
 from liza.system.sandbox.bubblewrap import UNSANDBOXED
-from liza.workflow.load import workflow_on
-from liza.workflow.routes import maker_route, route_at
+from liza.workflow.document import maker_route, route_at, workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +45,20 @@ ANY_CODER: Final = RouteKey(Role.CODER, Step.IMPLEMENT)
 COMMAND: Final = "command"
 LITELLM: Final = "litellm"
 REPLAY: Final = "replay"
+ACP: Final = "acp"
+EFFORT: Final = "effort"
+# Fields that every backend uses: by the model's name, what it reports is priced.
+_COMMON_FIELDS: Final = frozenset({"backend", "model", "provider"})
+_PROGRAM_FIELDS: Final = frozenset({"command", "arguments", "passing", "own_home"})
+# The further fields that each backend uses; one that a package adds may use any.
+USED_FIELDS: Final[dict[str, frozenset[str]]] = {
+    COMMAND: frozenset({"command", "passing"}),
+    REPLAY: frozenset({"command"}),
+    LITELLM: frozenset({EFFORT}),
+    ACP: _PROGRAM_FIELDS,
+    **{name: _PROGRAM_FIELDS | ({EFFORT} if cli.efforts else set()) for name, cli in CLIS.items()},
+}
+REQUIRED_FIELD: Final = {COMMAND: "command", REPLAY: "command", LITELLM: "model", ACP: "command"}
 _NOT_IN_ID: Final = re.compile(r"[^A-Za-z0-9-]+")  # for an id
 
 
@@ -220,6 +232,48 @@ def backend_of(choice: AgentChoice) -> str | None:
     return choice.backend or (COMMAND if choice.command else None)
 
 
+def settings_problem(agents: Agents) -> str | None:
+    """Return the first field of *agents* that does nothing, or is missing, as a sentence; None if all act."""
+    named = {f"overrides.{key}": choice for key, choice in agents.overrides.items()}
+    entries = {"default": agents.default, **named}
+    resolved = {path: _resolved_entry(agents, path) for path in entries}
+    if agents.fallback is not None:
+        entries["fallback"] = agents.fallback
+        resolved["fallback"] = fallback_of(agents, agents.default) or agents.fallback
+    backends = {path: backend_of(choice) for path, choice in resolved.items()}
+    for path, choice in entries.items():
+        backend = backends[path]
+        if problem := _field_problem(choice, resolved[path], backend, set(backends.values())):
+            return f"agents.{path}: {problem}"
+    return None
+
+
+def _resolved_entry(agents: Agents, path: str) -> AgentChoice:
+    keys = [] if path == "default" else [path.removeprefix("overrides.").upper()]
+    return AgentChoice.model_validate(resolve_route(agents.overrides, agents.default, keys).fields)
+
+
+def _field_problem(
+    own: AgentChoice, resolved: AgentChoice, backend: str | None, others: set[str | None]
+) -> str | None:
+    """Return what is wrong with the fields of one entry, whose *backend* is None where it is found later."""
+    if backend not in USED_FIELDS:
+        return None
+    needed = REQUIRED_FIELD.get(backend)
+    if needed and not getattr(resolved, needed):
+        return f"the backend {backend} needs `{needed}`; add it"
+    idle = [name for name in own.to_json() if name not in _COMMON_FIELDS | USED_FIELDS[backend]]
+    # An effort is inherited by other backends, and need not be for this one.
+    if EFFORT in idle and any(other not in USED_FIELDS or EFFORT in USED_FIELDS[other] for other in others):
+        idle.remove(EFFORT)
+    if idle:
+        names, verb = " and ".join(f"`{name}`" for name in idle), "does" if len(idle) == 1 else "do"
+        return f"{names} {verb} nothing with the backend {backend}; leave it out"
+    if backend in CLIS and own.effort and own.effort.lower() not in set(Effort):
+        return f"there is no effort {own.effort!r}; known: {', '.join(Effort)}"
+    return None
+
+
 class UnavailableAgent:
     """Stands for an agent that cannot be created: every run ends as NOT_STARTED, with the reason."""
 
@@ -231,7 +285,7 @@ class UnavailableAgent:
 
 
 @cache
-def agent_for(choice: AgentChoice, root: Path, apply: Apply, warden: Sandbox = UNSANDBOXED) -> Agent:
+def agent_for(choice: AgentChoice, root: Path, apply: Apply, sandbox: Sandbox = UNSANDBOXED) -> Agent:
     """Return the agent of *choice*; cached, so equal choices share one agent."""
     backend = backend_of(choice)
     if backend is None:
@@ -240,7 +294,7 @@ def agent_for(choice: AgentChoice, root: Path, apply: Apply, warden: Sandbox = U
             "say in agents.default.backend or agents.default.command of the settings what to run"
         )
     try:
-        return BACKENDS[backend](choice, root, apply, warden)
+        return BACKENDS[backend](choice, root, apply, sandbox)
     except UsageError as error:
         return UnavailableAgent(str(error))
 
@@ -255,10 +309,10 @@ def private_homes(root: Path) -> Path:
     return cache_home / "liza" / "homes" / name
 
 
-def _make_command_agent(choice: AgentChoice, root: Path, _apply: Apply, warden: Sandbox) -> Agent:
+def _make_command_agent(choice: AgentChoice, root: Path, _apply: Apply, sandbox: Sandbox) -> Agent:
     from liza.agents.command import CommandAgent  # noqa: PLC0415 - a worker loads only the backend that it needs
 
-    return CommandAgent(_resolved_command(choice, root) or (), passing=choice.passing or (), warden=warden)
+    return CommandAgent(_resolved_command(choice, root) or (), passing=choice.passing or (), sandbox=sandbox)
 
 
 def _resolved_command(choice: AgentChoice, root: Path) -> tuple[str, ...] | None:
@@ -272,9 +326,9 @@ def _resolved_command(choice: AgentChoice, root: Path) -> tuple[str, ...] | None
     return resolve_files(choice.command, root)
 
 
-def _make_replay_agent(choice: AgentChoice, root: Path, apply: Apply, _warden: Sandbox) -> Agent:
+def _make_replay_agent(choice: AgentChoice, root: Path, apply: Apply, _sandbox: Sandbox) -> Agent:
     """Play a recording: the command is its path and, if wanted, its pace (0: at once)."""
-    from liza.agents.recording import load_recording  # noqa: PLC0415 - as above
+    from liza.agents.protocol import load_recording  # noqa: PLC0415 - as above
     from liza.agents.replay import ReplayAgent  # noqa: PLC0415 - as above
 
     match choice.command or ():
@@ -285,31 +339,31 @@ def _make_replay_agent(choice: AgentChoice, root: Path, apply: Apply, _warden: S
     raise UsageError("the replay backend needs a command of a path and perhaps a pace, such as [runs, 0]")
 
 
-def _make_litellm_agent(choice: AgentChoice, _root: Path, _apply: Apply, warden: Sandbox) -> Agent:
+def _make_litellm_agent(choice: AgentChoice, _root: Path, _apply: Apply, sandbox: Sandbox) -> Agent:
     from liza.agents.llm.backend import LlmAgent  # noqa: PLC0415 - as above
 
     if not choice.model:
         raise UsageError("the litellm backend needs a model, such as agents.default.model: openai/gpt-5-mini")
-    return LlmAgent(choice.model, effort=choice.effort, warden=warden)
+    return LlmAgent(choice.model, effort=choice.effort, sandbox=sandbox)
 
 
-def _make_cli_agent(name: str, choice: AgentChoice, root: Path, _apply: Apply, warden: Sandbox) -> Agent:
+def _make_cli_agent(name: str, choice: AgentChoice, root: Path, _apply: Apply, sandbox: Sandbox) -> Agent:
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
     return CliAgent(
         CLIS[name],
         choice.replace(command=_resolved_command(choice, root)),
         private_homes(root),
-        warden=warden,
+        sandbox=sandbox,
     )
 
 
-def _make_acp_agent(choice: AgentChoice, root: Path, _apply: Apply, warden: Sandbox) -> Agent:
+def _make_acp_agent(choice: AgentChoice, root: Path, _apply: Apply, sandbox: Sandbox) -> Agent:
     from liza.agents.acp import acp_cli  # noqa: PLC0415 - as above
     from liza.agents.clis.agent import CliAgent  # noqa: PLC0415 - as above
 
     cli = acp_cli(choice.replace(command=_resolved_command(choice, root)))
-    return CliAgent(cli, choice.replace(command=None, arguments=None), private_homes(root), warden=warden)
+    return CliAgent(cli, choice.replace(command=None, arguments=None), private_homes(root), sandbox=sandbox)
 
 
 MakeAgent = Callable[[AgentChoice, Path, "Apply", "Sandbox"], "Agent"]
@@ -322,7 +376,7 @@ BACKENDS: Final[Registry[MakeAgent]] = Registry(
         REPLAY: _make_replay_agent,
         LITELLM: _make_litellm_agent,
         **{name: partial(_make_cli_agent, name) for name in CLIS},
-        "acp": _make_acp_agent,
+        ACP: _make_acp_agent,
     },
     Callable,  # type: ignore[arg-type]  # isinstance knows it
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.board.protocol import Alert
-from liza.domain.visible_text import escape_unsafe
+from liza.domain.printed_text import escape_unsafe
 from liza.errors import DiskTrouble
-from liza.system.files import append_line, overwrite
-from liza.system.masking import environment_mask
+from liza.system.files import append_line, environment_mask, overwrite
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,23 +12,27 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from liza.board import snapshot
-from liza.board.alerts import FileAlerts
-from liza.board.disk import Disk
+from liza.board import journal
+from liza.board.alerts import FileAlerts, append_alert
 from liza.board.journal import NAME as JOURNAL
-from liza.board.journal import Journal, JournalPosition
+from liza.board.journal import QUEUE, BoardLock, Disk, Journal, JournalPosition
 from liza.board.location import require_version
-from liza.board.lock import QUEUE, BoardLock
 from liza.board.presence import FilePresence
 from liza.board.protocol import BoardText
-from liza.board.quarantine import quarantine_edit, write_to_quarantine
-from liza.board.render import render_state
-from liza.board.state_sync import SETTLE, StateSync
-from liza.board.statefile import LOCK, SPARE
-from liza.board.switches import FileSwitches
+from liza.board.statefile import (
+    LOCK,
+    SPARE,
+    FileSwitches,
+    StateFile,
+    not_a_file_error,
+    read_saved,
+    render_state,
+)
 from liza.board.view import JournalView, state_at
+from liza.domain.anomalies import Anomaly, RejectedEdit
 from liza.domain.changes import Change
-from liza.domain.record import build_validators, utc_now
+from liza.domain.config import Switch
+from liza.domain.record import build_validators, next_id, utc_now, with_record
 from liza.errors import READ_ONLY, DiskTrouble, EditRejected, InvalidBoard, LizaError
 
 if TYPE_CHECKING:
@@ -36,19 +40,163 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.board.lock_state import LockState
-    from liza.board.protocol import JournalEntry
+    from liza.board.journal import LockState
+    from liza.board.protocol import Board, JournalEntry
+    from liza.board.statefile import PatchOf, SavedText
     from liza.board.watch import Watch
     from liza.domain.model import State
+
+
+# `state.yaml` and a board in step: what people saved is taken in, or refused and kept aside.
+
+# The quarantine of refused edits: the text is kept, people are alerted, the agents pause.
+
+NAME: Final = "rejected"
+
+
+def quarantine_edit(board: Board, data: bytes, error: InvalidBoard, at: datetime) -> tuple[Path, Change]:
+    """Keep *data* as a file, pause the agents, and return where it is and what the board should say."""
+    home = board.home
+    where = board.quarantine(data, at=at)
+    board.alerts.append(
+        f"an edit of state.yaml was not taken and is kept in {where}: {_one_line(error)}", at=at
+    )
+    problems = tuple(str(violation) for violation in error.violations) or (_one_line(error),)
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    shown = f"{board.home.name}/{where.relative_to(home)}"
+    said = (
+        f"an edit of state.yaml was not taken: {' '.join(problems[0].split())}{more}; your text is in {shown}"
+    )
+    board.switches.throw(Switch.PAUSE, said)
+
+    def make(state: State) -> State:
+        anomaly = Anomaly(
+            id=next_id(state.anomalies, "anomaly"),
+            type="edit_rejected",
+            logged_by="liza",
+            timestamp=at,
+            details=RejectedEdit(file=str(where.relative_to(home)), problems=problems),
+        )
+        return state.replace(anomalies=with_record(state.anomalies, anomaly))
+
+    return where, Change("liza", "reject an edit", make)
+
+
+def quarantine_wreck(home: Path, data: bytes, at: datetime) -> None:
+    """Set aside a state.yaml that a crash of the machine left half written; it is no person's edit."""
+    try:
+        where = write_to_quarantine(home, data, at)
+        append_alert(
+            home, at, f"the machine went down while state.yaml was written; its remains are in {where}"
+        )
+    except OSError as trouble:
+        raise DiskTrouble("keep what was left of state.yaml", trouble) from trouble
+
+
+def _one_line(error: InvalidBoard) -> str:
+    return " | ".join(str(violation) for violation in error.violations) or str(error)
+
+
+def write_to_quarantine(home: Path, data: bytes, at: datetime) -> Path:
+    """Write a refused text to the quarantine and return its path."""
+    directory = home / NAME
+    directory.mkdir(exist_ok=True)
+    # Under its name it is whole: who dies in between leaves nothing that looks like an edit.
+    fresh = home / f"{NAME}-{os.getpid()}.new"
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    stem, number = f"state-{at:%Y%m%dT%H%M%SZ}", 1
+    while True:
+        path = directory / f"{stem}-{number}.yaml"
+        try:
+            Disk().place(fresh, path)
+        except FileExistsError:
+            number += 1
+            continue
+        return path
+
+
+SETTLE: Final = 0.5  # seconds an unreadable file may be somebody's save in progress
+
+log = logging.getLogger(__name__)
+
+
+class StateSync:
+    """The file in *home*; *take* applies an edit to the board, *reject* gets a refused one."""
+
+    def __init__(
+        self,
+        home: Path,
+        disk: Disk,
+        *,
+        take: Callable[[bytes], object],
+        reject: Callable[[bytes, InvalidBoard], None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._home = home
+        self._file = StateFile(home, disk)
+        self._take = take
+        self._reject = reject
+        self._clock = clock
+
+    def has_edit(self, baton: LockState | None) -> bool:
+        """Return, without a lock, whether another program than Liza may have written state.yaml."""
+        if (path := self._file.path).is_symlink() or (path.exists() and not path.is_file()):
+            raise not_a_file_error(path)
+        return baton is None or not path.exists() or bool(self._file.suspects(baton))
+
+    def publish(
+        self,
+        baton: LockState,
+        stamp: str,
+        text: Callable[[], bytes],
+        patch_of: PatchOf = lambda _revision, _stamp: None,
+    ) -> None:
+        """Show the state in state.yaml; the journal has it already, so trouble here only delays it."""
+        if baton.sum == stamp and self._file.is_as_left(baton):
+            return
+        baton.sum = ""
+        try:
+            self._file.put(text, patch_of, baton)
+            baton.sum = stamp
+        except OSError as error:
+            log.warning("state.yaml is behind the journal: %s", error)
+
+    def absorb(self, baton: LockState, *, patient: bool) -> bool:
+        """Take in what people saved; return False while a save seems to be in progress."""
+        for path in self._file.suspects(baton):
+            found = read_saved(path)
+            if found is None:
+                if path == self._file.path:
+                    return False
+                continue
+            try:
+                self._take(found.data)
+            except InvalidBoard as error:
+                if patient and path == self._file.path and _is_recent(found):
+                    return False
+                if self._file.is_wreck(found.there, baton):
+                    quarantine_wreck(self._home, found.data, self._clock())
+                else:
+                    self._reject(found.data, error)
+            self._file.note_handled(path, found.there, baton)
+        self._file.forget_closed(baton)
+        return True
+
+
+def _is_recent(text: SavedText) -> bool:
+    """Return whether *text* was saved so recently that more may follow; a time to come tells nothing."""
+    return 0 <= time.time() - text.there.mtime_ns / 1e9 < SETTLE
+
 
 POLL: Final = 1.0  # seconds between two looks while a watch is on, in case it missed something
 # Seconds in which whoever wrote the journal mostly has it in state.yaml as well: who waits looks only after
 # them, or everybody who waits would line up for the lock after every change.
-SHOWING: Final = 0.02
+SHOWING: Final = 0.1
 POLL_BLIND: Final = 0.05  # seconds between two looks where the kernel grants no watch
-IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, snapshot.NAME, snapshot.DRAFT})
-
-log = logging.getLogger(__name__)
+IGNORED_FILES: Final = frozenset({LOCK, LOCK + QUEUE, SPARE, journal.SNAPSHOT, journal.SNAPSHOT_DRAFT})
 
 
 class FileBoard:
@@ -113,7 +261,7 @@ class FileBoard:
             return self._view.catch_up()
 
     def update(self, change: Change) -> State:
-        """Let *change* happen to the state as it is under the lock; durable when this returns."""
+        """Apply *change* to the state under the lock; it is durable when this returns."""
         with self._settled(patient=True):
             with self._journal.deferring():
                 self._view.commit(change)
@@ -123,7 +271,7 @@ class FileBoard:
         return state
 
     def _finish(self, mark: JournalPosition) -> None:
-        """Sync and show all that was written up to now, unless somebody else does while this one waits."""
+        """Sync and show all that was written, unless another process does so while this one waits."""
         with suppress(_DoneByAnother), self._settled(patient=True, prepare=lambda: self._leave_if_done(mark)):
             self._check_is_kept(mark)
 
@@ -140,7 +288,7 @@ class FileBoard:
             raise DiskTrouble(f"write {self._journal.path}", OSError(errno.EIO, os.strerror(errno.EIO)))
 
     def absorb(self) -> State:
-        """Take in what a person saved, now; raise EditRejected if it could not be taken.
+        """Apply a person's saved edit now; raise EditRejected where it breaks a rule.
 
         Where nothing can be written, the board is what the journal says, and the edit waits.
         """
@@ -164,11 +312,11 @@ class FileBoard:
             time.sleep(POLL_BLIND / 5)
 
     def has_edit(self) -> bool:
-        """Tell, without a lock, whether somebody else than Liza may have written state.yaml."""
+        """Return, without a lock, whether another program than Liza may have written state.yaml."""
         return self._sync.has_edit(self._lock.peek())
 
     def _is_behind(self) -> bool:
-        """Return whether state.yaml does not show the latest change: whoever made it died, or could not."""
+        """Return whether state.yaml lacks the latest change, because its writer died or could not write."""
         with self._mutex:
             self._view.catch_up()
             baton = self._lock.peek()
@@ -181,7 +329,7 @@ class FileBoard:
             return self._view.shown()
 
     def lock_holder(self) -> str:
-        """Return who last took the lock, for somebody who waits for it."""
+        """Return who last took the lock, for a message to those who wait for it."""
         baton = self._lock.peek()
         return f"process {baton.pid}, which holds {self._lock.path}" if baton else "nobody"
 
@@ -213,7 +361,7 @@ class FileBoard:
                 time.sleep(min(left, POLL_BLIND))
 
     def _look(self) -> State:
-        """Take in what a person saved, where that can be written; who only looks on goes on looking."""
+        """Apply a person's saved edit, where the board can be written; else go on reading."""
         try:
             return self.update(Change("liza", "look", lambda same: same))
         except DiskTrouble as error:
@@ -240,13 +388,13 @@ class FileBoard:
         return render_state(*self.at(moment))
 
     def judge(self, data: bytes) -> None:
-        """Raise what is wrong with *data* as an edit of state.yaml; nothing is written."""
+        """Raise the problems of *data* as an edit of state.yaml; nothing is written."""
         with self._mutex:
             self._view.catch_up()
             self._view.judge(data)
 
     def take(self, data: bytes) -> State:
-        """Do to the board what a person changed in *data*, or raise why not, with nothing written."""
+        """Apply the edit *data* to the board, or raise its problems with nothing written."""
         with self._settled(patient=True):
             self._view.take(data)
             return self._view.state
@@ -295,7 +443,7 @@ class FileBoard:
 
     @contextmanager
     def _settled(self, *, patient: bool, prepare: Callable[[], object] | None = None) -> Iterator[bool]:
-        """Hold the lock on the board as it is, people's edits taken in, and show afterwards what it became.
+        """Hold the lock with people's edits applied, and write state.yaml afterwards.
 
         What is yielded is False while a save seems to be in progress.
         """
@@ -317,7 +465,7 @@ class FileBoard:
         return self._journal.synced == self._view.mark.offset
 
     def _close_turn(self, baton: LockState, *, is_settled: bool = True) -> None:
-        """Have the journal on disk, and show in state.yaml what the board became, if nobody is saving it."""
+        """Sync the journal, and write state.yaml unless a person is saving it."""
         if not self._is_on_disk():
             self._journal.sync(self._view.mark)
         baton.synced = self._journal.synced
@@ -331,7 +479,7 @@ class FileBoard:
 
     def _publish(self, baton: LockState) -> None:
         stamp = self._view.mark.sum
-        self._sync.publish(baton, stamp, lambda: self._view.text().bytes(stamp))
+        self._sync.publish(baton, stamp, self._view.whole, self._view.patch_of)
         self._view.save_snapshot_if_due()
 
     def _reject(self, data: bytes, error: InvalidBoard) -> None:
@@ -352,7 +500,7 @@ class FileBoard:
 
 
 class _DoneByAnother(Exception):
-    """Raised by whoever waits for the lock and needs it no more."""
+    """Raised while waiting for the lock, where another process has done the work meanwhile."""
 
 
 _boards: Final[WeakSet[FileBoard]] = WeakSet()

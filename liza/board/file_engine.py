@@ -37,7 +37,7 @@ def create(location: str, state: State, *, by: str, home: Path | None = None) ->
 def glance(location: str, *, home: Path | None = None) -> Glance | None:  # noqa: ARG001
     from liza.board.presence import FilePresence  # noqa: PLC0415 - whoever opens a board need not wait for it
     from liza.board.quick_read import read_quickly  # noqa: PLC0415 - as above
-    from liza.board.switches import FileSwitches  # noqa: PLC0415 - as above
+    from liza.board.statefile import FileSwitches  # noqa: PLC0415 - as above
 
     path = _path(location)
     state = read_quickly(path)

@@ -1,4 +1,4 @@
-"""Tasks of a snapshot that are read when somebody asks for more than the index says of them.
+"""Tasks of a snapshot that are parsed only when a field is needed that the index lacks.
 
 For views alone: they ask for attributes. Who writes a record, or compares its fields, reads the whole board.
 """
@@ -16,7 +16,7 @@ from liza.domain.model import HistoryEntry, State, Status, Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from liza.board.snapshot import Parts, TaskRow
+    from liza.board.journal import SnapshotParts, TaskRow
 
 HISTORY: Final = "history"
 _STATUS: Final = {str(status): status for status in Status}
@@ -25,7 +25,7 @@ _set: Final = object.__setattr__  # the records are frozen
 
 
 class _Slice(NamedTuple):
-    """A part of something long, which is copied only when it is asked for."""
+    """A slice of a long sequence, copied only when it is used."""
 
     whole: bytes
     begin: int
@@ -58,14 +58,16 @@ class GlancedTask(Task):
         return known.replace(history=self.history)
 
 
-def glanced_state(parts: Parts) -> State:
+def glanced_state(parts: SnapshotParts) -> State:
     """Return the board of a snapshot, with tasks that are read when they are asked for."""
     found: dict[str, Task] = {}
-    begin = past_begin = 0
+    data, tasks_at, past_at = parts.data, parts.tasks_at, parts.past_at
+    begin, past_begin = tasks_at, past_at
     for row in parts.rows:
-        content = _Slice(parts.tasks, begin + 1, row.end)
-        found[row.id] = _glanced_task(row, content, _Slice(parts.past, past_begin + 1, row.past_end))
-        begin, past_begin = row.end, row.past_end
+        end, past_end = tasks_at + row.end, past_at + row.past_end
+        content, past = _Slice(data, begin + 1, end), _Slice(data, past_begin + 1, past_end)
+        found[row.id] = _glanced_task(row, content, past)
+        begin, past_begin = end, past_end
     return parts.rest.replace(tasks=MappingProxyType(found))
 
 
@@ -88,7 +90,7 @@ def _glanced_task(row: TaskRow, content: _Slice, past: _Slice) -> GlancedTask:
 
 
 def with_whole(tasks: Mapping[str, Task], names: set[str]) -> Mapping[str, Task]:
-    """Return *tasks* with those of *names* read whole, for who changes them."""
+    """Return *tasks* with those of *names* parsed whole, so that they can be changed."""
     whole = {
         name: task.whole() for name, task in tasks.items() if name in names and isinstance(task, GlancedTask)
     }

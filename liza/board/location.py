@@ -19,6 +19,7 @@ TEAM_FILE: Final = "liza.yaml"
 ADDRESS: Final = (
     "address"  # in the home: where its board is, if it is not in its files; never with a password
 )
+IGNORED: Final = ".gitignore"  # in the home, for all of it
 VARIABLE: Final = "LIZA_BOARD"  # the address, which may hold a password
 LONGEST_HEAD: Final = 64  # bytes of the journal that say which version it is of
 _WANTED: Final = re.compile(r"""^board:[ \t]*(['"]?)(\S*?)\1[ \t]*(?:\s#.*)?$""", re.MULTILINE)
@@ -65,14 +66,15 @@ def note_address(home: Path) -> str | None:
     if wanted is None:
         return None
     shown, noted = without_password(wanted), address_in(home)
-    if noted is None and not (home / JOURNAL).exists():
+    is_another = noted is not None and without_password(noted) != shown
+    if (noted is None and not (home / JOURNAL).exists()) or (is_another and _is_unused(home)):
         _write_address(home, shown)
     elif noted is None:
         raise UsageError(
             f"{source} names the board {shown}, and there is one in {home}; `liza board copy {home} ADDRESS` "
             f"copies it there, then move {home / JOURNAL} away; or take the address out of {source}"
         )
-    elif without_password(noted) != shown:
+    elif is_another:
         raise UsageError(
             f"{source} names the board {shown}, and this checkout works on {without_password(noted)}; "
             f"make them the same, or remove {home / ADDRESS}"
@@ -107,17 +109,22 @@ def _checked_address(said: str, source: str) -> str:
     return said
 
 
+def _is_unused(home: Path) -> bool:
+    """Return whether nothing was done with the board that *home* names: it may have been mistyped."""
+    return {entry.name for entry in home.iterdir()} <= {ADDRESS, IGNORED}
+
+
 def _write_address(home: Path, address: str) -> None:
     try:
         home.mkdir(exist_ok=True)
-        overwrite(home / ".gitignore", "*\n")
+        overwrite(home / IGNORED, "*\n")
         overwrite(home / ADDRESS, f"{address}\n")
     except OSError as error:
         raise DiskTrouble(f"write {home / ADDRESS}", error) from error
 
 
 def require_version(home: Path) -> None:
-    """Raise where another Liza wrote the board in *home*: what it says would be misread, or spoilt."""
+    """Raise where another version of Liza wrote the board in *home*, which this one would misread."""
     try:
         with (home / JOURNAL).open("rb") as file:
             first = file.read(LONGEST_HEAD)

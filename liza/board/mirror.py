@@ -7,18 +7,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from liza.board.alerts import ALERTS
-from liza.board.disk import Disk
+from liza.board.file import StateSync, quarantine_edit
+from liza.board.journal import BoardLock, Disk
 from liza.board.location import address_in, without_password
-from liza.board.lock import BoardLock
 from liza.board.protocol import open_board
-from liza.board.quarantine import quarantine_edit
-from liza.board.state_sync import StateSync
-from liza.board.statefile import LOCK
-from liza.board.switches import FileSwitches
-from liza.domain.switches import SWITCH_FILES, Switch
+from liza.board.statefile import LOCK, FileSwitches
+from liza.domain.config import SWITCH_FILES, Switch
 from liza.errors import BoardUnreachable, DiskTrouble, UsageError
-from liza.system.files import append_line
-from liza.system.locks import hold_for_life
+from liza.system.files import append_line, hold_for_life
 
 if TYPE_CHECKING:
     from collections.abc import Callable

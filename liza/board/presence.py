@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.protocol import HOST_PREFIX, PLANNING_NAME, SUPERVISOR_NAME
-from liza.system import locks
+from liza.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.protocol import HostSign
-    from liza.system.locks import Holder
+    from liza.system.files import Holder
 
 _NOT_WORKERS: Final = frozenset({SUPERVISOR_NAME, PLANNING_NAME})
 
@@ -37,29 +37,29 @@ class FilePresence:
     ) -> Iterator[None]:
         path = self.path_of(name)
         path.parent.mkdir(exist_ok=True)
-        with locks.hold_for_life(path, at=at):
+        with files.hold_for_life(path, at=at):
             yield
 
     def holder_of(self, name: str) -> Holder | None:
-        return locks.holder_of(self.path_of(name))
+        return files.holder_of(self.path_of(name))
 
     def is_held(self, name: str) -> bool:
-        return locks.is_held(self.path_of(name))
+        return files.is_held(self.path_of(name))
 
     def live_workers(self) -> frozenset[str]:
-        return locks.live_workers(self._home)
+        return files.live_workers(self._home)
 
     def remove_stale(self) -> None:
-        locks.remove_stale(self._home)
+        files.remove_stale(self._home)
 
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
-        """Say nothing: nobody else could hear it."""
+        """Do nothing: a board in files has no other hosts."""
 
     def depose(self, silence: float) -> None:
         """Do nothing: no host leads a board of one machine."""
 
     def share_secret(self, secret: str) -> str:
-        """Return *secret*: nobody shares it."""
+        """Return *secret*: a board in files has no other hosts to share it with."""
         return secret
 
     def hosts(self) -> tuple[HostSign, ...]:
@@ -68,6 +68,6 @@ class FilePresence:
     def path_of(self, name: str) -> Path:
         """Return the lock file of *name*: a host is the one supervisor of its machine."""
         if name.startswith(HOST_PREFIX):
-            return self._home / locks.SUPERVISOR_LOCK
-        folder = self._home / locks.WORKERS_DIRECTORY if is_worker_name(name) else self._home
+            return self._home / files.SUPERVISOR_LOCK
+        folder = self._home / files.WORKERS_DIRECTORY if is_worker_name(name) else self._home
         return folder / f"{name}.lock"

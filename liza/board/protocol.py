@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.domain.changes import Change
+    from liza.domain.config import Switch
     from liza.domain.model import State
-    from liza.domain.switches import Switch
-    from liza.system.locks import Holder
+    from liza.system.files import Holder
 
 SUPERVISOR_NAME: Final = "supervisor"  # held by the one supervisor of a board
 PLANNING_NAME: Final = "planning"  # held by the planner that plans
@@ -55,7 +55,7 @@ class Switches(Protocol):
     """What stops everybody, wherever they run: thrown and taken back by people and by Liza."""
 
     def thrown(self) -> dict[str, str]:
-        """Return the switches that are thrown, by name, each with what was said."""
+        """Return the switches that are thrown, by name, each with its reason."""
 
     def throw(self, switch: Switch, said: str) -> bool:
         """Throw *switch* and say why; return False where it is thrown already, which then stays."""
@@ -88,7 +88,7 @@ class Alerts(Protocol):
         """Tell people something, on one line, secrets masked; whole or not at all."""
 
     def after(self, position: int) -> list[Alert]:
-        """Return the alerts behind *position*; all, where somebody emptied them meanwhile."""
+        """Return the alerts behind *position*; all, where the file was emptied meanwhile."""
 
     def end(self) -> int:
         """Return the position behind the last alert."""
@@ -101,7 +101,7 @@ class Alerts(Protocol):
 
 
 class HostSign(NamedTuple):
-    """What a host last said of itself, and how long ago."""
+    """The last advertisement of a host, and its age."""
 
     name: str
     facts: dict[str, Any]
@@ -122,7 +122,7 @@ class Presence(Protocol):
         """
 
     def holder_of(self, name: str) -> Holder | None:
-        """Return who holds *name*, or None where nobody does."""
+        """Return who holds *name*, or None where it is free."""
 
     def is_held(self, name: str) -> bool:
         """Return whether a process holds *name*."""
@@ -134,7 +134,7 @@ class Presence(Protocol):
         """Remove what dead workers left of their names; nothing depends on it."""
 
     def advertise(self, host: str, facts: dict[str, Any]) -> None:
-        """Say what *host*, whose name this process holds, offers; nobody is woken by it."""
+        """Publish what *host*, whose name this process holds, offers; wake no waiter."""
 
     def depose(self, silence: float) -> None:
         """Take the supervisor's name from a host that leads and has said nothing for *silence* seconds."""
@@ -169,7 +169,7 @@ class Board(Protocol):
         """Return the latest state; takes no lock and never sees half a change."""
 
     def update(self, change: Change) -> State:
-        """Let *change* happen to the state as it is under the lock; durable when this returns.
+        """Apply *change* to the state under the lock; it is durable when this returns.
 
         A change that returns the state it was given changes nothing. One that breaks a rule raises, and
         nothing was written.
@@ -182,16 +182,16 @@ class Board(Protocol):
         """
 
     def lock_holder(self) -> str:
-        """Return who last took the lock, for somebody who waits for it."""
+        """Return who last took the lock, for a message to those who wait for it."""
 
     def absorb(self) -> State:
         """Take in what people saved, now, and return the state; raise EditRejected if it was not taken."""
 
     def judge(self, data: bytes) -> None:
-        """Raise what is wrong with *data* as an edit of the board's text; nothing is written."""
+        """Raise the problems of *data* as an edit of the board's text; nothing is written."""
 
     def take(self, data: bytes) -> State:
-        """Do to the board what a person changed in *data*, or raise why not, with nothing written."""
+        """Apply the edit *data* to the board, or raise its problems with nothing written."""
 
     def quarantine(self, data: bytes, *, at: datetime) -> Path:
         """Keep a text that was refused, and return where."""
@@ -213,7 +213,7 @@ class Board(Protocol):
 
 
 class Glance(NamedTuple):
-    """A board as it is, for somebody who only looks."""
+    """A read-only view of a board."""
 
     state: State
     switches: dict[str, str]

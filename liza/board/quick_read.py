@@ -1,4 +1,4 @@
-"""The board at a glance: read as it is, by whoever writes nothing and waits for nobody.
+"""The board at a glance: read without a lock, for commands that write nothing.
 
 Most of what a board can do, and most of what that takes to load, is for those who change it.
 """
@@ -8,12 +8,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from liza.board import snapshot
-from liza.board.disk import Disk
 from liza.board.journal import NAME as JOURNAL
-from liza.board.journal import Journal, JournalPosition
-from liza.board.lock import BoardLock
-from liza.board.replay import replay_entries, replay_journal
+from liza.board.journal import (
+    SNAPSHOT,
+    BoardLock,
+    Disk,
+    Journal,
+    JournalPosition,
+    load_snapshot_parts,
+    replay_entries,
+    replay_journal,
+)
 from liza.board.statefile import LOCK, StateFile
 from liza.errors import LizaError
 
@@ -46,7 +51,7 @@ def read_quickly(home: Path) -> State | None:
 
 
 def _read(journal: Journal, home: Path) -> tuple[State | None, JournalPosition]:
-    parts = snapshot.load_parts(home / snapshot.NAME)
+    parts = load_snapshot_parts(home / SNAPSHOT)
     if parts is None or not journal.holds(parts.mark):
         lines = list(journal.lines(JournalPosition()))
         return (replay_journal(lines), lines[-1].mark) if lines else (None, JournalPosition())

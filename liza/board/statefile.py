@@ -1,4 +1,4 @@
-"""`state.yaml` on disk: put there in one step, and no save of a person is lost while that happens.
+"""What people read and write of a board in files: `state.yaml`, and a file for each switch.
 
 Two files trade places at every update. The one that is not in use is written over, which is far cheaper
 than making a new one, and only when the kernel confirms that nobody has it open. What an exchange brought
@@ -8,29 +8,388 @@ out is compared with what Liza had put there: if it differs, somebody saved in b
 from __future__ import annotations
 
 import os
+import re
 import stat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.board.disk import FileId, file_id_at, file_id_of, has_no_writer
-from liza.board.lock_state import write_lock_state
+from liza.board.journal import FileId, file_id_at, file_id_of, has_no_writer, json_names, write_lock_state
+from liza.domain.config import SWITCH_FILES
+from liza.domain.model import KEYED_SECTIONS, VERSION
+from liza.domain.record import Json, Record, field_text, item_text, nested_item_text, section_text
 from liza.errors import DiskTrouble, InvalidBoard
+from liza.system.files import overwrite, write_new
 from liza.system.host import host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from liza.board.disk import Disk
-    from liza.board.lock_state import LockState
+    from liza.board.journal import Disk, LockState
+    from liza.domain.changes import StateDiff
+    from liza.domain.config import Switch
+    from liza.domain.model import HistoryEntry, State
+
+
+# The switches of a board in files: each is a file that people and programs make and remove.
+
+
+class FileSwitches:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def thrown(self) -> dict[str, str]:
+        """Return the switches that are thrown, each with what its file says."""
+        found: dict[str, str] = {}
+        for name in SWITCH_FILES:
+            try:
+                found[name] = (self._home / name).read_text(errors="replace").strip()
+            except FileNotFoundError:
+                continue
+            except OSError:  # a directory, or not for us to read: it is there all the same
+                found[name] = ""
+        return found
+
+    def throw(self, switch: Switch, said: str) -> bool:
+        """Throw *switch* and say in its file why; return False, and leave it, where it is thrown already."""
+        path = self._path(switch)
+        try:
+            return write_new(path, _one_line(said))
+        except OSError as error:
+            raise DiskTrouble(f"write {path}", error) from error
+
+    def replace(self, switch: Switch, said: str) -> None:
+        """Throw *switch* and say in its file why, whatever it said before."""
+        path = self._path(switch)
+        try:
+            overwrite(path, _one_line(said))
+        except OSError as error:
+            raise DiskTrouble(f"write {path}", error) from error
+
+    def clear(self, switch: Switch) -> None:
+        path = self._path(switch)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise DiskTrouble(f"remove {path}", error) from error
+
+    def thrown_at(self, switch: Switch) -> datetime | None:
+        """Return the time of the file; None where there is none, or it is being written."""
+        path = self._path(switch)
+        try:
+            if not _is_written(path):
+                return None
+            return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return None
+
+    def place_of(self, switch: Switch) -> str:
+        return str(self._path(switch))
+
+    def _path(self, switch: Switch) -> Path:
+        return self._home / switch.name
+
+
+def _is_written(path: Path) -> bool:
+    """Return whether the file is complete: a shell first makes it, and then writes its words."""
+    try:
+        return has_no_writer(path)
+    except OSError:  # a link, or taken back at this moment
+        return True
+
+
+def _one_line(said: str) -> str:
+    line = " ".join(said.split())
+    return f"{line}\n" if line else ""
+
+
+# `state.yaml`: its text, and putting it on disk in one step without losing a person's save.
+
+# `state.yaml` as a text: which blocks it has, and which of them an update has to write anew.
+
+HEADER: Final = (
+    "# Liza's board. You may edit it here or with `liza edit`; what may be changed is in specs/board.md.\n"
+)
+# What stands in the file only where there is something to say.
+OPTIONAL_SECTIONS: Final = frozenset({"integration", "workflow"})
+SECTIONS: Final = (
+    "goal",
+    "tasks",
+    "agents",
+    "sprint",
+    "human_notes",
+    "anomalies",
+    "discovered",
+    "handoff",
+    "circuit_breaker",
+    "providers",
+    "spend",
+    "accounts",
+    "integration",
+    "workflow",
+    "config",
+    "archived",
+)
+
+
+# Of a text with so many blocks, groups have room at their ends: what grows in one moves nothing behind it.
+LARGE: Final = 1_000
+ROOM_HEADER: Final = "# Lines of dashes are room: an update writes what it changed, not the whole file.\n"
+GROUP: Final = 32  # blocks that share their room
+ROOM: Final = 8192  # bytes of which a group has a multiple
+_WIDTH: Final = 80  # of a line of dashes
+
+BlockKey = tuple[str, str]  # section and id; "" is the id of a section that is one record
+_HEAD: Final = "\n"  # in place of an id, which is never this: the name of a section that is a list
+
+
+class TextPatch(NamedTuple):
+    """What makes a text of an earlier revision that of the latest."""
+
+    parts: list[tuple[int, bytes]]  # each with its place
+    size: int  # of the whole
+
+
+class StateDocument:
+    """The text of one board; the blocks that changed are rendered when the text is needed."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._groups: _Groups | None = None  # None: small, or not laid out since blocks came or went
+        self._parts: dict[BlockKey, _Parts] = {}  # of what changed once
+        self._stale: set[BlockKey] = set()  # blocks to be made anew
+        self._blocks: dict[str, dict[str, bytes]] = {}
+        for section in SECTIONS:
+            value = getattr(state, section)
+            if section in KEYED_SECTIONS:
+                self._blocks[section] = {name: _item_bytes(record) for name, record in value.items()}
+            else:
+                self._blocks[section] = {"": _section_bytes(section, value)}
+
+    def follow(self, step: StateDiff) -> None:
+        """Bring the text from the old state of *step* to the new one."""
+        self._state = step.new
+        # First, because what went and came back stands last.
+        for section, gone in step.gone.items():
+            for name in gone:
+                self._blocks[section].pop(name, None)
+                self._groups = None
+                self._parts.pop((section, name), None)
+                self._stale.discard((section, name))
+        for section, names in step.put.items():
+            for name in names if section in KEYED_SECTIONS else ("",):
+                if name not in self._blocks[section]:
+                    self._blocks[section][name] = b""
+                    self._groups = None
+                self._stale.add((section, name))
+
+    def _freshen(self) -> None:
+        """Make the blocks that are asked for: one that changed often since then is made once."""
+        # Whatever interrupts this, what is known of their places is right, or is not there.
+        groups, self._groups = self._groups, None
+        for section, name in self._stale:
+            value = getattr(self._state, section)
+            fresh = self._splice(section, value[name]) if name else _section_bytes(section, value)
+            before, self._blocks[section][name] = self._blocks[section][name], fresh
+            if groups:
+                groups.follow((section, name), len(fresh) - len(before), self._state.revision)
+        self._stale.clear()
+        self._groups = groups or self._lay_out()
+
+    def _lay_out(self) -> _Groups | None:
+        if sum(map(len, self._blocks.values())) < LARGE:
+            return None
+        keys = list(self._keys())
+        return _Groups(keys, [len(self._block(key)) for key in keys], self._state.revision)
+
+    def _keys(self) -> Iterator[BlockKey]:
+        for section, blocks in self._blocks.items():
+            if section in KEYED_SECTIONS:
+                yield section, _HEAD
+            yield from ((section, name) for name in blocks)
+
+    def _block(self, key: BlockKey) -> bytes:
+        section, name = key
+        if name != _HEAD:
+            return self._blocks[section][name]
+        return f"{section}:\n".encode() if self._blocks[section] else f"{section}: []\n".encode()
+
+    def _splice(self, section: str, record: Record) -> bytes:
+        """Return the text of *record*, made of that before it where nothing changed."""
+        key = section, record.__dict__["id"]
+        if (parts := self._parts.get(key)) is None:
+            parts = self._parts[key] = _Parts(type(record))
+        return parts.follow(record)
+
+    def _head(self, stamp: str) -> bytes:
+        revision = self._state.revision
+        says = HEADER + (ROOM_HEADER if self._groups else "")
+        return f"{says}# stamp: {revision} {stamp}\nversion: {VERSION}\nrevision: {revision}\n".encode()
+
+    def _group(self, groups: _Groups, number: int) -> bytes:
+        return b"".join([*map(self._block, groups.keys(number)), groups.room(number)])
+
+    def bytes(self, stamp: str) -> bytes:
+        """Return the file; *stamp* is the journal's sum at this revision."""
+        self._freshen()
+        head = self._head(stamp)
+        if (groups := self._groups) is None:
+            return b"".join([head, *map(self._block, self._keys())])
+        return b"".join([head, *(self._group(groups, number) for number in range(groups.count))])
+
+    def patch(self, revision: int, stamp: str) -> TextPatch | None:
+        """Return what to write over the text of an earlier *revision*; None where that is all of it."""
+        self._freshen()
+        groups, latest = self._groups, self._state.revision
+        # With another digit everything moves.
+        if groups is None or len(str(revision)) != len(str(latest)) or not groups.since <= revision <= latest:
+            return None
+        head = self._head(stamp)
+        changed = groups.changed_after(revision)
+        parts = [(len(head) + groups.start(one), self._group(groups, one)) for one in changed]
+        return TextPatch([(0, head), *parts], len(head) + groups.size)
+
+    def untouched(self, state: State) -> dict[str, Record]:
+        """Return the records of *state* by their texts, to find those that an edit left unchanged."""
+        self._freshen()
+        ends = self._groups.ends() if self._groups else {}
+        return {
+            (block + ends.get((section, name), b"")).decode(): getattr(state, section)[name]
+            for section in KEYED_SECTIONS
+            for name, block in self._blocks[section].items()
+        }
+
+
+class _Groups:
+    """Where the blocks of a large text stand."""
+
+    def __init__(self, keys: Sequence[BlockKey], lengths: Sequence[int], revision: int) -> None:
+        self._keys = [keys[place : place + GROUP] for place in range(0, len(keys), GROUP)]
+        self._number = {key: number for number, group in enumerate(self._keys) for key in group}
+        self._used = [sum(lengths[place : place + GROUP]) for place in range(0, len(keys), GROUP)]
+        self.since = revision  # what was before it is not known
+        self._changed = [revision] * len(self._keys)
+        self._place()
+
+    def _place(self) -> None:
+        self._sizes = [used + len(self.room(number)) for number, used in enumerate(self._used)]
+        self._ends = list(accumulate(self._sizes))
+
+    @property
+    def count(self) -> int:
+        return len(self._keys)
+
+    @property
+    def size(self) -> int:
+        return self._ends[-1]
+
+    def keys(self, number: int) -> Sequence[BlockKey]:
+        return self._keys[number]
+
+    def start(self, number: int) -> int:
+        return self._ends[number] - self._sizes[number]
+
+    def changed_after(self, revision: int) -> Iterator[int]:
+        return (number for number, changed in enumerate(self._changed) if changed > revision)
+
+    def room(self, number: int) -> bytes:
+        return b"" if number == len(self._keys) - 1 else comments(-self._used[number] % ROOM)
+
+    def ends(self) -> dict[BlockKey, bytes]:
+        """Return what stands behind the last block of each group."""
+        return {group[-1]: self.room(number) for number, group in enumerate(self._keys)}
+
+    def follow(self, key: BlockKey, grown: int, revision: int) -> None:
+        """Take in that a block grew, and changed by *revision* at the latest."""
+        number = self._number[key]
+        self._changed[number] = revision
+        self._used[number] += grown
+        if self._used[number] + len(self.room(number)) != self._sizes[number]:
+            self._place()
+            self._changed[number:] = [revision] * (self.count - number)  # what moved is written as well
+
+
+@lru_cache(maxsize=ROOM)
+def comments(size: int) -> bytes:
+    """Return comments of *size* bytes, or of as many more as a group has at least."""
+    if size == 1:  # a blank line, which may be part of the text above it
+        size += ROOM
+    widths = [_WIDTH] * (size // _WIDTH)
+    if rest := size % _WIDTH:
+        widths.append(rest)
+    if rest == 1:
+        widths[-2:] = [_WIDTH - 1, 2]
+    return b"".join(b"#%s\n" % (b"-" * (width - 2)) for width in widths)
+
+
+class _Parts:
+    """The text of one record, field by field."""
+
+    def __init__(self, kind: type[Record]) -> None:
+        self._names = json_names(kind)
+        self._texts = dict.fromkeys(self._names, "")
+        # The values that the texts show, and the texts of a history's entries. One value, set at once.
+        self._shown: tuple[dict[str, Any], list[str]] = ({}, [])
+
+    def follow(self, record: Record) -> bytes:
+        """Return the text of *record*."""
+        (before, past), fields = self._shown, record.__dict__
+        changed = {name for name, value in fields.items() if before.get(name, self) is not value}
+        if "history" in changed:
+            changed.remove("history")
+            past = _entry_texts(fields["history"], before.get("history", ()), past)
+            self._texts["history"] = "".join(["  history:\n", *past]) if past else ""
+        plain = record.model_dump(mode="json", exclude_defaults=True, include=changed)
+        for key, name in self._names.items():
+            if name in changed:
+                self._texts[key] = field_text(key, plain[key]) if key in plain else ""
+        self._shown = fields, past
+        return f"- {''.join(self._texts.values()).removeprefix('  ')}".encode()
+
+
+def _entry_texts(
+    entries: Sequence[HistoryEntry], before: Sequence[HistoryEntry], texts: Sequence[str]
+) -> list[str]:
+    """Return the texts of *entries*, most of which are among those *before*."""
+    known = {id(entry): text for entry, text in zip(before, texts, strict=True)}
+    return [known.get(id(entry)) or nested_item_text(entry.to_json()) for entry in entries]
+
+
+def render_state(state: State, stamp: str) -> bytes:
+    """Return the whole text of *state*."""
+    return StateDocument(state).bytes(stamp)
+
+
+def _item_bytes(record: Record) -> bytes:
+    return item_text(record.to_json()).encode()
+
+
+def _section_bytes(section: str, value: Record | Mapping[str, str]) -> bytes:
+    # Settings are shown with their defaults, so that people see what there is to change.
+    raw: Json = value.model_dump(mode="json", exclude_none=True) if isinstance(value, Record) else dict(value)
+    if section in OPTIONAL_SECTIONS and isinstance(value, Record) and value == type(value)():
+        return b""
+    return section_text(section, raw).encode()
+
+
+if TYPE_CHECKING:
+    # What to write over the text of an earlier revision with that stamp; None where it is not known.
+    PatchOf = Callable[[int, str], TextPatch | None]
+
 
 NAME: Final = "state.yaml"
 LOCK: Final = f"{NAME}.lock"
 SPARE: Final = "state.yaml.spare"
 HELD: Final = "state.yaml.held"
 NO_FILE: Final = FileId(0, 0, 0)  # the print of no file: whatever is there differs from it
+_STAMP: Final = re.compile(rb"^# stamp: ([0-9]+) ([0-9a-f]+)$", re.MULTILINE)
+_STAMPED_BYTES: Final = 1024  # bytes, among which is the stamp
 
 
 class SavedText(NamedTuple):
-    """What somebody saved, and the print of the very file that it was read from."""
+    """A saved text, and the fingerprint of the file that it was read from."""
 
     data: bytes
     there: FileId
@@ -63,17 +422,18 @@ class StateFile:
         return found
 
     def _search(self, baton: LockState) -> None:
-        """Without a baton, whatever is there may be somebody's."""
+        """Find files beside state.yaml without a baton: each may hold an edit of a person."""
         baton.held = {path.name: NO_FILE for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
         baton.spare = NO_FILE
 
     def is_wreck(self, there: FileId, baton: LockState) -> bool:
-        """Return whether this is Liza's own file, half on disk when the machine went down: nobody's edit."""
+        """Return whether this is Liza's own file, half written when the machine went down."""
         own = {known.inode for known in (baton.state, baton.spare) if known}
         return there.inode in own and baton.is_from_before_a_crash()
 
-    def settled(self, path: Path, there: FileId, baton: LockState) -> None:
-        """Forget a suspect whose print was *there* when it was dealt with; a later save is another one."""
+    def note_handled(self, path: Path, there: FileId, baton: LockState) -> None:
+        """Note that the save *there* at *path* was handled; a later save has another fingerprint."""
+        baton.whole -= {there.inode}
         if path == self.path:
             baton.state, baton.sum = there, ""
         elif path == self.spare:
@@ -92,17 +452,23 @@ class StateFile:
         path.unlink(missing_ok=True)
         baton.held.pop(path.name, None)
 
-    def put(self, data: bytes, baton: LockState) -> None:
-        """Make *data* the content of state.yaml and the file before it the spare."""
+    def put(self, text: Callable[[], bytes], patch_of: PatchOf, baton: LockState) -> None:
+        """Make *text* the content of state.yaml and the file before it the spare."""
         descriptor = self._open_spare(baton)
         try:
+            is_whole = baton.spare is not None and baton.spare.inode in baton.whole
+            patch = _find_patch(descriptor, patch_of) if is_whole else None
             baton.spare = None  # from here on the spare is half written, and no edit
             write_lock_state(baton)
-            self._disk.overwrite(descriptor, data)
+            if patch:
+                self._disk.patch(descriptor, patch.parts, patch.size)
+            else:
+                self._disk.overwrite(descriptor, text())
             fresh = file_id_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         baton.spare = fresh
+        baton.whole = frozenset({fresh.inode}) | (baton.whole & {baton.state.inode} if baton.state else set())
         write_lock_state(baton)
         self._trade()
         came_out = file_id_at(self.spare)
@@ -120,7 +486,7 @@ class StateFile:
                 self._disk.exchange(self.spare, self.path)
 
     def _open_spare(self, baton: LockState) -> int:
-        """Return a descriptor of a file that nobody else has open and that holds nobody's edit."""
+        """Return a descriptor of a file that no other process has open and that holds no edit."""
         try:
             descriptor = os.open(self.spare, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -158,7 +524,7 @@ class StateFile:
         return baton.spare is None or file_id_at(self.spare) == baton.spare
 
     def _hold(self, baton: LockState) -> None:
-        """Keep the spare under a name of its own: somebody writes it still, or did since Liza looked."""
+        """Keep the spare file under a name of its own: a program writes it, or did since Liza looked."""
         number = 1
         while (held := self.path.with_name(f"{HELD}-{number}")).exists():
             number += 1
@@ -169,8 +535,14 @@ class StateFile:
         self.spare.rename(held)
 
 
+def _find_patch(descriptor: int, patch_of: PatchOf) -> TextPatch | None:
+    """Return what is to be written over the text in an open file, which says by its stamp which it is."""
+    stamp = _STAMP.search(os.pread(descriptor, _STAMPED_BYTES, 0))
+    return patch_of(int(stamp[1]), stamp[2].decode()) if stamp else None
+
+
 def read_saved(path: Path) -> SavedText | None:
-    """Return what is in *path*, or None while somebody is writing it; raise where it is no plain file."""
+    """Return the content of *path*, or None while it is being written; raise where it is no plain file."""
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from liza.board import edits
 from liza.board.file import FileBoard
 from liza.board.journal import NAME as JOURNAL
-from liza.board.snapshot import NAME as SNAPSHOT
+from liza.board.journal import SNAPSHOT
 from liza.board.statefile import NAME as STATE
 from liza.board.statefile import not_a_file_error
-from liza.domain.invariants import violations
+from liza.domain.changes import violations
 from liza.domain.problems import line_of
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, InvalidBoard, JournalDamaged, Violation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def validate_path(path: Path) -> State:
-    """Return the board that *path* holds, a `.liza` directory or a state.yaml, or raise what is wrong."""
+    """Return the board in *path*, a `.liza` directory or a state.yaml, or raise its problems."""
     home = path if path.is_dir() else path.parent
     if (home / JOURNAL).exists() and (path.is_dir() or path.name == STATE):
         return _validate_board(home)

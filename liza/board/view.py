@@ -1,4 +1,4 @@
-"""A process's view of a board that is a journal: followed to its end, shown as a text, changed by new lines.
+"""A process's view of a board that is a journal: followed to its end, shown, changed by new lines.
 
 What stores the journal, a file or a server, is handed to it.
 """
@@ -8,29 +8,36 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from liza.board import edits, snapshot
-from liza.board.archive import retire_finished, write_archive
-from liza.board.journal import JournalPosition
-from liza.board.protocol import BoardText, JournalEntry
-from liza.board.render import StateDocument, render_state
-from liza.board.replay import (
+from liza.board import edits
+from liza.board.journal import (
+    SNAPSHOT,
+    SNAPSHOT_DRAFT,
+    JournalPosition,
+    Snapshot,
     diff_states,
     first_state,
     is_empty_diff,
+    is_snapshot_due,
     journal_fields,
     json_of_changes,
+    load_snapshot,
     removed_ids,
     replay_entries,
     replay_journal,
+    save_snapshot,
+    saved_place,
+    snapshot_identity,
     with_trimmed_history,
 )
-from liza.board.snapshot import Snapshot
-from liza.domain.changes import Change
-from liza.domain.invariants import diff_violations, violations
+from liza.board.protocol import BoardText, JournalEntry
+from liza.board.statefile import StateDocument, render_state
+from liza.domain.changes import Change, diff_violations, violations
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.problems import line_of
+from liza.domain.record import section_text
 from liza.errors import (
     BoardUnreachable,
     ConcurrentChange,
@@ -40,6 +47,7 @@ from liza.errors import (
     NotThere,
     Violation,
 )
+from liza.system.files import overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,14 +55,51 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.board.journal import JournalLine
-    from liza.domain.invariants import StateDiff
-    from liza.domain.model import State
+    from liza.board.statefile import TextPatch
+    from liza.domain.changes import StateDiff
+    from liza.domain.model import State, Task
+
+
+# Finished tasks leave the board once there are many, and stay readable in `.liza/archive/`.
+
+DIRECTORY: Final = "archive"
+SLACK: Final = 20  # tasks beyond the limit before any is moved, so that not every merge moves one
+
+log = logging.getLogger(__name__)
+
+
+def retire_finished(state: State) -> State:
+    """Return *state* without its oldest finished tasks, or the same one while there are few."""
+    limit = state.config.limits.finished_on_board
+    if len(state.tasks) <= limit + SLACK:
+        return state
+    finished = [task for task in state.tasks.values() if task.status in TERMINAL]
+    if len(finished) <= limit + SLACK:
+        return state
+    finished.sort(key=lambda task: task.history[-1].at)
+    gone = {task.id: task.status for task in finished[: len(finished) - limit]}
+    return state.replace(
+        tasks=MappingProxyType({name: task for name, task in state.tasks.items() if name not in gone}),
+        handoff=MappingProxyType({name: note for name, note in state.handoff.items() if name not in gone}),
+        # What it cost stays in the total; `liza cost` tells it from the recorded runs.
+        accounts=MappingProxyType({name: one for name, one in state.accounts.items() if name not in gone}),
+        archived=MappingProxyType({**state.archived, **gone}),
+    )
+
+
+def write_archive(home: Path, tasks: Iterable[Task]) -> None:
+    """Write each task as a file; the journal can tell them again, so trouble here is only reported."""
+    try:
+        (home / DIRECTORY).mkdir(exist_ok=True)
+        for task in tasks:
+            overwrite(home / DIRECTORY / f"{task.id}.yaml", section_text("task", task.to_json()))
+    except OSError as error:
+        log.warning("archive/ is not complete: %s", error)
+
 
 VIEWS: Final = 64  # boards of the past that a process remembers; they share all that did not change
 # Revisions between two of them: so an edit from a copy of minutes ago replays a few lines.
 VIEW_SPACING: Final = 8
-
-log = logging.getLogger(__name__)
 
 
 class JournalStore(Protocol):
@@ -71,7 +116,7 @@ class JournalStore(Protocol):
         """Return the lines behind *after*; None where they have to be read from the beginning."""
 
     def reread(self, after: JournalPosition) -> Iterator[JournalLine]:
-        """Yield the lines behind *after*, so that nobody waits meanwhile."""
+        """Yield the lines behind *after* without making other readers wait."""
 
     def append(self, entry: JournalEntry, after: JournalPosition) -> JournalPosition:
         """Write *entry* behind *after* and return the place behind it, once it is durable."""
@@ -86,7 +131,7 @@ class EditBase(NamedTuple):
 
 
 class JournalView:
-    """The state at the end of the journal; whoever uses it sees to it that threads take turns."""
+    """The state at the end of the journal; not thread-safe: its users must take turns."""
 
     def __init__(self, home: Path, journal: JournalStore, clock: Callable[[], datetime]) -> None:
         self._home = home
@@ -98,6 +143,7 @@ class JournalView:
         self._snapshot_at = (0, 0)  # place in the journal and length of the last snapshot
         self._snapshot_file: tuple[int, int] | None = None  # the one that was there when this looked
         self._latest_origin: tuple[tuple[int, JournalPosition], EditBase] | None = None
+        self._stamps: deque[tuple[int, str]] = deque(maxlen=VIEWS)  # the latest revisions and sums
         self._views: deque[Snapshot] = deque(maxlen=VIEWS)  # of a while ago, for edits of old copies
 
     @property
@@ -114,6 +160,7 @@ class JournalView:
         """Know nothing: the next look begins anew."""
         self._view, self._document = None, None
         self._views.clear()
+        self._stamps.clear()
 
     def begin(self, state: State, by: str) -> None:
         """Make *state* the first revision."""
@@ -137,10 +184,10 @@ class JournalView:
 
     def _reload(self) -> State:
         self.forget()
-        self._snapshot_file = snapshot.identity(self._home / snapshot.NAME)
-        self._view = snapshot.load(self._home / snapshot.NAME)
+        self._snapshot_file = snapshot_identity(self._home / SNAPSHOT)
+        self._view = load_snapshot(self._home / SNAPSHOT)
         if self._view is not None and self._journal.holds(self.mark):
-            self._snapshot_at = (self.mark.offset, (self._home / snapshot.NAME).stat().st_size)
+            self._snapshot_at = (self.mark.offset, (self._home / SNAPSHOT).stat().st_size)
         else:
             self._view = None
         self._follow(self._journal.news(self.mark) or [])
@@ -153,13 +200,14 @@ class JournalView:
         new = replay_entries(old.state, entries) if old else replay_journal(lines)
         document, self._document = self._document, None
         self._view = Snapshot(lines[-1].mark, entries[-1].at, new)
+        self._stamps += [(line.entry.revision, line.mark.sum) for line in lines[-VIEWS:]]
         self._remember(self._view)
         if old and document:
             document.follow(diff_states(old.state, new)._replace(gone=removed_ids(entries)))
             self._document = document
 
     def commit(self, change: Change) -> None:
-        """Let *change* happen to the state as it is, if it changes anything."""
+        """Apply *change* to the state, if it changes anything."""
         old = self.state
         new = change(old)
         if new is old:
@@ -179,6 +227,7 @@ class JournalView:
         mark = self._journal.append(entry, self.mark)
         document, self._document = self._document, None
         self._view = Snapshot(mark, at, shown.new)
+        self._stamps.append((entry.revision, mark.sum))
         self._remember(self._view)
         if document:
             document.follow(shown)
@@ -205,28 +254,36 @@ class JournalView:
             self._document = StateDocument(self.state)
         return self._document
 
+    def whole(self) -> bytes:
+        """Return the text."""
+        return self.text().bytes(self.mark.sum)
+
+    def patch_of(self, revision: int, stamp: str) -> TextPatch | None:
+        """Return what to write over the text of an earlier revision; None if this process knows none such."""
+        return self.text().patch(revision, self.mark.sum) if (revision, stamp) in self._stamps else None
+
     def shown(self) -> BoardText:
         """Return the text with the revision and the stamp that it says."""
-        return BoardText(self.state.revision, self.mark.sum, self.text().bytes(self.mark.sum))
+        return BoardText(self.state.revision, self.mark.sum, self.whole())
 
-    def save_snapshot_if_due(self, draft: str = snapshot.DRAFT) -> None:
-        """Save a snapshot where the last is long ago; who does so without a lock has a *draft* of its own."""
-        if self._view is None or not snapshot.is_due(self.mark.offset, *self._snapshot_at):
+    def save_snapshot_if_due(self, draft: str = SNAPSHOT_DRAFT) -> None:
+        """Save a snapshot where one is due; a caller without the lock gives a *draft* name of its own."""
+        if self._view is None or not is_snapshot_due(self.mark.offset, *self._snapshot_at):
             return
-        path = self._home / snapshot.NAME
-        others = snapshot.saved_place(path) if snapshot.identity(path) != self._snapshot_file else None
-        if others and not snapshot.is_due(self.mark.offset, *others):
+        path = self._home / SNAPSHOT
+        others = saved_place(path) if snapshot_identity(path) != self._snapshot_file else None
+        if others and not is_snapshot_due(self.mark.offset, *others):
             self._snapshot_at = others  # one for all processes of this machine
             return
         try:
-            size = snapshot.save(path, self._view, draft)
+            size = save_snapshot(path, self._view, draft)
         except OSError as error:
             log.warning("no snapshot was written: %s", error)
             size = 0
         self._snapshot_at = (self._view.mark.offset, size)
 
     def judge(self, data: bytes) -> None:
-        """Raise what is wrong with *data* as an edit of the board's text."""
+        """Raise the problems of *data* as an edit of the board's text."""
         data = edits.normalize_saved(data)
         if not self._is_ours(data):
             step = diff_states(self.state, self._merge_edit(data))
@@ -234,7 +291,7 @@ class JournalView:
                 raise _with_lines(data, wrong)
 
     def take(self, data: bytes) -> None:
-        """Do to the board what a person changed in *data*."""
+        """Apply the edit *data* to the board."""
         data = edits.normalize_saved(data)
         what = f"edit {hashlib.blake2b(data, digest_size=8).hexdigest()}"
         if self._is_ours(data) or self._was_taken(data, what):
@@ -251,7 +308,7 @@ class JournalView:
         if revision is None or not 1 <= revision <= self.state.revision:
             return False
         if revision == self.state.revision:
-            return data == self.text().bytes(self.mark.sum)
+            return data == self.whole()
         origin = self._origin(revision)
         return data == render_state(origin.state, origin.sum)
 
@@ -285,7 +342,7 @@ class JournalView:
         for view in reversed(self._views):
             if view.state.revision <= revision and self._journal.holds(view.mark):
                 return view
-        kept = snapshot.load(self._home / snapshot.NAME)
+        kept = load_snapshot(self._home / SNAPSHOT)
         fits = kept and kept.state.revision <= revision and self._journal.holds(kept.mark)
         return kept if fits else None
 
@@ -319,6 +376,10 @@ def state_at(lines: Iterable[JournalLine], moment: int | datetime) -> tuple[Stat
         if (line.entry.revision if isinstance(moment, int) else line.entry.at) > moment:  # type: ignore[operator]
             break
         kept.append(line)
+    if not isinstance(moment, int) and not kept:
+        raise NotThere(
+            "revision at", f"{moment:%Y-%m-%dT%H:%M:%SZ}", "the board was made later, as `liza log` says"
+        )
     if not kept or (isinstance(moment, int) and kept[-1].entry.revision != moment):
         raise NotThere("revision", str(moment), "`liza log` lists them")
     return replay_journal(kept), kept[-1].mark.sum

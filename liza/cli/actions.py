@@ -12,16 +12,14 @@ from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.tasks import new_task
 from liza.daemon import breaker
 from liza.daemon.background import ensure_ended
-from liza.domain.budget import BUDGET, PLAN_NAMES, is_cap_question_open
+from liza.domain.answers import WAIVER
+from liza.domain.budget import BUDGET, PLAN_NAMES, closed_providers, is_cap_question_open, retry_providers
 from liza.domain.changes import ASSISTANT, Change, add_note, queue_goal
-from liza.domain.events import Abandon, Answer, Ready, Release, Waive
-from liza.domain.providers import closed_providers, retry_providers
-from liza.domain.size_limit import WAIVER
-from liza.domain.switches import BREAKER_PREFIX, Switch
-from liza.domain.verdicts import Feedback
+from liza.domain.config import BREAKER_PREFIX, Switch
+from liza.domain.lifecycle import Abandon, Answer, Ready, Release, Waive
+from liza.domain.model import Feedback
 from liza.errors import Refused, UsageError
-from liza.workflow.document import SQUASH
-from liza.workflow.load import workflow_on
+from liza.workflow.document import SQUASH, workflow_on
 from liza.workflow.plan_approval import accept_plan, return_plan
 from liza.workflow.transition import accept_task, apply, reject_task, reply
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.protocol import Board
-    from liza.domain.events import Event
+    from liza.domain.lifecycle import Event
     from liza.domain.model import Actor, State
 
 _LINE_COMMENT: Final = re.compile(r"([^:]+):0*([1-9][0-9]{0,8}):(.*)", re.DOTALL)
@@ -65,7 +63,7 @@ def commit_change(board: Board, change: Change, done: str) -> ActionResult:
 
 def note(board: Board, *, by: Actor, at: datetime, text: str, about: str | None = None) -> ActionResult:
     change = add_note(require_text(text, "note"), about=about, by=by, at=at)
-    return commit_change(board, change, f"Noted{f' for {about}' if about else ''}.")
+    return commit_change(board, change, f"Noted{f' for {about}' if about else ''}.{_idle_hint(board)}")
 
 
 def queue(board: Board, *, by: Actor, at: datetime, text: str, spec: str | None = None) -> ActionResult:

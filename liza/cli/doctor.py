@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.board.disk import can_exchange
+from liza.board.journal import can_exchange
 from liza.board.location import address_in
 from liza.board.protocol import SUPERVISOR_NAME, open_board, validate_board
 from liza.cli.views.health import GateHealth, HealthFinding, HealthMark, MachineFacts, ProjectFacts, diagnose
@@ -26,13 +26,13 @@ from liza.daemon.recover import RUNS, is_run_of, orphaned_workers
 from liza.daemon.travel import shared_remote
 from liza.domain.lifecycle import TERMINAL
 from liza.domain.record import utc_now
-from liza.errors import LizaError, NoCage, UsageError
+from liza.errors import LizaError, SandboxUnavailable, UsageError
 from liza.repo import command, salvage
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.system import locks
+from liza.system import files
 from liza.system.disk_space import disk_usage
-from liza.system.proc_table import leftover_processes
+from liza.system.process import leftover_processes
 from liza.system.run_control import RunControl
 from liza.system.sandbox.bubblewrap import sandbox_obstacle
 
@@ -152,7 +152,7 @@ def _project_facts(home: Path, *, baseline: bool) -> ProjectFacts:
         sandbox=sandbox_warning(config.sandbox) if config else None,
         refused=_refusal(state) if state else None,
         holder=str(holder) if holder else None,
-        real_holder=lock_holder_pid(home / locks.SUPERVISOR_LOCK) if holder else None,
+        real_holder=lock_holder_pid(home / files.SUPERVISOR_LOCK) if holder else None,
         orphans=() if holder else tuple(map(str, orphaned_workers(home))),
         leftovers=tuple(
             map(
@@ -198,14 +198,14 @@ def _ask_remote(repository: Repository, config: Config) -> dict[str, Any]:
     return {"remote_seconds": time.monotonic() - began}
 
 
-def gates_of(ground: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ...] | None:
+def gates_of(project: BaselineContext, *, baseline: bool) -> tuple[GateHealth, ...] | None:
     """Return what the project's gates come to on what work is based on; None where nobody knows."""
-    if not any(ground.config.gates.to_json().values()):
+    if not any(project.config.gates.to_json().values()):
         return ()
     try:
-        is_tried = baseline and os.access(ground.home, os.W_OK)
-        found = run_baseline(ground, RunControl()) if is_tried else cached_baseline(ground)
-    except NoCage:  # said elsewhere: a run would not start either
+        is_tried = baseline and os.access(project.home, os.W_OK)
+        found = run_baseline(project, RunControl()) if is_tried else cached_baseline(project)
+    except SandboxUnavailable:  # said elsewhere: a run would not start either
         return None
     if found is None:
         return None
@@ -222,7 +222,7 @@ def _read_board(home: Path) -> tuple[State | None, str | None]:
 def _refusal(state: State) -> str | None:
     try:
         require_sandbox(state.config.sandbox)
-    except NoCage as error:
+    except SandboxUnavailable as error:
         return str(error)
     return None
 

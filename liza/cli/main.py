@@ -6,9 +6,10 @@ Nothing heavy is imported until a command needs it, so that `liza --help` answer
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from liza import __version__
 from liza.cli.commands import boards, environment, experiments, history, hosts, plans, queries, runs, tasks
@@ -16,7 +17,7 @@ from liza.cli.completion import first_words, shown_commands
 from liza.cli.examples import EXAMPLES
 from liza.cli.process import configure_logging, exit_code_of, prepare_process
 from liza.cli.registry import COMMANDS, GROUPS
-from liza.errors import EXIT_CODES
+from liza.errors import EXIT_CODES, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,14 +29,41 @@ SECTIONS: Final[dict[str, tuple[str, str]]] = {
     hosts.__name__: ("Many machines", "host"),
     tasks.__name__: ("One task", "task reject"),
     plans.__name__: ("A plan that waits for approval", "plan reject"),
-    queries.__name__: ("Why, how much, what came of it", "explain"),
-    history.__name__: ("What was", "replay"),
+    queries.__name__: ("Why, how much, and the result", "explain"),
+    history.__name__: ("The past", "replay"),
     experiments.__name__: ("Ideas against a baseline", "experiment"),
-    environment.__name__: ("What there is to work with", "doctor"),
+    environment.__name__: ("This machine", "doctor"),
 }
 
 
-class _TopParser(argparse.ArgumentParser):
+_UNKNOWN_COMMAND: Final = re.compile(
+    r"argument COMMAND: invalid choice: '(?P<word>[^']*)' \(choose from .*\)"
+)
+
+
+def _with_likely_command(message: str, program: str) -> str:
+    """Return *message*, or for a command that *program* does not have, the one that was meant."""
+    found = _UNKNOWN_COMMAND.fullmatch(message)
+    if found is None:
+        return message
+    import difflib
+
+    group = program.removeprefix("liza").strip()
+    names = [name.split(" ") for name in shown_commands()]
+    known = {name[-1] for name in names if name[:-1] == [group]} if group else {name[0] for name in names}
+    near = difflib.get_close_matches(found["word"], sorted(known), n=1)
+    meant = f" did you mean {near[0]!r}?" if near else ""
+    return f"there is no command {found['word']!r};{meant} `{program} --help` lists all"
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """A parser that names the command which a mistyped one was meant for."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(_with_likely_command(message, self.prog))
+
+
+class _TopParser(_CommandParser):
     """The parser of `liza` itself, whose help has the commands in groups."""
 
     def format_help(self) -> str:
@@ -56,19 +84,25 @@ def parser(names: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
     top = _TopParser(
         prog="liza",
         description="A supervisor for coding agents that you can leave alone overnight.",
-        epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+        epilog="Exit codes:\n" + "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items()),
     )
     top.add_argument("--version", action="version", version=f"liza {__version__}")
     top.add_argument("-C", dest="directory", metavar="DIR", type=Path, default=None, help="work in DIR")
     below = top.add_subparsers(
-        dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+        prog=top.prog,  # or it is put together by what prints help, which takes a while to load
+        dest="command",
+        metavar="COMMAND",
+        required=True,
+        parser_class=_CommandParser,
     )
     groups: dict[str, Any] = {}
     for name in sorted(names, key=lambda name: list(SECTIONS).index(COMMANDS[name].run.__module__)):
         summary, run, arguments = COMMANDS[name]
         group, _, word = name.rpartition(" ")
         if group and group not in groups:
-            parent = below.choices.get(group) or below.add_parser(group, help=GROUPS[group])
+            parent = below.choices.get(group) or below.add_parser(
+                group, help=GROUPS[group], description=GROUPS[group]
+            )
             groups[group] = parent.add_subparsers(
                 dest="word", metavar="COMMAND", required=group not in COMMANDS
             )
@@ -94,5 +128,13 @@ def main(words: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if words is None else words
     args = parser(_commands_for(words)).parse_args(words)
     configure_logging(args.command)
-    args.directory = (args.directory or Path()).absolute()
-    sys.exit(exit_code_of(lambda: args.run(args)))
+    sys.exit(exit_code_of(lambda: _run_in_directory(args)))
+
+
+def _run_in_directory(args: argparse.Namespace) -> int | None:
+    said = args.directory
+    args.directory = (said or Path()).absolute()
+    if said and not said.is_dir():
+        raise UsageError(f"-C {said}: there is no such directory; name one that exists")
+    found: int | None = args.run(args)
+    return found

@@ -25,8 +25,8 @@ from liza.cli.views.logs import LogReader, LogRequest
 from liza.cli.views.report import gather_report, report_markdown
 from liza.cli.views.status import whole_task
 from liza.domain.changes import ASSISTANT
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from liza.errors import LizaError, NotThere
 
 if TYPE_CHECKING:

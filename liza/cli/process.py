@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.registry import report_error
-from liza.domain.visible_text import visible_stream
+from liza.domain.printed_text import visible_stream
 from liza.errors import LizaError
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -39,11 +41,11 @@ GROUPS: Final = {
     "agents": "the coding programs here",
     "plan": "a plan that waits for approval",
     "task": "add a task, look at one, or move one",
-    "board": "the board at another moment",
+    "board": "print, compare, copy or share the board",
     "hook": "who may push to the repository that hosts share",
-    "salvage": "work that was saved before its worktree went",
-    "baseline": "what the ideas of an experiment are held against",
-    "breaker": "what the circuit breaker saw, and its resolution",
+    "salvage": "work that was saved before its worktree was removed",
+    "baseline": "the results that ideas of an experiment must beat",
+    "breaker": "what the circuit breaker saw, and how to resolve it",
 }
 AS_JSON: Final = Argument(("--json",), {"action": "store_true", "help": "print JSON"})
 
@@ -68,6 +70,14 @@ LABELS: Final = argument("--label", metavar="L", action="append", default=[],
                          help="what this machine has that tasks may need, such as gpu")  # fmt: skip
 TRIP: Final = argument("trip", metavar="TRIP", help="the id of a trip")
 TASK: Final = argument("task", metavar="TASK", help="the id of a task")
+
+
+def refuse_beside(option: str, **others: object) -> None:
+    """Raise where one of the options *others* was given, which does nothing beside *option*."""
+    idle = [f"--{name.replace('_', '-')}" for name, value in others.items() if value]
+    if idle:
+        verb = "does" if len(idle) == 1 else "do"
+        raise UsageError(f"{' and '.join(idle)} {verb} nothing beside {option}; leave one of them out")
 
 
 def home_of(args: Namespace) -> Path:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from pydantic import ValidationError
 
 import liza
-from liza.agents.recording import REPLY, load_recording
+from liza.agents.protocol import REPLY, load_recording
 from liza.board.protocol import create_board_at, has_board, open_board
-from liza.daemon.flows import workflow_to_adopt
 from liza.daemon.project import HOME, IGNORED, effective_config
 from liza.daemon.supervisor import EXIT_CODES
 from liza.daemon.turn import RUNS
+from liza.daemon.workflow_in_use import workflow_to_adopt
 from liza.domain.changes import HUMAN
 from liza.domain.config import AgentChoice, Agents, Config, Notify
 from liza.domain.model import Goal, GoalStatus, State, Status, Task
@@ -34,8 +34,8 @@ from liza.domain.problems import violations_from
 from liza.domain.record import utc_now
 from liza.domain.waits import human_waits
 from liza.errors import LizaError, UsageError
-from liza.repo.clone import clone_repository
 from liza.repo.command import exclude
+from liza.repo.remote import clone_repository
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import RunEnding
 from liza.workflow.transition import add_task
@@ -43,7 +43,7 @@ from liza.workflow.transition import add_task
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from liza.agents.recording import RecordedRun, Recording
+    from liza.agents.protocol import RecordedRun, Recording
     from liza.board.protocol import JournalEntry
 
 PATIENCE: Final = 120.0  # seconds of Liza's own that any rehearsal gets, beside what the run itself took

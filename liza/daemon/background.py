@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from liza.daemon.recover import RUNS, await_exit, orphaned_workers, recover, supervisor_processes
 from liza.errors import InvalidBoard, LizaError, RedBase, UsageError
-from liza.system import locks
+from liza.system import files
 from liza.system.host import host
 from liza.system.platform import STOPPED
-from liza.system.proc_table import kill_all, process_of, send_signal, sweep
-from liza.system.wakeup import wait_readable
+from liza.system.process import kill_all, process_of, send_signal, sweep
+from liza.system.run_control import wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,8 +115,8 @@ def _kill_run(home: Path) -> str:
 
 def stop_supervisor(home: Path) -> str:
     """Send SIGTERM to the supervisor of *home*, wait for its exit, and return who it was."""
-    path = home / locks.SUPERVISOR_LOCK
-    who = locks.holder_of(path)
+    path = home / files.SUPERVISOR_LOCK
+    who = files.holder_of(path)
     if who is None:
         raise LizaError("no supervisor is running here; `liza run` starts one")
     if who.host != os.uname().nodename:
@@ -128,7 +128,7 @@ def stop_supervisor(home: Path) -> str:
         return str(who)
     try:
         # The process was looked at first: who holds the lock now is the one that is signalled, or nobody.
-        if process and locks.holder_of(path) == who:
+        if process and files.holder_of(path) == who:
             send_signal(process, signal.SIGTERM)
             send_signal(process, signal.SIGCONT)  # who is stopped hears it only then
         if not wait_readable(descriptor, STOP_TIMEOUT):

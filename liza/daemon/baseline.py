@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.daemon.course import GateTenants, cause_explainer, gate_runner, results_of
+from liza.daemon.judge import GateTenants, cause_explainer, gate_runner, results_of
 from liza.daemon.project_sandbox import ProjectSandbox
 from liza.daemon.turn import RUNS
 from liza.domain.config import Config
 from liza.domain.model import Status, Task
 from liza.domain.record import utc_now
 from liza.errors import RedBase
-from liza.gates.canary import CODE, CanaryOutcome, CanaryResult, run_code_canary
-from liza.gates.context import GateContext
-from liza.gates.failures import summarize_tests
-from liza.gates.results import CachedResult
-from liza.gates.runner import CommandResult
+from liza.gates.command import CODE, CanaryOutcome, CanaryResult, run_code_canary
+from liza.gates.context import CachedResult, CommandResult, GateContext, summarize_tests
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
 
 BASELINE_ID: Final = "baseline"
 GATES: Final = ("setup", "lint", "test")
 SHOWN_LINES: Final = 15
+MANY_RED: Final = 20  # red tests from which on a majority judges nothing; a handful may be the very goal
 
 Say = Callable[[str], None]
 
@@ -50,8 +48,14 @@ class GateBaseline(NamedTuple):
         return self.gate == "test" and self.canary is not None and self.canary.sight is CanaryOutcome.BLIND
 
     @property
+    def is_mostly_red(self) -> bool:
+        """Whether the tests that pass are too few to notice what work breaks."""
+        red, passed = len(self.result.failed or ()), self.result.passed
+        return red >= MANY_RED and passed is not None and red > passed
+
+    @property
     def is_blocking(self) -> bool:
-        return self.is_blind or not self.result.is_usable
+        return self.is_blind or self.is_mostly_red or not self.result.is_usable
 
     def sentence(self) -> str:
         """Return the result in one line."""
@@ -66,11 +70,7 @@ class GateBaseline(NamedTuple):
         if result.is_green:
             return f"{self.gate} passes in {result.seconds:.1f} s{self._seen()}"
         if result.failed:
-            count = len(result.failed)
-            return (
-                f"{self.gate} is red on the base: {count} tests, which are known and do not count against "
-                f"work: {summarize_tests(result.failed)}"
-            )
+            return self._red_tests(len(result.failed), summarize_tests(result.failed))
         if result.ending is not RunEnding.DONE:
             return (
                 f"{self.gate} was not through on the base: {MEANING[result.ending]} after "
@@ -79,6 +79,15 @@ class GateBaseline(NamedTuple):
         return (
             f"{self.gate} is red on the base: {result.cause or f'exit code {result.code}'} (`{result.line}`)"
         )
+
+    def _red_tests(self, count: int, names: str) -> str:
+        if self.is_mostly_red:
+            return (
+                f"{self.gate}: {count} of {count + (self.result.passed or 0)} tests are red on the base, too "
+                f"many to judge work by the rest: {names}"
+            )
+        them = "1 test, which is known and does" if count == 1 else f"{count} tests, which are known and do"
+        return f"{self.gate} is red on the base: {them} not count against work: {names}"
 
     def _seen(self) -> str:
         if self.canary is None or self.canary.sight is CanaryOutcome.SEES:
@@ -145,8 +154,8 @@ class BaselineContext:
         found = self.repository.commit_at(BRANCHES + self.config.integration_branch)
         return found or self.repository.commit_at("HEAD")
 
-    def case(self, base: str, stop: RunControl) -> GateContext:
-        warden = ProjectSandbox(self.home, self.repository, self.config.sandbox, self.config.worktree.copied)
+    def context(self, base: str, stop: RunControl) -> GateContext:
+        sandbox = ProjectSandbox(self.home, self.repository, self.config.sandbox, self.config.worktree.copied)
         now = utc_now()
         task = Task(
             id=BASELINE_ID, description=BASELINE_ID, status=Status.IDLE, created=now, created_by="supervisor"
@@ -158,9 +167,9 @@ class BaselineContext:
             base=base,
             head=base,
             config=self.config,
-            run=gate_runner(warden, GateTenants(f"{BASELINE_ID}.supervisor"), self._folder, limits, stop),
+            run=gate_runner(sandbox, GateTenants(f"{BASELINE_ID}.supervisor"), self._folder, limits, stop),
             results=results_of(self.home, self.config),
-            likely=cause_explainer(self.repository, warden),
+            likely=cause_explainer(self.repository, sandbox),
         )
 
     def _folder(self, name: str) -> Path:
@@ -168,60 +177,67 @@ class BaselineContext:
         return self.home / RUNS / run
 
 
-def run_baseline(ground: BaselineContext, stop: RunControl, say: Say = lambda _: None) -> Baseline | None:
+def run_baseline(project: BaselineContext, stop: RunControl, say: Say = lambda _: None) -> Baseline | None:
     """Run every configured gate on the base; None where no gate is configured or there is no commit.
 
     Good results in the cache are used again; *say* is called before a step that may be slow.
     """
-    base = ground.base()
-    lines = {name: line for name in GATES if (line := getattr(ground.config.gates, name))}
+    base = project.base()
+    lines = {name: line for name in GATES if (line := getattr(project.config.gates, name))}
     if base is None or not lines:
         return None
-    with ground.case(base, stop) as case:
+    with project.context(base, stop) as context:
         tried: list[GateBaseline] = []
         for gate, line in lines.items():
-            tried.append(_run_gate(case, gate, line, say))
+            tried.append(_run_gate(context, gate, line, say))
             if gate == "setup" and not tried[-1].result.is_green:
                 break
     return Baseline(base, tuple(tried))
 
 
-def cached_baseline(ground: BaselineContext) -> Baseline | None:
+def cached_baseline(project: BaselineContext) -> Baseline | None:
     """Return the baseline from the cache alone; None where a gate has no result yet."""
-    base = ground.base()
-    lines = {name: line for name in GATES if (line := getattr(ground.config.gates, name))}
+    base = project.base()
+    lines = {name: line for name in GATES if (line := getattr(project.config.gates, name))}
     if base is None or not lines:
         return None
-    with ground.case(base, RunControl()) as case:
-        found = {gate: case.results.of(case.base_tree, line) for gate, line in lines.items()}
-        tried = tuple(_cached_gate(case, gate, result) for gate, result in found.items() if result)
+    with project.context(base, RunControl()) as context:
+        found = {gate: context.results.of(context.base_tree, line) for gate, line in lines.items()}
+        tried = tuple(_cached_gate(context, gate, result) for gate, result in found.items() if result)
     return Baseline(base, tried) if len(tried) == len(lines) else None
 
 
-def _cached_gate(case: GateContext, gate: str, result: CachedResult) -> GateBaseline:
+def _cached_gate(context: GateContext, gate: str, result: CachedResult) -> GateBaseline:
     if not result.is_usable:
-        return GateBaseline(gate, result, case.likely(result.line, _as_command_result(result)))
-    code = case.results.of(case.base_tree, result.line, CODE)
+        return GateBaseline(gate, result, context.likely(result.line, _as_command_result(result)))
+    code = context.results.of(context.base_tree, result.line, CODE)
     sight = CanaryOutcome.BLIND if code and code.is_green else CanaryOutcome.SEES
-    return GateBaseline(
+    found = GateBaseline(
         gate, result, LIKELY_BLIND, CanaryResult(sight, "its source files were turned into nonsense")
     )
+    return _with_cause(context, found)
 
 
-def _run_gate(case: GateContext, gate: str, line: str, say: Say) -> GateBaseline:
-    known = case.results.of(case.base_tree, line)
+def _run_gate(context: GateContext, gate: str, line: str, say: Say) -> GateBaseline:
+    known = context.results.of(context.base_tree, line)
     if known is None or not known.is_usable:
         say(f"trying {gate} on the base: `{line}`")
-        result = case.base_result(gate, line, afresh=True)
+        result = context.base_result(gate, line, afresh=True)
     else:
         result = known
     if not result.is_usable:
-        return GateBaseline(gate, result, case.likely(line, _as_command_result(result)))
+        return GateBaseline(gate, result, context.likely(line, _as_command_result(result)))
     if gate == "setup" or result.is_empty:
         return GateBaseline(gate, result)
-    if case.results.of(case.base_tree, line, CODE) is None:
+    if context.results.of(context.base_tree, line, CODE) is None:
         say(f"trying whether {gate} notices broken code")
-    return GateBaseline(gate, result, LIKELY_BLIND, run_code_canary(case, line))
+    return _with_cause(context, GateBaseline(gate, result, LIKELY_BLIND, run_code_canary(context, line)))
+
+
+def _with_cause(context: GateContext, found: GateBaseline) -> GateBaseline:
+    if found.is_blind or not found.is_mostly_red:
+        return found
+    return found._replace(likely=context.likely(found.result.line, _as_command_result(found.result)))
 
 
 def _as_command_result(result: CachedResult) -> CommandResult:

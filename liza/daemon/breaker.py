@@ -9,20 +9,19 @@ from __future__ import annotations
 from operator import is_not
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon import files
-from liza.daemon.project_sandbox import is_sandboxed
+from liza.daemon.project_sandbox import DRIFTED, TamperMonitor, is_sandboxed
 from liza.daemon.reports.trips import trip_report
-from liza.daemon.tamper import DRIFTED, TamperMonitor
-from liza.daemon.vetting import vet
-from liza.domain import events as e
+from liza.daemon.workflow_in_use import vet
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.lifecycle import TERMINAL
+from liza.domain.config import BREAKER_PREFIX, Switch
 from liza.domain.model import Remedy, Status
-from liza.domain.rule_events import board_events, task_events
-from liza.domain.rules import ALWAYS, RULE_BY_NAME, RuleAction, Subject, evaluate
-from liza.domain.switches import BREAKER_PREFIX, Switch
-from liza.domain.trips import (
+from liza.domain.rules import (
     ALERT_RESOLUTION,
+    ALWAYS,
+    RULE_BY_NAME,
+    Subject,
+    board_events,
     due_trips,
     open_trips,
     report_name,
@@ -31,78 +30,37 @@ from liza.domain.trips import (
     trip_sentence,
     with_due_trips,
 )
-from liza.errors import Refused, UsageError
+from liza.errors import DiskTrouble, Refused, UsageError
 from liza.repo.repository import Repository
-from liza.workflow.load import workflow_on
+from liza.system.files import overwrite
+from liza.workflow.document import workflow_on
 from liza.workflow.transition import apply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
+    from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.model import Actor, CircuitBreaker, State, Trip
-    from liza.domain.rules import FiredRule, Rule
-    from liza.workflow.document import Workflow
+    from liza.domain.rules import Rule
+
+
+# Files that a supervisor leaves for people: whole or not there, and written again without harm.
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a file that is whole or not there."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        overwrite(path, text)
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+
 
 DRIFT: Final = "checkout_drift"
 REPORTS: Final = "report"
 SWITCHES: Final = {Remedy.CHECKPOINT: Switch.CHECKPOINT, Remedy.PAUSE: Switch.PAUSE}
-
-
-def apply_rules(workflow: Workflow, state: State, name: str, at: datetime) -> State:
-    """Return *state* with the rules about the task *name* applied, in the supervisor's name.
-
-    A task that they, or whoever updates it, blocked may break a rule of those that wait for it.
-    """
-    state = _apply_to(workflow, state, name, at)
-    blocked = state.tasks.get(name)
-    if blocked is None or blocked.status is not Status.BLOCKED:
-        return state
-    for waiting in [task.id for task in state.tasks.values() if name in task.depends_on]:
-        state = _apply_to(workflow, state, waiting, at)
-    return state
-
-
-def _apply_to(workflow: Workflow, state: State, name: str, at: datetime) -> State:
-    """Return *state* with every alert about the task recorded, and the strongest other rule applied."""
-    task = state.tasks.get(name)
-    if task is None or task.status in TERMINAL | {Status.BLOCKED} or task.merging:
-        return state
-    rules = [rule for rule in workflow.watched_rules() if rule.subject is Subject.TASK]
-    events = [event for event in task_events(state, task) if event.at <= at]
-    found = evaluate(rules, events, state.config.limits, at)
-    if any(fired.action is RuleAction.ALERT for fired in found):
-        alerts = [rule for rule in rules if rule.action is RuleAction.ALERT]
-        state = with_due_trips(state, at, alerts, events)
-    for fired in reversed(found):
-        act = _EVENTS.get(fired.action)
-        if act is None:
-            continue
-        try:
-            return apply(act(fired), to=name, by=SUPERVISOR, at=at)(state)
-        except Refused:  # not from where the task is now; the next update looks again
-            continue
-    return state
-
-
-def _block(fired: FiredRule) -> e.Event:
-    reason = fired.row.reason.format(count=fired.needed) or f"{fired.rule}: {'; '.join(fired.evidence)}"
-    is_for_people = fired.action in {RuleAction.ASK, RuleAction.PAUSE}
-    return e.Block(reason=reason, questions=fired.row.then, rule=fired.rule, only_people=is_for_people)
-
-
-def _force_pass(fired: FiredRule) -> e.Event:
-    return e.Report(mark=f"forced:{fired.rule}")
-
-
-_EVENTS: Final[dict[RuleAction, Callable[[FiredRule], e.Event]]] = {
-    RuleAction.BLOCK: _block,
-    RuleAction.PAUSE: _block,  # a task that is paused waits for people, as one that is blocked does
-    RuleAction.STOP: _block,
-    RuleAction.ASK: _block,
-    RuleAction.FORCE_PASS: _force_pass,
-}
 
 
 def board_rules(state: State) -> tuple[Rule, ...]:
@@ -150,7 +108,7 @@ class Breaker:
         for trip in state.circuit_breaker.trips:
             path = self._board.home / REPORTS / report_name(trip)
             if (trip.resolved_at is None or trip.resolution == ALERT_RESOLUTION) and not path.exists():
-                files.write_report(path, trip_report(trip, state))
+                write_report(path, trip_report(trip, state))
         self._reported = state.circuit_breaker
 
     def hold(self, state: State, switches: Mapping[str, str]) -> bool:

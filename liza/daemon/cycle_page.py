@@ -1,4 +1,4 @@
-"""The cycle file beside the board: it grows with the board, and what people add to it becomes their word.
+"""The cycle file beside the board: it grows with the board, and what people add becomes their word.
 
 The board is the truth, and the page a rendering of it that only grows. What Liza wrote last is kept below
 `.liza`, so that every other change is seen: an addition is an answer, a change further up pauses the run.
@@ -7,20 +7,26 @@ An agent without a sandbox reaches the page as well: what appears while one is a
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.cycle_files import archive_page, publish_page, read_page
 from liza.daemon.policy.cycle_log import CycleLog, loop_outcomes
 from liza.daemon.project_sandbox import is_sandboxed
+from liza.domain.answers import issued_step
 from liza.domain.changes import HUMAN, Change
+from liza.domain.config import Switch
 from liza.domain.cycle_archive import (
+    ARCHIVE,
     FAIL,
     INSUFFICIENT,
     PAUSED,
     ArchiveNaming,
     CycleEnd,
     CycleName,
+    archive_name,
     cycle_id,
     failure_summary,
     pause_summary,
@@ -29,29 +35,26 @@ from liza.domain.cycle_file import (
     UNCLEAR,
     Addition,
     CycleAnswer,
+    CycleEntry,
     CycleHead,
     HowToMerge,
     goal_in,
     read_addition,
     read_answer,
+    render_cycle,
     render_entries,
     render_head,
 )
 from liza.domain.lifecycle import SUCCEEDED
-from liza.domain.model import Status
+from liza.domain.model import Outcome, Status
 from liza.domain.record import NonEmptyStr, Record
 from liza.domain.rules import RuleAction
-from liza.domain.step_spec import issued_step
-from liza.domain.switches import Switch
-from liza.domain.verdicts import Outcome
 from liza.errors import DiskTrouble, LizaError
-from liza.system.files import overwrite
-from liza.system.masking import environment_mask
-from liza.workflow.document import SQUASH
-from liza.workflow.load import workflow_on
+from liza.system.files import environment_mask, overwrite, write_new
+from liza.system.host import host
+from liza.workflow.document import SQUASH, workflow_on
 from liza.workflow.transition import (
     accept_task,
-    asks_for_answer,
     reject_task,
     reply,
     with_answer_noted,
@@ -59,12 +62,89 @@ from liza.workflow.transition import (
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.domain.model import State, Task
     from liza.repo.repository import Repository
     from liza.workflow.document import Workflow, WorkflowPage
+
+
+# The cycle file and its archives on disk; a person who saves at the same moment loses nothing.
+
+_MODE: Final = 0o644
+
+
+def page_text(head: CycleHead, entries: Sequence[CycleEntry]) -> str:
+    """Return the page with secrets masked, as it is written and as later additions are compared with it."""
+    return environment_mask().text(render_cycle(head, entries)).encode(errors="replace").decode()
+
+
+def read_page(path: Path) -> str | None:
+    """Return the page; None where there is none."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DiskTrouble(f"read {path}", error) from error
+
+
+def publish_page(path: Path, text: str, last: str | None) -> str | None:
+    """Write the page in place of the *last* one; return what a person saved meanwhile, which is put back.
+
+    The caller then reads the addition, and publishes again.
+    """
+    found = read_page(path)
+    if found != last:
+        return found if found is not None else _write_first(path, text)
+    if found is None:
+        return _write_first(path, text)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(text.encode())
+        draft.chmod(_MODE)
+        return _swap(draft, path, found)
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _swap(draft: Path, path: Path, expected: str) -> str | None:
+    if not host().exchange_names(draft, path):
+        draft.replace(path)  # without an exchange, a save in this very moment is replaced
+        return None
+    saved = read_page(draft)
+    if saved in {expected, None}:
+        return None
+    # Somebody saved between the look and the exchange: theirs goes back to its place.
+    host().exchange_names(draft, path)
+    return saved
+
+
+def _write_first(path: Path, text: str) -> str | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return None if write_new(path, text) else read_page(path)
+    except OSError as error:
+        raise DiskTrouble(f"write {path}", error) from error
+
+
+def archive_page(root: Path, text: str, name: CycleName, naming: ArchiveNaming, end: CycleEnd) -> Path:
+    """Write an archive under a free name, unless the same text is archived under that name already."""
+    folder = root / ARCHIVE
+    content = text.encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken: set[str] = set()
+        while True:
+            path = folder / archive_name(name, naming, end, taken)
+            if write_new(path, content) or path.read_bytes() == content:
+                return path
+            taken.add(path.name)
+    except OSError as error:
+        raise DiskTrouble(f"write an archive to {folder}", error) from error
+
 
 MEMORY: Final = "cycle.json"  # below .liza
 SET_ASIDE: Final = "set_aside"  # below .liza: pages that were not taken
@@ -100,7 +180,7 @@ class CyclePage:
         self._seen: tuple[object, ...] = ()
 
     def sync(self) -> None:
-        """Take what people added, and bring the page up to date."""
+        """Apply to the board what people added to the page, then write the page anew."""
         page = workflow_on(self._board.read()).page
         if page is None:
             return
@@ -150,7 +230,7 @@ class CyclePage:
     def _with_board(
         self, memory: PageMemory, page: WorkflowPage, found: str | None, state: State
     ) -> PageMemory | None:
-        """Return the page as it is to be, with what was added taken; None where people have to look first."""
+        """Return the new page, with additions applied to the board; None where a person has to look first."""
         is_busy = any(task.lease for task in state.tasks.values())
         events = sum(task.event_count for task in state.tasks.values())
         is_quiet = not is_busy and not memory.is_busy and events == memory.events
@@ -174,7 +254,7 @@ class CyclePage:
         return after.replace(written=kept, is_busy=is_busy, events=events)
 
     def _may_rewrite(self, memory: PageMemory, page: WorkflowPage, found: str, problem: str) -> bool:
-        """Pause once for a page whose earlier part was edited; who resumes has looked, and theirs is kept."""
+        """Pause once for a page whose earlier part was edited; after `liza resume` it is set aside."""
         told = _digest(found)
         if memory.told != told:
             sentence = f"{page.path}: {problem}"
@@ -190,9 +270,10 @@ class CyclePage:
 
     def _set_aside(self, memory: PageMemory, found: str, page: WorkflowPage, state: State) -> None:
         where = self._save(found)
-        task = f"goal-{memory.goal}"
-        status = state.status_of(task)
-        how = f"`liza answer {task} …`" if status is Status.BLOCKED else f"`liza task accept {task}`"
+        name = f"goal-{memory.goal}"
+        task = state.tasks.get(name)
+        is_consent = task is not None and task.status is not Status.BLOCKED and not task.asks_for_answer
+        how = f"`liza task accept {name}`" if is_consent else f"`liza answer {name} …`"
         self._tell(
             f"what was added to {page.path} while agents were at work without a sandbox does not count, "
             f"because one of them may have written it; it is kept in {where}: say it again, or {how}"
@@ -209,7 +290,7 @@ class CyclePage:
         return f".liza/{SET_ASIDE}/{path.name}"
 
     def _take(self, memory: PageMemory, page: WorkflowPage, state: State, added: str) -> tuple[str, str]:
-        """Let the board have what was added; return it as it was taken, or else as it is to stay."""
+        """Apply an addition to the board; return it as applied and "", or "" and it as it stays."""
         task = state.tasks.get(f"goal-{memory.goal}")
         if task is None:
             return "", added
@@ -220,8 +301,8 @@ class CyclePage:
         return "", added
 
     def _answer(self, state: State, task: Task, added: str) -> CycleAnswer:
-        """Let the board have what a person says; return it, with the problem where that cannot be."""
-        is_question = task.status is not Status.AWAITING_APPROVAL or asks_for_answer(state, task)
+        """Apply a person's words to the board; return them, with the problem where that is not possible."""
+        is_question = task.status is not Status.AWAITING_APPROVAL or task.asks_for_answer
         answer = read_answer(added, is_question=is_question) or CycleAnswer(Outcome.NONE, problem=UNCLEAR)
         if answer.outcome is Outcome.NONE:
             return answer
@@ -230,7 +311,7 @@ class CyclePage:
                 return answer._replace(problem=NO_SQUASH)
             answer = answer._replace(label=answer.label or SQUASH)
         try:
-            self._board.update(_change_for(state, task, answer, added, self._board.now()))
+            self._board.update(_change_for(task, answer, added, self._board.now()))
         except LizaError as error:
             return answer._replace(problem=str(error))
         return answer
@@ -277,7 +358,7 @@ class CyclePage:
         return "\n\n".join([message, "\n".join(f"    {line}" for line in cut.splitlines())])
 
     def _publish(self, path: Path, memory: PageMemory, found: str | None) -> bool:
-        """Write the page; return False where somebody saved at this moment, which the next turn reads."""
+        """Write the page; return False where a person saved it at the same moment."""
         written = memory.written or ""
         if found == written or publish_page(path, written, found) is None:
             self._keep(memory.replace(taken=""))
@@ -290,10 +371,10 @@ class CyclePage:
         self._board.alerts.append(environment_mask().text(sentence), at=self._board.now())
 
 
-def _change_for(state: State, task: Task, answer: CycleAnswer, added: str, at: datetime) -> Change:
-    """Return the change by which the board has what a person says; unasked, it is a note."""
+def _change_for(task: Task, answer: CycleAnswer, added: str, at: datetime) -> Change:
+    """Return the change of the board for a person's words: an answer to a question, else a note."""
     said = answer.text or added
-    if task.status is Status.BLOCKED or asks_for_answer(state, task):
+    if task.status is Status.BLOCKED or task.asks_for_answer:
         return reply(task.id, said, by=HUMAN, at=at)
     if task.status is not Status.AWAITING_APPROVAL:
         return Change(

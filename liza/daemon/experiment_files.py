@@ -6,14 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.domain.idea_report import RESULTS, ROLE_FILES, SUMMARY, IdeaSummary, round_name, summary_text
-from liza.domain.ideas import Idea, ideas_of_files, split_ideas
-from liza.domain.measurement import score_in_file
-from liza.domain.scoring import ResultsFile, ScoreColumn
+from liza.domain.ideas import (
+    RESULTS,
+    ROLE_FILES,
+    SUMMARY,
+    Idea,
+    IdeaSummary,
+    ResultsFile,
+    ScoreColumn,
+    ideas_of_files,
+    round_name,
+    score_in_file,
+    split_ideas,
+    summary_text,
+)
 from liza.errors import DiskTrouble, LizaError, UsageError
 from liza.gates.score import read_results_file
-from liza.system.files import link_new, overwrite
-from liza.system.masking import environment_mask
+from liza.system.files import environment_mask, link_new, overwrite
 
 COMPLETED: Final = "completed"  # where the file of an idea goes that was tried
 LARGEST: Final = 16 << 20  # bytes of a file of ideas or results
@@ -59,7 +68,7 @@ def _read_text(path: Path) -> str:
 
 
 class FileStamp(NamedTuple):
-    """What tells a file from itself at another time; the change time cannot be set back."""
+    """Identifies one version of a file; it has the change time, which no program can set back."""
 
     inode: int
     size: int
@@ -88,7 +97,9 @@ def refresh_baseline(results: Path, baseline: Path, wanted: ScoreColumn) -> floa
     """Make *results* the baseline, whole or not at all; return its mean. What has no number is refused."""
     found = read_results(results, None)
     if found.data is None:
-        raise UsageError(f"the baseline stays as it is: {results} {found.why}")
+        raise UsageError(
+            f"the baseline stays as it is: {results} {found.why}; run the sweep in your checkout first"
+        )
     mean = score_in_file(found.name, found.data, wanted.column, wanted.first_configurations)
     if mean.value is None:
         raise UsageError(f"the baseline stays as it is: {mean.why}")

@@ -1,4 +1,4 @@
-"""What an idea came to, gathered where it ends: its files, its `summary.json` and what it is worth.
+"""What an idea came to, gathered where it ends, and how a search over ideas goes on from there.
 
 Everything is read from the board, from git and from the recorded runs, so that it can be written again after
 a crash, and comes out the same.
@@ -8,41 +8,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.recording import PATCH as RUN_PATCH
-from liza.agents.recording import STDERR, STDOUT, ended_runs, recorded_reply
+from liza.agents.protocol import PATCH as RUN_PATCH
+from liza.agents.protocol import STDERR, STDOUT, ended_runs, recorded_reply
+from liza.board.location import HOME
 from liza.daemon.experiment_files import IdeaFolder, archive_idea, read_ideas
-from liza.domain.dialects.verdict_lines import patch_in
-from liza.domain.idea_report import (
+from liza.domain.dialects import patch_in
+from liza.domain.experiment_config import ROOT, IdeaSearch, MeasuredIdea, SearchSettings
+from liza.domain.ideas import (
     APPROVED,
     IDEA,
     PATCH,
     REJECTED,
+    RESULTS,
     ROLE_FILES,
     SWEEP_LOG,
     TESTS_LOG,
     UNDECIDED,
     IdeaSummary,
+    ResultsFile,
+    count_rows,
     dropped_issues_name,
+    new_ideas,
+    run_id,
+    score_in_file,
 )
-from liza.domain.ideas import run_id
-from liza.domain.measurement import score_in_file
+from liza.domain.lifecycle import SUCCEEDED
+from liza.domain.model import Outcome
 from liza.domain.review_rounds import DROPPED
-from liza.domain.scoring import ResultsFile
-from liza.domain.verdicts import Outcome
-from liza.errors import GitFailed, LizaError
-from liza.gates.score import score_sweep
-from liza.workflow.document import GateKind
-from liza.workflow.load import workflow_on
+from liza.errors import GitFailed, LizaError, UsageError
+from liza.gates.score import read_baseline, read_results_file, score_sweep
+from liza.workflow.document import GateKind, workflow_on
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from liza.agents.protocol import Brief
     from liza.domain.experiment_config import ExperimentConfig
-    from liza.domain.model import State, Task
-    from liza.domain.scoring import Score
-    from liza.domain.verdicts import Evidence, Verdict
+    from liza.domain.ideas import Idea, Score
+    from liza.domain.model import Evidence, State, Task, Verdict
     from liza.repo.repository import Repository
+
 
 EXPERIMENTS: Final = "experiments"  # below .liza: a folder for each idea that was tried
 RUNS: Final = "runs"
@@ -213,3 +218,57 @@ def _archive(idea: TriedIdea) -> None:
         return
     if found:
         archive_idea(found, idea.run_id)
+
+
+# How a search over ideas goes on: the best that was tried is what the next ideas begin with.
+
+
+class DeeperIdea(NamedTuple):
+    text: str
+    node: str  # the idea that it begins with
+
+
+class NextIdeas(NamedTuple):
+    ideas: tuple[DeeperIdea, ...] = ()
+    ended: str | None = None  # why there are none
+
+
+def next_ideas(state: State, root: Path, ideas: tuple[Idea, ...]) -> NextIdeas:
+    """Return the ideas of the next depth, each on the best of the last; or why the search is over."""
+    tasks = [task for task in state.tasks.values() if task.id.startswith(f"idea-{state.goal.number}-")]
+    search = _search_of(state, root, tasks)
+    found = search.next_depth()
+    fresh = new_ideas((one.text for one in ideas), (task.description for task in tasks))[: search.left()]
+    if found.ended is not None or not fresh:
+        return NextIdeas(ended=found.ended or "every idea was tried")
+    nodes = [node for node in found.nodes for _ in range(search.settings.ideas)]
+    return NextIdeas(tuple(DeeperIdea(text, node) for text, node in zip(fresh, nodes, strict=False)))
+
+
+def _search_of(state: State, root: Path, tasks: list[Task]) -> IdeaSearch:
+    settings = state.config.experiment
+    baseline = read_baseline(root / str(settings.baseline))
+    figures = means_in(settings, baseline)
+    missing = [rule.column for rule in settings.metrics if rule.column not in figures]
+    if missing:
+        why = (
+            f"{baseline.name} {baseline.why}"
+            if baseline.data is None
+            else f"it has no number in {missing[0]}"
+        )
+        raise UsageError(f"the search cannot go on without its baseline: {why}")
+    rows = _count_rows(state, baseline)
+
+    def tried(task: Task) -> MeasuredIdea:
+        results = read_results_file(root / HOME / EXPERIMENTS / run_id_of(task) / RESULTS)
+        is_good = task.status in SUCCEEDED and results.data is not None
+        parent = task.depends_on[0] if task.depends_on else ROOT
+        measured = means_in(settings, results) if is_good else None
+        return MeasuredIdea(task.id, parent, measured, is_whole=_count_rows(state, results) >= rows)
+
+    wanted = settings.search or SearchSettings()
+    return IdeaSearch(wanted, settings.metrics, figures, [tried(task) for task in tasks])
+
+
+def _count_rows(state: State, file: ResultsFile) -> int:
+    return count_rows(str(state.config.experiment.results), file.data or b"")

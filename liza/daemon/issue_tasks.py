@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.coder import is_unfetched
+from liza.daemon.policy.pick import is_unfetched
 from liza.daemon.sources import NewTask, Source, goal_task
 from liza.domain.issues import IssueSelection, parse_selection, queue_issues
 from liza.domain.model import SUCCEEDED, TaskIssue
 from liza.domain.phase_handoff import issue_text
 from liza.errors import ForgeFailed, GitFailed, UsageError
-from liza.forges.delivery import choose_branch
-from liza.forges.protocol import ForgeProblem, fetch_issues
-from liza.forges.registry import FORGES, open_forge
+from liza.forges.comments import choose_branch
+from liza.forges.protocol import FORGES, ForgeProblem, fetch_issues, open_forge
 from liza.repo.repository import Repository
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def forge_of(config: Config, root: Path) -> Forge:
 
 
 def require_forge(config: Config, root: Path, source: str) -> None:
-    """Refuse a forge that cannot be used, and issues or a forge that nobody would ask for."""
+    """Refuse a forge that cannot be used, and a forge or issues in a workflow that uses none."""
     if (config.forge or config.issues) and source != NAME:
         raise UsageError(f"the workflow {config.workflow} takes no issues; leave `forge` and `issues` out")
     if config.issues and not config.forge:
@@ -75,7 +74,7 @@ def _unfit_task(unfit: UnfitIssue) -> NewTask:
 
 
 def refetch_tasks(state: State, root: Path) -> list[NewTask]:
-    """Return the tasks anew whose issues could not be fetched, once a person says that this is mended."""
+    """Fetch the issues again that could not be fetched; return their tasks."""
     again = [task.issue.number for task in state.tasks.values() if task.issue and is_unfetched(task)]
     if not again:
         return []

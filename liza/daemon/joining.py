@@ -12,13 +12,14 @@ from liza.board.protocol import HOST_PREFIX, has_board, open_board
 from liza.daemon.project import IGNORED
 from liza.daemon.travel import shared_remote
 from liza.domain.model import Role
-from liza.domain.record import utc_now
+from liza.domain.record import safe_id, utc_now
 from liza.errors import LizaError, UnfitRepository, UsageError
 from liza.repo.command import exclude, git_version
-from liza.repo.durable import present
 from liza.repo.repository import Repository
+from liza.repo.worktree import present
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from liza.board.protocol import Board
@@ -36,7 +37,7 @@ _ROLES: Final[dict[str, WorkerRole]] = {
 
 
 def own_name() -> str:
-    """Return what this machine is called where nobody says otherwise."""
+    """Return the default name of this machine."""
     plain = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
     return plain[-32:].strip("-") or "host"  # the end of it tells pods of one kind apart
 
@@ -47,6 +48,14 @@ def parse_name(text: str, what: str = "name of a host") -> str:
             f"{text!r} is no {what}; give small letters, digits and '-', at most 32, as in `build-2`"
         )
     return text
+
+
+def parse_labels(said: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels of a machine, each once; they are what `needs` of a task may name."""
+    try:
+        return tuple(dict.fromkeys(safe_id(one) for one in said))
+    except ValueError as error:
+        raise UsageError(f"--label: {error}") from None
 
 
 def parse_slots(text: str) -> dict[WorkerRole, int]:
@@ -98,7 +107,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def _require_place(board: Board, name: str) -> None:
-    """Raise where another process has the name, or the others are of another Liza."""
+    """Raise where another process holds the name, or other hosts run another version of Liza."""
     if other := board.presence.holder_of(HOST_PREFIX + name):
         raise LizaError(f"a host called {name} works on this board already: {other}; give another `--name`")
     for sign in board.presence.hosts():

@@ -1,7 +1,6 @@
-"""What only one process of a board does at a time: it watches rules and sprints, takes back what the dead
-held, completes goals, and tells people.
+"""The duties of the one leading supervisor: rules, sprints, tasks of dead workers, notifications.
 
-It remembers nothing that matters: whoever comes after it begins with what is on the board.
+It remembers nothing that matters: the next leader begins with what is on the board.
 """
 
 from __future__ import annotations
@@ -11,29 +10,67 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.board.protocol import PLANNING_NAME
-from liza.daemon import sprint
-from liza.daemon.breaker import Breaker
+from liza.daemon import breaker
+from liza.daemon.breaker import REPORTS, Breaker, write_report
 from liza.daemon.cycle_page import CyclePage
-from liza.daemon.files import write_report
 from liza.daemon.membership import LONGEST_SILENCE
 from liza.daemon.notify import Alarm, Notifier, SentAlarms, alarms
 from liza.daemon.policy import planner, recovery
 from liza.daemon.policy.staffing import foreign_workers
 from liza.daemon.reports.checkpoint import checkpoint_summary
-from liza.daemon.reports.words import run_outcome
+from liza.daemon.reports.metrics import retrospective
+from liza.domain import changes
 from liza.domain.changes import SUPERVISOR, Change, begin_next_goal
+from liza.domain.config import Switch
 from liza.domain.model import GoalStatus, WorkerStatus
-from liza.domain.switches import Switch
+from liza.domain.report_words import run_outcome
 from liza.errors import BoardUnreachable, DiskTrouble, LizaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from liza.board.protocol import Board
     from liza.daemon.recover import Recovery
     from liza.daemon.view import View
     from liza.domain.model import State
+
+
+# The end of a sprint: recorded, looked back on, and halted at; the next begins when people resume.
+
+
+def advance_sprint(board: Board, state: State, switches: Mapping[str, str], now: datetime) -> State:
+    """Advance the sprint by one step where that is due; every step can be repeated."""
+    if state.goal.status is not GoalStatus.IN_PROGRESS or changes.why_over(state, now):
+        state = board.update(
+            Change(SUPERVISOR.id, "end the sprint", lambda latest: changes.end_sprint(latest, now))
+        )
+    sprint = state.sprint
+    if sprint.ended is None:
+        return state
+    if sprint.retrospective is None:
+        return _write_retrospective(board, state)
+    if Switch.CHECKPOINT.name in switches or state.goal.status is not GoalStatus.IN_PROGRESS:
+        return state
+    return board.update(
+        Change(SUPERVISOR.id, "begin a sprint", lambda latest: changes.begin_next_sprint(latest, now))
+    )
+
+
+def _write_retrospective(board: Board, state: State) -> State:
+    """Write the retrospective and throw CHECKPOINT, then record it: what the board names is on disk."""
+    sprint, why = state.sprint, changes.why_ended(state)
+    path = board.home / REPORTS / f"sprint-{sprint.number}.md"
+    breaker.write_report(path, retrospective(state, why, sprint.ended or state.goal.created))
+    if state.goal.status is GoalStatus.IN_PROGRESS:
+        said = f"sprint {sprint.number} is over, because {why}; see {REPORTS}/{path.name}"
+        board.switches.throw(Switch.CHECKPOINT, f"{said}, then `liza resume` begins the next")
+    name = f"{REPORTS}/{path.name}"
+    change = Change(
+        SUPERVISOR.id, "look back", lambda latest: changes.with_retrospective(latest, sprint.number, name)
+    )
+    return board.update(change)
+
 
 CHECKPOINTS: Final = "checkpoints"
 SUMMARY_TIME: Final = "%Y%m%dT%H%M%S.%fZ"  # a summary is named after the moment of the throw
@@ -43,7 +80,7 @@ _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Announcer:
-    """Tells people: each sentence on this terminal, and what they may have to act on in the alerts."""
+    """Shows sentences to people: on this terminal, and in the alerts what they may have to act on."""
 
     def __init__(self, board: Board, view: View) -> None:
         self._board = board
@@ -80,19 +117,19 @@ class Leader:
     """The duties of the one supervisor, or host, that leads."""
 
     def __init__(
-        self, scene: Recovery, announcer: Announcer, report: Callable[[Board], None] = lambda _: None
+        self, crash_recovery: Recovery, announcer: Announcer, report: Callable[[Board], None] = lambda _: None
     ) -> None:
-        self._scene = scene
-        self._board = scene.board
-        self._clock = scene.board.now
+        self._recovery = crash_recovery
+        self._board = crash_recovery.board
+        self._clock = crash_recovery.board.now
         self._announcer = announcer
         self._report = report
-        self._breaker = Breaker(scene.board)
-        self._page = CyclePage(scene.board, scene.repository)
-        self._notifier = Notifier(scene.board)
+        self._breaker = Breaker(crash_recovery.board)
+        self._page = CyclePage(crash_recovery.board, crash_recovery.repository)
+        self._notifier = Notifier(crash_recovery.board)
         self._summarised: datetime | None = None  # when the CHECKPOINT was thrown that has its summary
         self._hosts_due = 0.0
-        self.is_halting = False  # whoever has to end a turn at a CHECKPOINT was named
+        self.is_halting = False  # the workers that still have to end a turn at a CHECKPOINT were named
 
     def start(self) -> None:
         self._notifier.start()
@@ -101,28 +138,28 @@ class Leader:
         self._notifier.close()
 
     def settle(self, living: frozenset[str], switches: dict[str, str]) -> State:
-        """Take in what people wrote, take back what the dead held, and let the rules look."""
+        """Sync the page that people edit, reclaim the tasks of dead workers, and evaluate the rules."""
         is_halted = Switch.CHECKPOINT.name in switches
         thrown_at = self._board.switches.thrown_at(Switch.CHECKPOINT) if is_halted else None
         self._page.sync()  # first: what a person added may be what everybody waits for
-        state = self._bury_hosts(self._reclaim(self._board.read(), living))
+        state = self._stop_workers_of_gone_hosts(self._reclaim(self._board.read(), living))
         return self._breaker.look(state, self._clock(), thrown_at)
 
     def _reclaim(self, state: State, living: frozenset[str]) -> State:
-        """Take back what is held by nobody who lives; a worker started by hand shows its life by its lock."""
+        """Reclaim the tasks of dead workers; one started by hand is alive while it holds its lock."""
         now = self._clock()
         holders = {task.lease.holder for task in state.tasks.values() if task.lease}
-        living |= foreign_workers(state, self._scene.host)
+        living |= foreign_workers(state, self._recovery.host)
         if holders - living:
             living |= self._board.presence.live_workers()
         if dead := [task.id for task in state.tasks.values() if recovery.why_dead(task, living, now)]:
-            self._scene.secure(dead, at=now)
-            return self._board.update(recovery.reclaim_tasks(living, at=now, host=self._scene.host))
+            self._recovery.secure(dead, at=now)
+            return self._board.update(recovery.reclaim_tasks(living, at=now, host=self._recovery.host))
         return state
 
-    def _bury_hosts(self, state: State) -> State:
-        """Write down that the workers of a host do not run which is gone, and whose leases are over."""
-        elsewhere = foreign_workers(state, self._scene.host)
+    def _stop_workers_of_gone_hosts(self, state: State) -> State:
+        """Mark the workers of silent hosts STOPPED once they hold no lease."""
+        elsewhere = foreign_workers(state, self._recovery.host)
         there = [
             agent
             for agent in state.agents.values()
@@ -144,7 +181,7 @@ class Leader:
         return self._board.update(recovery.mark_stopped(gone.keys(), at=self._clock()))
 
     def guard(self, state: State, switches: dict[str, str]) -> dict[str, str]:
-        """Throw the switch that a trip asks for, write what people want to read; return the switches then."""
+        """Throw or take back switches as the open trips ask, write their reports; return the switches."""
         if self._breaker.hold(state, switches):
             switches = self._board.switches.thrown()
         self._breaker.report(state)
@@ -168,10 +205,10 @@ class Leader:
         return state
 
     def advance_sprint(self, state: State, switches: dict[str, str]) -> State:
-        return sprint.advance_sprint(self._board, state, switches, self._clock())
+        return advance_sprint(self._board, state, switches, self._clock())
 
     def _begin_next_goal(self) -> State:
-        """Look back on the goal that is over, and go on with the next."""
+        """Announce that the goal is done, and begin the next."""
         self.announce_done()
         now = self._clock()
         begin = Change(SUPERVISOR.id, "begin the next goal", lambda latest: begin_next_goal(latest, now))
@@ -180,10 +217,10 @@ class Leader:
         return state
 
     def announce_done(self) -> None:
-        """Look back on the last sprint and tell people that there is nothing more to do."""
+        """Write the retrospective of the last sprint, and send the alarm that the goal is done."""
         state = self._board.read()
         try:
-            sprint.advance_sprint(self._board, state, {}, self._clock())
+            advance_sprint(self._board, state, {}, self._clock())
         except DiskTrouble as error:  # the work is done all the same
             self._announcer.alert(f"there is no retrospective: {error}")
         key = f"goal {state.goal.status} {state.goal.completed}"
@@ -191,7 +228,7 @@ class Leader:
         self._notifier.nudge(state.config.notify)
 
     def write_reports(self) -> None:
-        """Leave people the page and the report; without them the work is done all the same."""
+        """Write the page and the report; a failure is only reported."""
         self._page.sync()
         self._write_report()
 
@@ -202,7 +239,7 @@ class Leader:
             self._announcer.alert(f"there is no report: {error}")
 
     def _summarise(self, state: State, switches: dict[str, str]) -> None:
-        """Write the summary of a CHECKPOINT once nobody works any more, once a throw."""
+        """Write the summary of a CHECKPOINT, once for each throw, as soon as all turns have ended."""
         if Switch.CHECKPOINT.name not in switches:
             self._summarised = _NEVER
             return
@@ -217,7 +254,7 @@ class Leader:
             self._write_summary(state, thrown_at, said)
 
     def _write_summary(self, state: State, thrown_at: datetime, said: str) -> None:
-        """Write the summary, or say who has to end their turn before it makes sense."""
+        """Write the summary, or name the workers whose turns have to end first."""
         busy = sorted(task.lease.holder for task in state.tasks.values() if task.lease)
         if self._board.presence.is_held(PLANNING_NAME):
             busy.append("the planner")

@@ -17,12 +17,9 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -31,18 +28,17 @@ from pydantic import ValidationError
 
 from liza.daemon.breaker import REPORTS
 from liza.daemon.policy import progress
-from liza.daemon.reports.words import duration_text
 from liza.domain.config import Notify
 from liza.domain.model import Remedy, Status
 from liza.domain.problems import violations_from
 from liza.domain.record import NonEmptyStr, Record, utc_now
-from liza.domain.trips import report_name, resolve_command, trip_sentence
+from liza.domain.report_words import duration_text
+from liza.domain.rules import report_name, resolve_command, trip_sentence
 from liza.domain.waits import human_waits
 from liza.errors import DiskTrouble, UsageError
 from liza.system.files import overwrite
 from liza.system.plugins import Registry
-from liza.workflow.document import remind_minutes
-from liza.workflow.load import workflow_on
+from liza.workflow.document import remind_minutes, workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -374,13 +370,6 @@ def _kill_command(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A message is signed for whom it is sent to; nobody else gets it."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - as the library calls it
-        return None
-
-
 def post_webhook(url: str, secret: str | None, message: Message, patience: float) -> str | None:
     """Send the message to *url* as JSON, signed where there is a secret; return what went wrong."""
     if not url.startswith(("http://", "https://")):
@@ -389,9 +378,23 @@ def post_webhook(url: str, secret: str | None, message: Message, patience: float
     headers = {"Content-Type": "application/json"}
     if secret:
         headers[SIGNATURE] = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
-    request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - checked above
+    return _post(url, body, headers, patience)
+
+
+def _post(url: str, body: bytes, headers: dict[str, str], patience: float) -> str | None:
+    import urllib.error  # noqa: PLC0415 - every run loads this module, and few send anything
+    import urllib.request  # noqa: PLC0415 - as above
+    from http.client import HTTPException  # noqa: PLC0415 - as above
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A message is signed for whom it is sent to; nobody else gets it."""
+
+        def redirect_request(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - as the library calls it
+            return None
+
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310 - the caller checks
     try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=patience):
+        with urllib.request.build_opener(NoRedirect).open(request, timeout=patience):
             return None
     except urllib.error.HTTPError as error:
         error.close()

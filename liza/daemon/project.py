@@ -64,7 +64,7 @@ def integration_ref(start: Path) -> str:
 
 def known_merges(start: Path, key_file: Path | None = None) -> TrustedFacts:
     """Return what the board around *start*, if there is one, and its key tell of merges."""
-    from liza.repo.signing import KEY_FILE, read_key  # noqa: PLC0415 - who begins a project verifies nothing
+    from liza.repo.merge import KEY_FILE, read_key  # noqa: PLC0415 - who begins a project verifies nothing
     from liza.repo.verify import TrustedFacts  # noqa: PLC0415 - as above
 
     root = top_level(start)
@@ -130,8 +130,8 @@ NO_GOAL: Final = "there is no goal; say in a sentence what to build, or name iss
 
 def goal_on_page(start: Path, workflow: str | None) -> str:
     """Return the goal that a person wrote into the page of the workflow; raise where there is none."""
-    from liza.daemon.cycle_files import read_page  # noqa: PLC0415 - who says the goal need not wait
-    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - as above
+    from liza.daemon.cycle_page import read_page  # noqa: PLC0415 - who says the goal need not wait
+    from liza.daemon.workflow_in_use import workflow_of  # noqa: PLC0415 - as above
     from liza.domain.cycle_file import goal_in  # noqa: PLC0415 - as above
 
     root = top_level(start)
@@ -152,20 +152,21 @@ def goal_on_page(start: Path, workflow: str | None) -> str:
 def _workflow_text(config: Config, root: Path) -> Adopted:
     if "/" not in config.workflow and not config.workflow.endswith(".yaml"):
         return Adopted()
-    from liza.daemon.flows import workflow_to_adopt  # noqa: PLC0415 - who names no file of their own need not wait
+    from liza.daemon.workflow_in_use import workflow_to_adopt  # noqa: PLC0415 - who names no file of their own need not wait
 
     return workflow_to_adopt(config, root)
 
 
 def _require_source(root: Path, config: Config) -> None:
-    """Refuse ideas, issues and a forge that cannot be used, or that nobody would ask for."""
+    """Refuse ideas, issues and a forge that cannot be used, or that the workflow does not use."""
     is_default = config.workflow == Config.model_fields["workflow"].default
     is_bare = config.experiment == ExperimentConfig() and config.plan == PlanConfig()
     if is_default and is_bare and not (config.forge or config.issues or config.agents.overrides):
         return
-    from liza.daemon.flows import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
     from liza.daemon.issue_tasks import require_forge  # noqa: PLC0415 - as above
-    from liza.daemon.sources import IDEA_SOURCE, configured_ideas  # noqa: PLC0415 - as above
+    from liza.daemon.sources import configured_ideas  # noqa: PLC0415 - as above
+    from liza.daemon.workflow_in_use import workflow_of  # noqa: PLC0415 - who names no workflow need not wait
+    from liza.workflow.document import IDEA_SOURCE  # noqa: PLC0415 - as above
 
     flow = workflow_of(config, root)
     tasks = flow.tasks
@@ -182,7 +183,7 @@ def _require_source(root: Path, config: Config) -> None:
 def _require_runnable(root: Path, config: Config) -> None:
     _require_source(root, config)
     if config.worktree.copied:
-        from liza.repo.copies import require_copies  # noqa: PLC0415 - few projects have such files
+        from liza.repo.pool import require_copies  # noqa: PLC0415 - few projects have such files
 
         require_copies(Repository.around(root), config.worktree.copied)
     _require_agents(root, config)
@@ -195,9 +196,9 @@ def _require_runnable(root: Path, config: Config) -> None:
 
 
 def _require_agents(root: Path, config: Config) -> None:
-    """Refuse a backend that nobody has, and a command that names a file which is not in the repository."""
+    """Refuse a backend that nobody has, a field that it does not use, and a command whose file is missing."""
     from liza.agents.command import missing_file  # noqa: PLC0415 - only where settings are applied
-    from liza.agents.select import BACKENDS  # noqa: PLC0415 - as above
+    from liza.agents.select import BACKENDS, settings_problem  # noqa: PLC0415 - as above
 
     agents = config.agents
     named = {"agents.default": agents.default, "agents.fallback": agents.fallback}
@@ -210,6 +211,8 @@ def _require_agents(root: Path, config: Config) -> None:
                 f"{key}.command names {word!r}, and there is no such file in {root}; "
                 "a relative path is one in the repository: put it there, or give the whole path"
             )
+    if problem := settings_problem(agents):
+        raise UsageError(problem)
 
 
 def valid_config(root: Path, settings: dict[str, Any]) -> Config:
@@ -225,7 +228,7 @@ def record_applied(home: Path, team: dict[str, Any]) -> None:
 
 
 def applied_settings(home: Path) -> dict[str, Any] | None:
-    """Return what the team's file said when it was applied last; None where nobody knows."""
+    """Return the settings of the team's file as last applied; None where that is not known."""
     try:
         found = json.loads((home / APPLIED).read_text())
     except (FileNotFoundError, ValueError):
@@ -261,7 +264,9 @@ def effective_config(root: Path, flags: dict[str, str | None]) -> tuple[Config, 
     if "default" in team.get("agents", {}):  # half of one agent and half of another would be neither
         settings.pop("agents", None)
     _merge_settings(settings, team)
-    _merge_settings(settings, {key: value for key, value in flags.items() if value is not None})
+    given = {key: value for key, value in flags.items() if value is not None}
+    _require_flags(given)
+    _merge_settings(settings, given)
     config = _parse_config(root, settings)
     return config, _choices(config, team, [detection for detection in found if detection])
 
@@ -289,11 +294,20 @@ def team_settings(root: Path) -> dict[str, Any]:
     return settings
 
 
+def _require_flags(flags: dict[str, str]) -> None:
+    """Refuse options that are no settings by themselves, each by the name that it has on the command line."""
+    try:
+        Config.model_validate(flags)
+    except ValidationError as error:
+        raise UsageError("; ".join(f"--{one}" for one in violations_from(error, Config, "", {}))) from error
+
+
 def _parse_config(root: Path, settings: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        raise UsageError("; ".join(map(str, violations_from(error, Config, str(root), {})))) from error
+        problems = "; ".join(map(str, violations_from(error, Config, "", {})))
+        raise UsageError(f"the settings of {root}: {problems}") from error
 
 
 def _merge_settings(below: dict[str, Any], above: dict[str, Any]) -> None:

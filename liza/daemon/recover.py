@@ -30,15 +30,15 @@ from liza.daemon.travel import integration_ref, shared_remote
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.errors import DiskTrouble, GitFailed, LizaError, RemoteTrouble, UnfitRepository
-from liza.repo.durable import broken_refs, empty_objects, missing_commits, present
-from liza.repo.object_reader import close_readers
+from liza.repo.command import close_readers
 from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import import_after_crash
 from liza.repo.repository import BRANCHES, Repository
-from liza.system import locks
+from liza.repo.worktree import broken_refs, empty_objects, missing_commits, present
+from liza.system import files
 from liza.system.host import host
 from liza.system.platform import DEAD_STATES, Process
-from liza.system.proc_table import kill_all, leftover_processes, mark_of, process_of, process_table
+from liza.system.process import kill_all, leftover_processes, mark_of, process_of, process_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -65,7 +65,7 @@ class Recovery:
         return self.board.home
 
     def facts(self, now: datetime, *, living: frozenset[str] = frozenset()) -> RecoveryFacts:
-        """Return what is so now; *living* are the workers that have a supervisor, beside those elsewhere."""
+        """Return the present facts; *living* are the workers of this supervisor, foreign ones are added."""
         state = self.board.read()
         living |= foreign_workers(state, self.host)
         ref = integration_ref(self.repository, state.config)
@@ -113,7 +113,7 @@ class Recovery:
             remote.fetch(tasks)
 
     def retire_work(self, state: State) -> None:
-        """Delete what was handed in from the remote once it is merged; where that fails, later."""
+        """Delete the submissions of merged tasks from the remote; where that fails, another time."""
         if remote := shared_remote(self.repository, state.config):
             tasks = (*state.tasks, *state.archived)
             with suppress(RemoteTrouble):
@@ -131,7 +131,7 @@ class Recovery:
             for path in empty_objects(self.repository):
                 path.unlink()
         if shared_remote(self.repository, state.config):
-            return told  # whoever begins takes the branch from there
+            return told  # the next start takes the branch from there
         if self.repository.commit_at(integration) is None and (last := self._last_merge(state)):
             self.repository.move_ref(integration, to=last, expected=None, why="put back after a crash")
             told.append(f"{integration} is put back to {last[:12]}, the last merge that the board knows")
@@ -145,7 +145,7 @@ class Recovery:
         return self.repository.git(*words, stdin=there.encode()) if there else None
 
     def perform(self, actions: Iterable[Action], facts: RecoveryFacts) -> list[str]:
-        """Do *actions*, each of which may have been done before; return what could not be ended."""
+        """Do *actions*, which may have been done before; return the processes that could not be ended."""
         todo = list(actions)
         survivors = _kill_leftovers([action.process for action in todo if isinstance(action, KillLeftover)])
         for merge in (action for action in todo if isinstance(action, FinishMerge)):
@@ -161,7 +161,7 @@ class Recovery:
         return survivors
 
     def _clear(self, actions: list[PruneWorktree | RetireBranch], facts: RecoveryFacts) -> None:
-        """Give back worktrees and branches, and then raise what stood in the way of one."""
+        """Remove worktrees and branches; raise the first failure after all were tried."""
         trouble: LizaError | OSError | None = None
         into = integration_ref(self.repository, facts.state.config)
         for action in actions:
@@ -176,7 +176,7 @@ class Recovery:
             raise trouble
 
     def _repeat(self, losses: list[RepeatTask | ReportLoss], facts: RecoveryFacts) -> None:
-        """Tell people of commits that are gone, and let what was submitted be done again."""
+        """Alert people about lost commits, and reset the tasks whose submission is lost."""
         for path in empty_objects(self.repository) if losses else ():  # or git takes them for written
             path.unlink()
         for loss in losses:
@@ -185,7 +185,7 @@ class Recovery:
                 self.board.update(recovery.repeat_task(loss.task, loss.commit, at=facts.now))
 
     def secure(self, tasks: Iterable[str], *, at: datetime) -> None:
-        """Put back what ties the worktrees of *tasks* to git, whose workers died before they could."""
+        """Restore the `.git` links of the worktrees of *tasks*, whose workers died before they could."""
         worktrees = Worktrees(self.repository)
         for task in tasks:
             if found := worktrees.of(task):
@@ -201,17 +201,17 @@ class Recovery:
 def recover(home: Path, *, dry_run: bool) -> tuple[Action, ...]:
     """Repair what a crash left in *home*, or only plan it with *dry_run*; return the plan."""
     board = open_board(home)
-    scene = Recovery(board, Repository.around(home.parent))
+    crash_recovery = Recovery(board, Repository.around(home.parent))
     if dry_run and board.presence.is_held(SUPERVISOR_NAME):
-        return ()  # whoever runs puts things right as it goes
+        return ()  # the running supervisor recovers by itself
     if dry_run:
-        return recovery.plan(scene.crash_facts(utc_now()))
+        return recovery.plan(crash_recovery.crash_facts(utc_now()))
     with board.presence.hold(SUPERVISOR_NAME, at=utc_now()):
-        for sentence in scene.repair_refs(board.read()):
+        for sentence in crash_recovery.repair_refs(board.read()):
             board.alerts.append(sentence, at=utc_now())
-        facts = scene.crash_facts(utc_now())
+        facts = crash_recovery.crash_facts(utc_now())
         actions = recovery.plan(facts)
-        if survivors := scene.perform(actions, facts):
+        if survivors := crash_recovery.perform(actions, facts):
             raise LizaError(f"these processes could not be ended: {', '.join(survivors)}; end them by hand")
         return actions
 
@@ -245,8 +245,8 @@ def _leftover(process: Process, what: str) -> Leftover:
 def orphaned_workers(home: Path, living: Collection[str] = ()) -> list[Process]:
     """Return the processes that hold the lock of a worker that is not among *living*."""
     held = {
-        str(home / locks.WORKERS_DIRECTORY / f"{name}.lock")
-        for name in locks.live_workers(home) - set(living)
+        str(home / files.WORKERS_DIRECTORY / f"{name}.lock")
+        for name in files.live_workers(home) - set(living)
     }
     if not held:
         return []
@@ -257,8 +257,8 @@ def supervisor_processes(home: Path) -> list[Process]:
     """Return the process that holds the supervisor's lock, as the kernel says; the pid in the file may be
     stale.
     """
-    path = home / locks.SUPERVISOR_LOCK
-    if not locks.is_held(path):
+    path = home / files.SUPERVISOR_LOCK
+    if not files.is_held(path):
         return []
     return [process for process in process_table().values() if host().is_locked_by(process.pid, path)]
 

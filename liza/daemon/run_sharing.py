@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.recording import REPLY, latest_runs
+from liza.agents.protocol import REPLY, latest_runs
 from liza.board.protocol import open_board
 from liza.daemon.recover import RUNS
 from liza.errors import LizaError
@@ -25,7 +25,7 @@ DRAIN: Final = 3.0  # seconds that the end of a run waits for what is not copied
 
 @contextmanager
 def sharing_runs(home: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Copy what ends while the block lasts, in a thread: a directory that hangs is in nobody's way."""
+    """Copy runs as they end, in a thread, so that a directory that hangs holds up no work."""
     board, closing = open_board(home), threading.Event()
     sharer = RunSharer(board, say)
 
@@ -45,7 +45,7 @@ def sharing_runs(home: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 class RunSharer:
-    """Remembers what was copied, so that nobody looks at it again."""
+    """Remembers which runs were copied."""
 
     def __init__(self, board: Board, say: Callable[[str], None]) -> None:
         self._board = board
@@ -55,7 +55,7 @@ class RunSharer:
         self._trouble = ""
 
     def share(self, *, is_over: bool = False) -> None:
-        """Copy every run that ended; all of them, where nobody works any more."""
+        """Copy every run that ended; with *is_over* no worker runs, so that all have ended."""
         try:
             named = self._board.read().config.transcripts
         except LizaError:  # the board is away, which the run itself says

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.experiment_files import read_ideas
-from liza.daemon.policy.coder import is_unfetched
+from liza.daemon.policy.pick import is_unfetched
 from liza.daemon.policy.planner import is_depth_over, is_to_be_filled
 from liza.domain.changes import SUPERVISOR
-from liza.domain.cycle_archive import ARCHIVE
-from liza.domain.events import Block
 from liza.domain.ideas import first_ideas
+from liza.domain.lifecycle import Block
 from liza.domain.model import Status, Task, TaskScope
+from liza.errors import UsageError
 from liza.system.plugins import Registry
-from liza.workflow.load import workflow_on
+from liza.workflow.document import IDEA_SOURCE, page_paths, workflow_on
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State, TaskIssue
     from liza.workflow.document import TaskSource
 
-IDEA_SOURCE: Final = "ideas"
 IDEAS_FILE: Final = "ideas.md"
 DONE_WHEN: Final = "what it says is so, and shown to be"
 MENDED: Final = "Is that mended, or should it be given up?"
@@ -73,6 +72,10 @@ def _ideas(state: State, root: Path, source: TaskSource) -> list[NewTask]:
 def configured_ideas(config: Config, root: Path, source: TaskSource) -> tuple[Idea, ...]:
     """Return the ideas that the settings name, or else the workflow; raise what is wrong with them."""
     wanted = config.experiment
+    if wanted.archive and not (wanted.ideas and (root / wanted.ideas).is_dir()):
+        raise UsageError(
+            "experiment.archive moves files of a directory; name one in experiment.ideas, or leave it out"
+        )
     return first_ideas(read_ideas(root / (wanted.ideas or source.file or IDEAS_FILE)), wanted.first)
 
 
@@ -82,12 +85,6 @@ OWN_SOURCES: Final[dict[str, Source | str]] = {
     "issues": "liza.daemon.issue_tasks:ISSUES",
 }
 SOURCES: Final[Registry[Source]] = Registry("liza.sources", "source of tasks", OWN_SOURCES, Source)
-
-
-def page_paths(state: State) -> tuple[str, ...]:
-    """Return what only Liza and people write: the page of the workflow, and its archives."""
-    page = workflow_on(state).page
-    return () if page is None else (page.path, ARCHIVE)
 
 
 def find_tasks(state: State, root: Path) -> FoundTasks | None:
@@ -101,7 +98,7 @@ def find_tasks(state: State, root: Path) -> FoundTasks | None:
 
 
 def _deeper_ideas(state: State, root: Path, source: TaskSource) -> FoundTasks:
-    from liza.daemon.idea_search import next_ideas  # noqa: PLC0415 - few boards have a search
+    from liza.daemon.idea_outcome import next_ideas  # noqa: PLC0415 - few boards have a search
 
     found = next_ideas(state, root, configured_ideas(state.config, root, source))
     first = 1 + sum(name.startswith(f"idea-{state.goal.number}-") for name in state.tasks)

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import liza
-from liza.board.protocol import HOST_PREFIX, SUPERVISOR_NAME, open_board
-from liza.daemon import integration_tip
+from liza.board.protocol import HOST_PREFIX, PLANNING_NAME, SUPERVISOR_NAME, open_board
+from liza.daemon import project_sandbox
 from liza.daemon.baseline import BaselineContext, run_baseline
-from liza.daemon.course import Halted
-from liza.daemon.flows import adopt_workflow, workflow_of
+from liza.daemon.judge import Halted
 from liza.daemon.leading import Announcer, Leader
 from liza.daemon.membership import Membership
 from liza.daemon.policy import progress, recovery, staffing
 from liza.daemon.policy.staffing import ONE_MACHINE, HostOffer
 from liza.daemon.project import TEAM_FILE
 from liza.daemon.project_sandbox import (
+    TamperMonitor,
     is_sandboxed,
     remove_stale_sandboxes,
     require_sandbox,
@@ -38,21 +38,19 @@ from liza.daemon.project_sandbox import (
     with_required_mode,
 )
 from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
-from liza.daemon.reports.words import run_outcome
 from liza.daemon.run_sharing import sharing_runs
-from liza.daemon.tamper import TamperMonitor
 from liza.daemon.team_file import TeamFileResult, apply_team_file
 from liza.daemon.trace_export import tracing
 from liza.daemon.travel import begin_integration
-from liza.daemon.vetting import why_unvetted
 from liza.daemon.worker_processes import WorkerProcesses
-from liza.domain import providers
+from liza.daemon.workflow_in_use import adopt_workflow, why_unvetted, workflow_of
+from liza.domain import budget
 from liza.domain.changes import SUPERVISOR, Change
-from liza.domain.config import SandboxMode
+from liza.domain.config import SandboxMode, Switch, strongest_switch, worker_pause
 from liza.domain.lifecycle import SUCCEEDED
-from liza.domain.model import WorkerStatus
+from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch, strongest_switch
+from liza.domain.report_words import run_outcome, tally_of
 from liza.errors import (
     AlreadyRunning,
     BoardUnreachable,
@@ -66,16 +64,15 @@ from liza.errors import (
     UnfitRepository,
 )
 from liza.repo.command import mark_processes
+from liza.repo.merge import adopt_key, ensure_key
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
-from liza.repo.signing import adopt_key, ensure_key
-from liza.system import locks
+from liza.system import files
 from liza.system.disk_space import disk_shortage
 from liza.system.fork_server import Entry, ForkServer
 from liza.system.host import host
-from liza.system.proc_table import RUN_MARK, sweep
-from liza.system.run_control import RunControl
-from liza.system.wakeup import Wakeup
+from liza.system.process import RUN_MARK, sweep
+from liza.system.run_control import RunControl, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,16 +141,16 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     baseline: bool = True,
     report: Callable[[Board], None] = lambda _: None,
 ) -> int:
-    """Run until the goal is complete or somebody stops it; return the exit code.
+    """Run until the goal is complete or a person stops the run; return the exit code.
 
     With the name of a host in *offer* it is one of several that share the board, and one of them leads;
-    *facts* are what it says of itself beside the offer.
+    *facts* are published beside the offer.
 
-    *report* is called at every checkpoint and at the end, and leaves people something to read.
+    *report* is called at every checkpoint and at the end, and writes reports for people.
 
-    *ready* is called once this is the one supervisor and the project can be worked on; the project's own
-    gates are tried first, unless *baseline* is False. Workers are forked and call *be_worker*, where the
-    system lets us; else, and for want of it, they are programs started by *worker*.
+    *ready* is called once this process holds the supervisor's lock and the project can be worked on; the
+    baseline runs first, unless *baseline* is False. Workers are forks that call *be_worker*, where that is
+    given and the system can fork; else they are programs started by the command *worker*.
     """
     with ExitStack() as stack:
         # First, as long as there is neither a thread nor a lock to be copied with the process.
@@ -162,8 +159,8 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
             if be_worker and host().ADOPTS_ORPHANS
             else None
         )
-        # Heard from before the lock is: who sees that it is held may send one.
-        bell = stack.enter_context(Wakeup().handle_signals())
+        # Before the lock: a process that sees it held may send a signal at once.
+        wakeup = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
         own_name = HOST_PREFIX + offer.name if offer.name else SUPERVISOR_NAME
         stack.enter_context(board.presence.hold(own_name, at=utc_now()))
@@ -176,61 +173,61 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         if why_unvetted(home, repository, board.read()) is None:  # else the workers say so, and pause
             adopt_workflow(board, home.parent, by=SUPERVISOR.id)
         state = board.read()
-        scene = Recovery(board, repository, offer.name)
-        mended = scene.repair_refs(state)
+        crash_recovery = Recovery(board, repository, offer.name)
+        repairs = crash_recovery.repair_refs(state)
         begin_integration(repository, state.config)
         require_sandbox(state.config.sandbox)
-        ground = BaselineContext(home, repository, state.config)
+        baseline_context = BaselineContext(home, repository, state.config)
         # Under ABORT nothing is going to start.
-        if baseline and not _is_aborted(board) and not _check_baseline(ground, board, view, bell):
+        if baseline and not _is_aborted(board) and not _check_baseline(baseline_context, board, view, wakeup):
             ending = RunEnd.ABORT if _is_aborted(board) else RunEnd.ASKED
             view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
             return EXIT_CODES[ending]
         ready()
-        alarming = (*mended, *applied.sentences())
-        for sentence in alarming:
+        alerts = (*repairs, *applied.sentences())
+        for sentence in alerts:
             board.alerts.append(sentence, at=utc_now())
-        for one in (*alarming, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
+        for one in (*alerts, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
             view.say(one)
-        crew = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
-        member = Membership(board, offer, bell.wake, facts)
+        workers = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
+        member = Membership(board, offer, wakeup.wake, facts)
         return Supervisor(
-            scene, crew, view, bell, until=until, grace=grace, report=report, member=member
+            crash_recovery, workers, view, wakeup, until=until, grace=grace, report=report, member=member
         ).run()
 
 
 def _own_repository(board: Board, stack: ExitStack) -> Repository:
-    """Be the one supervisor of all checkouts of the repository, which share the branches that it moves.
+    """Return the repository, locked for this supervisor: its checkouts share the branches that move.
 
     All machines of the board sign with the same key.
     """
     home = board.home
     repository = Repository.around(home.parent)
-    path = repository.common / locks.LOCK_IN_GIT
+    path = repository.common / files.LOCK_IN_GIT
     try:
-        stack.enter_context(locks.hold_for_life(path, at=utc_now()))
+        stack.enter_context(files.hold_for_life(path, at=utc_now()))
     except AlreadyRunning as error:
-        raise SharedRepository(str(locks.holder_of(path) or "another process")) from error
+        raise SharedRepository(str(files.holder_of(path) or "another process")) from error
     adopt_key(home, board.presence.share_secret(ensure_key(home).decode()).encode())
     return repository
 
 
-def _check_baseline(ground: BaselineContext, board: Board, view: View, bell: Wakeup) -> bool:
-    """Try the project's own gates on what work is based on; return False where somebody stopped it.
+def _check_baseline(baseline_context: BaselineContext, board: Board, view: View, wakeup: Wakeup) -> bool:
+    """Run the baseline and show its result; return False where a person stopped it.
 
-    What is worth knowing is said; where work could not be judged, it raises RedBase.
+    Raise RedBase where the gates could not judge any work.
     """
     stop, over = RunControl(), threading.Event()
 
     def listen() -> None:
         while not over.wait(DEBOUNCE):
-            if bell.asked or _is_aborted(board):
+            if wakeup.asked or _is_aborted(board):
                 stop.ask()
 
     listener = threading.Thread(target=listen, name="baseline", daemon=True)
     listener.start()
     try:
-        found = run_baseline(ground, stop, view.say)
+        found = run_baseline(baseline_context, stop, view.say)
     except Halted:
         return False
     finally:
@@ -248,44 +245,44 @@ def _is_aborted(board: Board) -> bool:
 
 
 def worker_command(home: Path) -> list[str]:
-    """Return the words that start a worker, but for its role and name; run beside this very package."""
+    """Return the command that starts a worker; its role and name follow."""
     return [sys.executable, "-m", "liza", "-C", str(home.parent), "worker"]
 
 
 class Supervisor:
     def __init__(  # noqa: PLR0913 - as supervise
         self,
-        scene: Recovery,
-        crew: WorkerProcesses,
+        crash_recovery: Recovery,
+        workers: WorkerProcesses,
         view: View,
-        bell: Wakeup,
+        wakeup: Wakeup,
         *,
         until: Until,
         grace: float,
         report: Callable[[Board], None] = lambda _: None,
         member: Membership | None = None,
     ) -> None:
-        self._recovery = scene
+        self._recovery = crash_recovery
         self._report = report
-        self._board = scene.board
-        self._workers = crew
+        self._board = crash_recovery.board
+        self._workers = workers
         self._view = view
         self._until = until
-        self._member = member or Membership(scene.board, ONE_MACHINE, bell.wake)
+        self._member = member or Membership(crash_recovery.board, ONE_MACHINE, wakeup.wake)
         self._offer = self._member.offer
-        self._announcer = Announcer(scene.board, view)
+        self._announcer = Announcer(crash_recovery.board, view)
         self._leader: Leader | None = None  # while this is who leads
         self._announced: datetime | None = None  # when the goal was complete of which people were told
         self._grace = grace
         self._clock = self._board.now
         self._slots: dict[str, Slot] = {}
-        self._gone: list[tuple[str, int]] = []  # workers that ended and are not buried yet
+        self._exited: list[tuple[str, int]] = []  # workers that exited and are not cleaned up after yet
         self._trouble = ""
         self._pruned_at = time.monotonic()
         self._stopping: frozenset[str] = frozenset()  # workers that are too many and were asked to end
         self._shortage: str | None = None  # why nothing new starts
         self._recycled: set[str] = set()  # tasks whose worktree went back to the pool
-        self._wakeup = bell
+        self._wakeup = wakeup
 
     def run(self) -> int:
         host().adopt_orphans()
@@ -294,13 +291,13 @@ class Supervisor:
         self._follow_lead()
         self._warn_if_unsandboxed()
         threading.Thread(target=self._listen, name="board", daemon=True).start()
-        is_over, couriers = threading.Event(), ExitStack()
+        is_over, background = threading.Event(), ExitStack()
         threading.Thread(
             target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
         ).start()
         try:
-            couriers.enter_context(sharing_runs(self._board.home, self._view.say))
-            couriers.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
+            background.enter_context(sharing_runs(self._board.home, self._view.say))
+            background.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
             ending = self._run_loop()
             if ending is RunEnd.ABORT:
                 # A worker looks at the switches beside what it waits for, such as the board; a signal stops
@@ -315,16 +312,16 @@ class Supervisor:
             raise
         finally:
             is_over.set()
-            couriers.close()  # as long as this leads: who does has the last to tell
+            background.close()  # before it steps down: the leader exports the last traces
             self._step_down()
             self._member.close()
         return EXIT_CODES[ending]
 
     def _warn_if_unsandboxed(self) -> None:
-        """Say it where agents run free: now, in the alerts, and on the board where nobody chose it.
+        """Warn where agents run unsandboxed; record an anomaly where the settings do not say `off`.
 
-        Where they are caged, the board says that they always are: a trial that fails another time must not
-        let them go free.
+        Where they are sandboxed, set the mode to `require`: a later probe that fails must not let them run
+        unsandboxed.
         """
         sandbox, at = self._board.read().config.sandbox, self._clock()
         if self._leader and (always := with_required_mode(sandbox)) is not sandbox:
@@ -333,21 +330,21 @@ class Supervisor:
                     SUPERVISOR.id, "keep the sandbox", lambda state: _with_sandbox_mode(state, always.mode)
                 )
             )
-        free = sandbox_warning(sandbox)
-        if free is None:
+        warning = sandbox_warning(sandbox)
+        if warning is None:
             return
-        self._alert(f"WARNING: {free}")
+        self._alert(f"WARNING: {warning}")
         if sandbox.mode is not SandboxMode.OFF:
             self._board.update(
                 Change(
                     SUPERVISOR.id,
                     "warn",
-                    lambda state: with_no_sandbox_anomaly(state, free, by=SUPERVISOR.id, at=at),
+                    lambda state: with_no_sandbox_anomaly(state, warning, by=SUPERVISOR.id, at=at),
                 )
             )
 
     def _follow_lead(self) -> None:
-        """Begin to lead where that has fallen to this machine, and stop where another does."""
+        """Become or cease to be the leader, as the membership says."""
         if self._member.leads and self._leader is None:
             self._leader = Leader(self._recovery, self._announcer, self._report)
             self._leader.start()
@@ -368,7 +365,7 @@ class Supervisor:
         return ending
 
     def _try_turn(self) -> RunEnd | None:
-        """Take a turn; a full disk, or a repository that somebody is at, may be better at the next."""
+        """Take a turn; after trouble with board, disk or repository, the next turn tries again."""
         try:
             ending = self._turn()
         except BoardUnreachable as error:
@@ -388,14 +385,14 @@ class Supervisor:
         return ending
 
     def _turn(self) -> RunEnd | None:
-        self._gone += self._workers.reap()
+        self._exited += self._workers.reap()
         switches = self._board.switches.thrown()
         switch = strongest_switch(switches)
         if switch is Switch.ABORT or self._wakeup.asked:
             return RunEnd.ABORT if switch is Switch.ABORT else RunEnd.ASKED
-        while self._gone:
-            self._after_exit(*self._gone[0])
-            self._gone.pop(0)
+        while self._exited:
+            self._after_exit(*self._exited[0])
+            self._exited.pop(0)
         self._follow_lead()
         state = self._leader.settle(self._workers.names, switches) if self._leader else self._board.read()
         self._check_disk_space(state)
@@ -412,14 +409,14 @@ class Supervisor:
         return None
 
     def _end_if_over(self, state: State, switches: dict[str, str]) -> RunEnd | None:
-        """Let the leader conclude what is over, and return how the run ends if it is."""
+        """Complete the goal where that is due; return how the run ends, or None where it goes on."""
         if self._leader:
             state = self._leader.conclude(state)
         if state.goal.is_over:
             return self._end_unless_staying(state)
         if self._until is Until.NOTHING_HERE and self._has_nothing(state):
             return RunEnd.NOTHING_HERE
-        if self._until is Until.IDLE and self._is_stuck(state):
+        if self._until is Until.IDLE and self._is_stuck(state, switches):
             return RunEnd.ONLY_PEOPLE
         if self._leader is None:
             return None
@@ -437,16 +434,19 @@ class Supervisor:
             self._announced = state.goal.completed
         return None
 
-    def _is_stuck(self, state: State) -> bool:
-        idle = not any(task.lease for task in state.tasks.values())
-        return bool(progress.only_people(state, self._clock()) or (self._shortage and idle))
+    def _is_stuck(self, state: State, switches: Mapping[str, str]) -> bool:
+        if progress.only_people(state, self._clock()):
+            return True
+        is_idle = not any(task.lease for task in state.tasks.values())
+        is_paused = worker_pause(switches) is not None and not self._board.presence.is_held(PLANNING_NAME)
+        return is_idle and bool(self._shortage or is_paused)
 
     def _has_nothing(self, state: State) -> bool:
-        """Return whether nothing is for a worker of this machine, now that they are known to the board."""
+        """Return whether the workers of this machine are registered and have nothing to do."""
         return bool(self._slots) and not progress.has_work_for(state, self._clock(), self._slots.keys())
 
     def _check_disk_space(self, state: State) -> None:
-        """Tell people once that the disk has too little room; what only waits to be used again goes."""
+        """Alert people once that the disk is nearly full, and delete worktrees kept for reuse."""
         before = self._shortage
         self._shortage = disk_shortage(self._recovery.repository.root, state.config.limits.free_disk_mb)
         if self._shortage and not before:
@@ -467,7 +467,7 @@ class Supervisor:
             # Who has the board in memory does not see what was done to older lines; this raises if it is so.
             _require_valid_board(self._recovery.home)
         code = 0 if name in self._stopping else code
-        post, ended_at, now = self._slots[name], time.monotonic(), self._clock()
+        slot, ended_at, now = self._slots[name], time.monotonic(), self._clock()
         tasks = self._board.read().tasks.values()
         self._recovery.secure([task.id for task in tasks if task.lease and task.lease.holder == name], at=now)
         killed = code == staffing.KILLED_CODE
@@ -475,25 +475,25 @@ class Supervisor:
         is_crash = staffing.is_crash(code)
         change = reclaim
         if is_crash:
-            crash = staffing.record_crash(post, staffing.exit_sentence(code), at=now)
+            crash = staffing.record_crash(slot, staffing.exit_sentence(code), at=now)
             change = Change(crash.by, crash.what, lambda state: crash(reclaim(state)))
         try:
             state = self._board.update(change)
         except LeaseLost:  # only the owner of the board takes a lease back that is not over
             state = self._board.read()
         is_stopped = is_crash and name in state.agents and state.agents[name].status is WorkerStatus.STOPPED
-        post = staffing.with_exit(post, code, ended_at, is_stopped=is_stopped)
+        slot = staffing.with_exit(slot, code, ended_at, is_stopped=is_stopped)
         if is_crash:
-            self._tell_crash(post, code)
+            self._tell_crash(slot, code)
         # Last, because all of this is done again where the disk was full.
-        self._slots[name] = post
+        self._slots[name] = slot
         self._stopping -= {name}
 
-    def _tell_crash(self, post: Slot, code: int) -> None:
-        words = self._workers.last_words(post.name)
-        told = f"{post.name} {staffing.exit_sentence(code)}{f': {words}' if words else ''}"
-        if post.is_stopped:
-            log = f"{locks.WORKERS_DIRECTORY}/{post.name}.log"
+    def _tell_crash(self, slot: Slot, code: int) -> None:
+        words = self._workers.last_words(slot.name)
+        told = f"{slot.name} {staffing.exit_sentence(code)}{f': {words}' if words else ''}"
+        if slot.is_stopped:
+            log = f"{files.WORKERS_DIRECTORY}/{slot.name}.log"
             self._alert(f"{told}; it is not started again in this run, see {log}")
         else:
             self._view.say(f"{told}; it is started again")
@@ -510,37 +510,37 @@ class Supervisor:
             return
         self._register_workers(state)
         self._stop_surplus(state)
-        for post in [post for post in self._slots.values() if staffing.is_due(post, now)]:
-            self._workers.start(post)
-            self._slots[post.name] = staffing.with_process(post, now)
+        for slot in [slot for slot in self._slots.values() if staffing.is_due(slot, now)]:
+            self._workers.start(slot)
+            self._slots[slot.name] = staffing.with_process(slot, now)
 
     def _register_workers(self, state: State) -> None:
         known = self._slots
         wanted = self._offer.roles(state.config)
         self._member.facts["slots"] = dict(Counter(map(str, wanted.values())))
         self._slots = staffing.with_slots_for(known, wanted)
-        buried = self._buried(state) if self._offer.name else frozenset()
-        if new := [post for name, post in self._slots.items() if name not in known or name in buried]:
+        mistaken = self._mistaken_for_stopped(state) if self._offer.name else frozenset()
+        if new := [slot for name, slot in self._slots.items() if name not in known or name in mistaken]:
             self._board.update(staffing.register_workers(new, at=self._clock(), of=self._offer))
         if gone := known.keys() - self._slots.keys():
             self._board.update(recovery.mark_stopped(gone, at=self._clock()))
 
-    def _buried(self, state: State) -> frozenset[str]:
-        """Return the workers that live, and that others took for dead while this machine was cut off."""
+    def _mistaken_for_stopped(self, state: State) -> frozenset[str]:
+        """Return live workers that another machine marked STOPPED while this one was cut off."""
         records = (state.agents.get(name) for name in self._workers.names)
         return frozenset(
             one.id for one in records if one and one.status is WorkerStatus.STOPPED and not one.crashes
         )
 
     def _stop_surplus(self, state: State) -> None:
-        """Ask workers that are too many to end, each once it holds nothing; asked twice, it ends unsaved."""
+        """Stop idle workers beyond the settings, by one signal each: a second would end it unsaved."""
         busy = {task.lease.holder for task in state.tasks.values() if task.lease}
-        spare = self._workers.names - self._offer.roles(state.config).keys() - busy - self._stopping
-        self._workers.send(signal.SIGTERM, spare)
-        self._stopping |= spare
+        surplus = self._workers.names - self._offer.roles(state.config).keys() - busy - self._stopping
+        self._workers.send(signal.SIGTERM, surplus)
+        self._stopping |= surplus
 
     def _prune_worktrees(self) -> None:
-        """Clear up what finished tasks left."""
+        """Remove the worktrees of finished tasks, every now and then."""
         if time.monotonic() - self._pruned_at < recovery.CLEANUP_GRACE.total_seconds():
             return
         self._pruned_at = time.monotonic()
@@ -551,13 +551,13 @@ class Supervisor:
             self._recovery.retire_work(facts.state)
 
     def _recycle(self, state: State) -> None:
-        """Give the oldest worktrees of tasks that succeeded, but those that are kept, to who needs one next.
+        """Return the oldest worktree of a successful task to the pool, but for those the settings keep.
 
-        One a turn, so that nothing else waits for long; what was given up may have an agent in it still.
+        One a turn, so that nothing else waits for long. An agent may still be in that of an abandoned task.
         """
         done = [task.id for task in recovery.finished_tasks(state) if task.status in SUCCEEDED]
-        spare = done[: max(0, len(done) - recovery.kept_worktrees(state))]
-        name = next((name for name in spare if name not in self._recycled), None)
+        surplus = done[: max(0, len(done) - recovery.kept_worktrees(state))]
+        name = next((name for name in surplus if name not in self._recycled), None)
         if name is None:
             return
         self._recycled.add(name)
@@ -565,7 +565,7 @@ class Supervisor:
         self._wakeup.wake()
 
     def _check_integration_branch(self, name: str) -> None:
-        """Tell people that the integration branch is gone, once until it is back."""
+        """Alert people once that the integration branch is gone, and again if that repeats."""
         key = f"gone {name}"
         if self._recovery.repository.commit_at(BRANCHES + name) is not None:
             self._announcer.said.discard(key)
@@ -575,7 +575,7 @@ class Supervisor:
             self._alert(f"the integration branch {name} is gone; {back}")
 
     def _recover(self) -> None:
-        """Put right what the last run left. Its workers see that it is gone, save their work and end."""
+        """Recover from the last run, after its orphaned workers saved their work and ended."""
         await_exit(orphaned_workers(self._recovery.home), self._grace)
         # What this clone does not have may be on another host: it is not lost.
         look = self._recovery.facts if self._offer.name else self._recovery.crash_facts
@@ -586,30 +586,30 @@ class Supervisor:
             self._alert(f"these processes could not be ended: {', '.join(survivors)}")
         self._clear_up()
         self._adopt_human_changes()
-        # Whoever starts a run has mended what a provider did not accept, or wants to see it said again.
-        state = self._board.update(providers.retry_providers(SUPERVISOR, self._clock(), refused_only=True))
+        # A person who starts a run has mended what a provider refused, or wants to see the refusal again.
+        state = self._board.update(budget.retry_providers(SUPERVISOR, self._clock(), refused_only=True))
         done = {task.id for task in state.tasks.values() if task.status in SUCCEEDED}
         self._recycled = done - set(Worktrees(self._recovery.repository).tasks())
-        # Before anybody looks at the board: whoever was stopped in the last run has another chance in this.
+        # Before anybody reads the board: workers that were stopped in the last run get another chance.
         self._register_workers(state)
 
     def _adopt_human_changes(self) -> None:
-        """Take what people did since the last run as theirs, before anybody else can be taken for them."""
-        scene, state = self._recovery, self._board.read()
-        head = scene.repository.commit_at(BRANCHES + state.config.integration_branch)
+        """Attribute changes since the last run to people, before any agent runs."""
+        repository, home, state = self._recovery.repository, self._recovery.home, self._board.read()
+        head = repository.commit_at(BRANCHES + state.config.integration_branch)
         if head is None:
             return
         if is_sandboxed(state.config.sandbox):
-            state = integration_tip.note_base(self._board, head, by=SUPERVISOR.id)
-            if found := integration_tip.unknown_commits(scene.repository, scene.home, state, head):
+            state = project_sandbox.note_base(self._board, head, by=SUPERVISOR.id)
+            if found := project_sandbox.unknown_commits(repository, home, state, head):
                 at = self._clock()
                 self._alert(
-                    integration_tip.record_human_commits(
+                    project_sandbox.record_human_commits(
                         self._board, found, WHILE_STOPPED, by=SUPERVISOR.id, at=at
                     )
                 )
             return
-        seen = TamperMonitor(scene.home, self._board, scene.repository, SUPERVISOR.id).start()
+        seen = TamperMonitor(home, self._board, repository, SUPERVISOR.id).start()
         for sentence in (*seen.told, *seen.strange):
             self._alert(sentence)
 
@@ -627,7 +627,7 @@ class Supervisor:
         self._sweep(lambda _: True)
 
     def _is_urgent(self, number: signal.Signals | None) -> bool:
-        """Tell whether the next step should come at once: a second signal means now."""
+        """Return whether the next step should come at once: a second signal means now."""
         return self._wakeup.asked > 1 and number is not signal.SIGKILL
 
     def _leave(self, ending: RunEnd) -> None:
@@ -644,11 +644,14 @@ class Supervisor:
             self._recovery.retire_work(state)
         with suppress(RemoteTrouble):  # people find here what the others merged last
             self._recovery.fetch(state)
-        self._view.show(state, self._board.switches.thrown())
-        self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
+        switches = self._board.switches.thrown()
+        self._view.show(state, switches)
+        paused = _pause_sentence(switches) if ending is RunEnd.ONLY_PEOPLE else ""
+        taken = _takeover_sentence(state) if ending is RunEnd.COMPLETE else ""
+        self._view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}{paused}{taken}")
 
     def _clear_up(self, *, drain: bool = False) -> None:
-        """Remove what nobody needs any more; where that fails, the work is done all the same."""
+        """Remove worktrees and branches that are not needed any more; a failure is only reported."""
         try:
             facts = self._recovery.facts(self._clock())
             self._recovery.perform(recovery.clearing_actions(facts), facts)
@@ -667,12 +670,12 @@ class Supervisor:
         if self._trouble or strongest_switch(self._board.switches.thrown()) is not Switch.NORMAL:
             return POLL_INTERVAL  # nobody is started now, however due
         dues = (
-            post.due - now for post in self._slots.values() if post.began is None and post.due is not None
+            slot.due - now for slot in self._slots.values() if slot.began is None and slot.due is not None
         )
         return max(0.0, min([POLL_INTERVAL, *dues]))
 
     def _listen(self) -> None:
-        """Ring when the board changes; a board that cannot be read is for the main thread to meet."""
+        """Wake the loop when the board changes; it is the main thread that reports an unreadable board."""
         seen = 0
         with suppress(LizaError):
             while True:
@@ -692,12 +695,26 @@ _END_SENTENCES: Final = {
 }
 
 
+def _takeover_sentence(state: State) -> str:
+    """Return how to take over what was merged; empty where nothing was."""
+    merged = tally_of(state).by_status.get(Status.MERGED)
+    return f"; `git merge {state.config.integration_branch}` takes it over" if merged else ""
+
+
+def _pause_sentence(switches: Mapping[str, str]) -> str:
+    """Return why a worker threw PAUSE, and the command that resumes."""
+    why = worker_pause(switches)
+    if why is None:
+        return ""
+    return f"; everybody pauses: {why}" + f"; then `{budget.RESUME}`" * (budget.RESUME not in why)
+
+
 def _with_sandbox_mode(state: State, mode: SandboxMode) -> State:
     return state.replace(config=state.config.replace(sandbox=state.config.sandbox.replace(mode=mode)))
 
 
 def _require_valid_board(home: Path) -> None:
-    """Raise what is wrong with the board to somebody who opens it."""
+    """Raise `InvalidBoard` where the board on disk is not valid."""
     board = open_board(home)
     try:
         board.read()

@@ -18,9 +18,8 @@ from liza.daemon.project import (
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import DiskTrouble
-from liza.repo.objects import blob_contents
-from liza.repo.provenance import blobs_by_agents
-from liza.repo.repository import BRANCHES, Repository
+from liza.repo.repository import BRANCHES, Repository, blob_contents
+from liza.repo.verify import blobs_by_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ class SettingChange(NamedTuple):
 
 
 class TeamFileResult(NamedTuple):
-    """What became of the team's file: what was put on the board, and what waits for a person's yes."""
+    """The changes of the team's file: those applied to the board, and those that wait for consent."""
 
     done: tuple[SettingChange, ...] = ()
     held: tuple[SettingChange, ...] = ()

@@ -12,7 +12,7 @@ import threading
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.recording import REPLY, ended_run
+from liza.agents.protocol import REPLY, ended_run
 from liza.board.protocol import open_board
 from liza.daemon.notify import FOLDER
 from liza.daemon.recover import RUNS
@@ -181,7 +181,7 @@ class TraceCourier:
         self.send_on()
 
     def send_on(self) -> bool:
-        """Send all that has ended and was not sent; return False where the collector did not take it."""
+        """Send every span that was not sent; return False where the collector did not accept one."""
         with suppress(LizaError, OSError):  # the board, or the disk, is away: the run itself says so
             while found := self._waiting or self._look():
                 if not self._deliver(found):
@@ -206,7 +206,7 @@ class TraceCourier:
         return True
 
     def _look(self) -> _Found | None:
-        """Return some of what has ended; None where there is nothing new."""
+        """Return spans of runs and tasks that ended; None where there is nothing new."""
         if not self._id:
             self._id = board_id(self._board.read())
             self._remember()

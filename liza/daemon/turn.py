@@ -1,118 +1,281 @@
-"""A worker with its resources, and one turn of it: take a task, run an agent, record the result."""
+"""One turn of a worker, on a task that it holds or on none: what it works with, and what becomes of it."""
 
 from __future__ import annotations
 
 import logging
 import random
 import secrets
+import threading
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from liza.agents.pricing import PricingAgent
-from liza.agents.protocol import Brief, Reply, Session, is_session_broken
-from liza.agents.recording import RecordingAgent
-from liza.agents.select import (
-    COMMAND,
-    REPLAY,
-    RunRequester,
-    agent_for,
-    backend_of,
-    choice_for,
-    fallback_of,
-    may_fall_back,
-    planned_run,
+from liza.agents.protocol import PricingAgent, RecordingAgent
+from liza.agents.select import COMMAND, REPLAY, RunRequester, agent_for, backend_of, choice_for, planned_run
+from liza.daemon.effects import EffectContext, comment, perform, take_back
+from liza.daemon.policy.pick import EndedRun, admit, denial_of, park, phase_of, release_unused, settle_run
+from liza.daemon.project_sandbox import (
+    DRIFTED,
+    TAKEN_AS_YOURS,
+    ProjectSandbox,
+    TamperMonitor,
+    commit_list,
+    is_sandboxed,
+    note_base,
+    record_human_commits,
+    unknown_commits,
+    unknown_commits_sentence,
 )
-from liza.daemon import integration_tip, prompting
-from liza.daemon.bootstrap import Bootstrap, RunPaths
-from liza.daemon.breaker import apply_rules
-from liza.daemon.effects import EffectPlace, perform, take_back
-from liza.daemon.forge_effects import comment
-from liza.daemon.lease_renewer import HeldLease, LeaseRenewer
-from liza.daemon.policy.admission import Denial, EndedRun, admit, denial_of, park, release_unused, settle_run
-from liza.daemon.policy.planner import with_notes_read
-from liza.daemon.policy.retries import AFTER_A_KILL, FailedRun, RetryKind, Tried, retry_after
-from liza.daemon.project_sandbox import ProjectSandbox, is_sandboxed
-from liza.daemon.tamper import DRIFTED, TamperMonitor, unknown_commits_sentence
 from liza.daemon.travel import CodeExchange, shared_remote
-from liza.daemon.vetting import why_unvetted, workflow_file
+from liza.daemon.workflow_in_use import why_unvetted, workflow_file
 from liza.domain.anomalies import CheckoutDrift, GateBroken
-from liza.domain.answer_parsing import ParsedAnswer
-from liza.domain.answers import ROLE_OF_STEP, AnswerValue, Step
 from liza.domain.budget import (
+    RESUME,
     AdmissionRequest,
     Cap,
     budget_question,
     budget_warning,
-    cost_kind,
     extend_reservation,
-    highest_cost,
     is_budget_question_open,
     is_within_reservation,
+    provider_news,
     raise_budget_command,
     with_warning_given,
 )
-from liza.domain.changes import Change, with_anomaly, with_effects_intended
-from liza.domain.config import AgentChoice
-from liza.domain.dialect_answers import OWN_DIALECT, read_answer
-from liza.domain.events import Block, Land, Release, Report
-from liza.domain.model import Actor, EffectIntent, HistoryEntry, Lease, Refusal, Role, State, Status, Task
-from liza.domain.providers import RESUME, provider_news
-from liza.domain.record import printable, utc_now, with_record
-from liza.domain.switches import BREAKER_PREFIX
-from liza.errors import DiskTrouble, ForgeFailed, LizaError, Refused
+from liza.domain.changes import Change, with_anomaly, with_effects_intended, with_notes_read
+from liza.domain.config import BREAKER_PREFIX, WORKER_PREFIX, Switch, strongest_switch
+from liza.domain.lifecycle import Block, Land, Release, Renew, Report
+from liza.domain.model import Actor, EffectIntent, HistoryEntry, Lease, Role, State, Status, Task
+from liza.domain.record import printable, utc_now
+from liza.errors import ForgeFailed, LizaError, Refused
 from liza.repo.pool import Worktrees
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.snapshot import WorktreeTracker
-from liza.system.masking import environment_mask
-from liza.system.run_control import RunControl, RunEnding, RunLimits, sleep_unless_stopped
-from liza.workflow.load import workflow_on
-from liza.workflow.transition import advance, apply, effects_of
+from liza.system.files import environment_mask
+from liza.system.run_control import RunControl, sleep_unless_stopped
+from liza.workflow.document import workflow_on
+from liza.workflow.transition import advance, apply, apply_rules, effects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from liza.agents.protocol import Agent
     from liza.board.protocol import Board
-    from liza.daemon.forge_effects import Delivery
-    from liza.daemon.stop_requests import StopRequests
-    from liza.daemon.tamper import DriftReport
+    from liza.daemon.effects import Delivery
+    from liza.daemon.project_sandbox import DriftReport
     from liza.domain.anomalies import AgentAnomaly
-    from liza.domain.events import Event
-    from liza.domain.verdicts import Verdict
+    from liza.domain.answers import Step
+    from liza.domain.config import AgentChoice
+    from liza.domain.lifecycle import Event
+    from liza.domain.model import Verdict
     from liza.errors import BrokenGate
     from liza.repo.shared_remote import SharedRemote
-    from liza.repo.snapshot import WorktreeState
-    from liza.repo.worktree import Worktree
-    from liza.workflow.document import Effect, Workflow
+    from liza.workflow.document import Effect, Hat, Phase, Workflow
 
     More = Callable[[State], State]
-    Check = Callable[[AnswerValue], str | None]
 
-RUNS: Final = "runs"
-# Seconds beyond the silence limit, which ends the agent first, before a lease is let go.
-LEASE_SLACK: Final = 30.0
-# Seconds that a turn which was begun waits for its provider before it gives its task back.
-PROVIDER_WAIT: Final = 10.0
-SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
-ANSWER_ONLY: Final = "answer"  # what a run is called that only gives the answer of another
-LONGEST_REFUSAL: Final = 300  # characters of why an answer was refused
-FORGE_QUESTION: Final = "Can you put that right, so that this can go on?"
-MOST_MOVED: Final = 10  # things that moved which one anomaly names
+
+# Beside a turn: the lease is renewed while the run shows life, switches and signals are heard.
+#
+# The second never waits for the board. It goes by the steady clock of this machine, so that a worker that is
+# cut off has stopped before its lease ends for everybody else.
+
+# Requests from outside to a worker at work: switches in `.liza/`, and signals.
+
+
+class StopRequests:
+    """The switch that applies to one worker. A signal acts like ABORT for this worker only."""
+
+    def __init__(self, board: Board, clock: Callable[[], datetime] = utc_now) -> None:
+        self._board = board
+        self._clock = clock
+        self._signals = 0
+        self._stop: RunControl | None = None
+
+    def switch(self) -> Switch:
+        return strongest_switch(self.thrown())
+
+    def thrown(self) -> dict[str, str]:
+        """Return the switches that are thrown, for this worker."""
+        if self._signals:
+            return {Switch.ABORT.name: ""}
+        return self._board.switches.thrown()
+
+    def add_signal(self) -> None:
+        """Count a signal: the first asks the run to end, the second kills it; safe in a handler."""
+        self._signals += 1
+        if self._stop is not None:
+            self._forward_signals(self._stop)
+
+    @contextmanager
+    def forward_signals_to(self, stop: RunControl) -> Iterator[None]:
+        """Pass signals to *stop* at once, without waiting for the next poll."""
+        self._stop = stop
+        if self._signals:
+            self._forward_signals(stop)
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    def _forward_signals(self, stop: RunControl) -> None:
+        if self._signals > 1:
+            stop.now()
+        else:
+            stop.ask()
+
+    def pause(self, why: str) -> None:
+        """Throw the PAUSE switch for everybody, and tell people why; one that is there already stays."""
+        said = why if why.startswith(BREAKER_PREFIX) else f"{WORKER_PREFIX}{why}"
+        if self._board.switches.throw(Switch.PAUSE, environment_mask().text(said)):
+            self._board.alerts.append(f"everybody pauses: {why}", at=self._clock())
+
+
+def forward_switch(switch: Switch, stop: RunControl) -> None:
+    """Ask, pause or resume the run that *stop* controls, as *switch* says."""
+    if switch is Switch.ABORT:
+        stop.ask()
+    elif switch is Switch.PAUSE and not stop.paused:
+        stop.pause()
+    elif switch in (Switch.NORMAL, Switch.CHECKPOINT) and stop.paused:
+        stop.resume()  # at a CHECKPOINT a worker first ends its turn
+
+
+COST_INTERVAL: Final = 0.5  # seconds between two looks at the money while an agent runs
+SWITCH_INTERVAL: Final = 0.1  # seconds between two looks at the switches; all agents are to end within one
+FENCE_SHARE: Final = 0.1  # of a lease, before its end, at which whoever could not renew it stops
+LONGEST_FENCE: Final = 2.0  # seconds; ending an agent takes less
+RENEWALS_PER_LEASE: Final = 3  # a lease is renewed after this part of it, so that two renewals may go wrong
 
 log = logging.getLogger(__name__)
 
 
-class AfterTurn(Enum):
-    """What a worker does after a turn."""
+class HeldLease(NamedTuple):
+    """A task that a worker holds, and the token that proves it."""
 
-    WORK = auto()  # look for more at once
-    WAIT = auto()  # until the board changes
-    RESTART = auto()  # end, and be started afresh
+    task: str
+    by: Actor
+    seconds: float
+
+
+class LeaseRenewer:
+    """Renews the lease of one turn; a lost lease stops its run at once.
+
+    *why_too_costly* gets the cost of the run so far and returns why it has to end, or None.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        stop_requests: StopRequests,
+        stop: RunControl,
+        held: HeldLease | None,
+        clock: Callable[[], datetime],
+        why_too_costly: Callable[[float], str | None] = lambda _: None,
+    ) -> None:
+        self.lost: str | None = None
+        self._why_too_costly = why_too_costly
+        self._count = time.monotonic() + COST_INTERVAL
+        self._board = board
+        self._stop_requests = stop_requests
+        self._stop = stop
+        self._held = held
+        self._clock = clock
+        self._patience: float | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, name="lease", daemon=True)
+        self._due = time.monotonic() + (held.seconds / RENEWALS_PER_LEASE if held else 0)
+        self._ends = steady_seconds() + (held.seconds if held else 0)  # for everybody else
+        self._fence = threading.Thread(target=self._stop_in_time, name="fence", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if self._held:
+            self._fence.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._held:
+            self._fence.join()
+
+    @contextmanager
+    def require_liveness(self, patience: float) -> Iterator[None]:
+        """Renew only while a run shows signs of life at least every *patience* seconds."""
+        self._stop.note_life()
+        self._patience = patience
+        try:
+            yield
+        finally:
+            self._patience = None
+
+    def _run_loop(self) -> None:
+        while not self._over.wait(SWITCH_INTERVAL):
+            forward_switch(self._stop_requests.switch(), self._stop)
+            if self._held and self.lost is None and time.monotonic() >= self._due and self._is_alive():
+                self._renew(self._held)
+            if self._patience is not None and self._stop.capped is None and time.monotonic() >= self._count:
+                self._check_cost()
+
+    def _check_cost(self) -> None:
+        self._count = time.monotonic() + COST_INTERVAL
+        try:
+            why = self._why_too_costly(self._stop.usd)
+        except LizaError as error:  # as with the lease; the run's own end tells what it cost
+            log.warning("what the run costs could not be compared with its cap: %s", error)
+            return
+        if why:
+            self._stop.cap(why)
+
+    def _is_alive(self) -> bool:
+        if self._patience is None or self._stop.paused:
+            return True
+        return time.monotonic() - self._stop.seen <= self._patience
+
+    def _renew(self, held: HeldLease) -> None:
+        self._due = time.monotonic() + held.seconds / RENEWALS_PER_LEASE
+        began, now = steady_seconds(), self._clock()
+        renewal = Renew(expires=now + timedelta(seconds=held.seconds))
+        try:
+            self._board.update(apply(renewal, to=held.task, by=held.by, at=now))
+        except Refused as error:
+            self.lost = str(error)
+            self._stop.now()
+        except LizaError as error:  # a full disk may be better in a while; if not, the lease ends by itself
+            log.warning("%s: the lease could not be renewed: %s", held.task, error)
+        else:
+            self._ends = began + held.seconds
+
+    def _stop_in_time(self) -> None:
+        """End the run shortly before the lease ends that could not be renewed."""
+        seconds = self._held.seconds if self._held else 0.0
+        margin = min(LONGEST_FENCE, FENCE_SHARE * seconds)
+        while (left := self._ends - margin - steady_seconds()) > 0:
+            if self._over.wait(min(left, 1.0)):  # the machine may sleep meanwhile
+                return
+        if self.lost is None:
+            self.lost = f"{self._held.task if self._held else ''}: its lease could not be renewed in time"
+            log.warning("%s; the run is ended", self.lost)
+            self._stop.now()
+
+
+def steady_seconds() -> float:
+    """Return seconds that only go forward, also while the machine sleeps where it can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+# One worker: who it is, and what it has to work with.
+
+RUNS: Final = "runs"  # below .liza
+SANDBOXED_REASON: Final = "no agent in a sandbox can reach the branch"
+MOST_MOVED: Final = 10  # things that moved which one anomaly names
 
 
 @dataclass
@@ -143,7 +306,7 @@ class Worker:
         return workflow_on(state)
 
     def why_unvetted(self, state: State) -> str | None:
-        """Return why nobody follows the workflow; asked anew only where its file is another."""
+        """Return why the workflow file is not followed; computed again only where the file changed."""
         path = workflow_file(state, self.repository.root)
         facts = path.stat() if path else None
         stamp = (facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns) if facts else None
@@ -167,7 +330,7 @@ class Worker:
         return remote.tracked if remote else BRANCHES + state.config.integration_branch
 
     def fetch(self, state: State, *tasks: str) -> None:
-        """Bring here what other hosts merged, and what they handed in of *tasks*."""
+        """Fetch what other hosts merged, and their submissions of *tasks*."""
         if state.config.remote:
             self.exchange.fetch(state.config, *tasks)
 
@@ -175,7 +338,7 @@ class Worker:
         return Actor(role=self.role, id=self.name, token=token)
 
     def choice(self, state: State, step: Step, task: str | None, hat: str | None) -> AgentChoice:
-        """Return who runs *step* now: as the settings say, or who stands in while its provider is shut."""
+        """Return the agent of *step* now: as configured, or the fallback while its provider is limited."""
         return choice_for(state, RunRequester(self.role, self.name, self.clock(), hat), step, task)
 
     def agent(self, state: State, choice: AgentChoice) -> Agent:
@@ -188,7 +351,7 @@ class Worker:
         return RecordingAgent(agent, self.trees, None if backend == REPLAY else paid.price)
 
     def project_sandbox(self, state: State) -> ProjectSandbox:
-        """Return who cages what this worker runs."""
+        """Return the sandbox for what this worker runs."""
         return ProjectSandbox(self.home, self.repository, state.config.sandbox, state.config.worktree.copied)
 
     def planned_run(
@@ -221,11 +384,11 @@ class Worker:
     def check_admission(self, state: State, run: AdmissionRequest) -> bool:
         """Return whether *run* is admitted; if not, park the worker and set `due` to when to look again."""
         now = self.clock()
-        shut = denial_of(state, run, now)
-        self.due = shut.until if shut else None
-        if shut is None or shut.cap is Cap.TASK:  # a task that may not cost more is blocked by its claim
+        denial = denial_of(state, run, now)
+        self.due = denial.until if denial else None
+        if denial is None or denial.cap is Cap.TASK:  # a task that may not cost more is blocked by its claim
             return True
-        if park(state, run, shut, now) is not state:
+        if park(state, run, denial, now) is not state:
             self._park(run)
         return False
 
@@ -233,12 +396,12 @@ class Worker:
         told: list[str] = []
 
         def make(state: State) -> State:
-            shut = denial_of(state, run, self.clock())
-            if shut is None or shut.cap is Cap.TASK:
+            denial = denial_of(state, run, self.clock())
+            if denial is None or denial.cap is Cap.TASK:
                 return state
-            if shut.cap is Cap.RUN and not is_budget_question_open(state):
+            if denial.cap is Cap.RUN and not is_budget_question_open(state):
                 told.append(f"everybody pauses: {budget_question(state)} (`{raise_budget_command(state)}`)")
-            return park(state, run, shut, self.clock())
+            return park(state, run, denial, self.clock())
 
         self.board.update(Change(self.name, "wait", make))
         self.tell(told)
@@ -251,35 +414,31 @@ class Worker:
         return TamperMonitor(self.home, self.board, self.repository, self.name, None, self.clock)
 
     def verify_head(self, head: str) -> bool:
-        """Tell whether work may build on *head*; strangers below it are a person's, or people are asked."""
-        state = integration_tip.note_base(self.board, head, by=self.name)
-        if not (found := integration_tip.unknown_commits(self.repository, self.home, state, head)):
+        """Return whether work may build on *head*: unknown commits below it need a person's word."""
+        state = note_base(self.board, head, by=self.name)
+        if not (found := unknown_commits(self.repository, self.home, state, head)):
             return True
         if is_sandboxed(state.config.sandbox):
             self.tell(
-                [
-                    integration_tip.record_human_commits(
-                        self.board, found, SANDBOXED_REASON, by=self.name, at=self.clock()
-                    )
-                ]
+                [record_human_commits(self.board, found, SANDBOXED_REASON, by=self.name, at=self.clock())]
             )
             return True
         if stops := self.report_drift(self.tamper_monitor.look()):
             self.record_drift("somebody", stops)
-        if not integration_tip.unknown_commits(self.repository, self.home, self.board.read(), head):
+        if not unknown_commits(self.repository, self.home, self.board.read(), head):
             return True
-        sentence = unknown_commits_sentence(state, integration_tip.commit_list(found))
+        sentence = unknown_commits_sentence(state, commit_list(found))
         self.stop_requests.pause(
             f"{sentence}; if it is yours, `{RESUME}` takes it, else put the branch back first"
         )
         return False
 
     def report_drift(self, seen: DriftReport) -> tuple[str, ...]:
-        """Tell people what they may have done themselves; return what only this worker's run can have."""
+        """Report changes that people may have made; return those that only this worker's run can make."""
         stops = tuple(environment_mask().text(printable(one)) for one in seen.stops)
         names = " or ".join(f"the agent of {name}" for name in sorted(seen.suspects))
         for one in map(environment_mask().text, map(printable, seen.told)):
-            is_ours = one.startswith(integration_tip.TAKEN_AS_YOURS)
+            is_ours = one.startswith(TAKEN_AS_YOURS)
             self.tell(
                 [one if is_ours else f"{one} while {names} ran without a sandbox: look, unless it was you"]
             )
@@ -321,48 +480,35 @@ class Worker:
         return Lease(holder=self.name, token=token, expires=self.clock() + timedelta(seconds=seconds))
 
 
-class GateTampered(Exception):
-    """A command of a gate changed something outside of its tree."""
+# One turn of a worker on a task that it holds, or on none: what becomes of it is written to the board.
 
-    def __init__(self, moved: tuple[str, ...]) -> None:
-        super().__init__("; ".join(moved))
-        self.moved = moved
-
-
-class AgentAnswer(NamedTuple):
-    """An agent's answer, or why there is none."""
-
-    reply: Reply
-    run: str
-    value: AnswerValue | None
-    why: str = ""
-    moved: tuple[str, ...] = ()  # what it did to the user's repository
-    is_unread: bool = False  # it ended by itself, and no answer can be read from what it said
-    instead: AgentChoice | None = None  # who stood in for the agent that was chosen
+# Seconds beyond the silence limit, which ends the agent first, before a lease is let go.
+LEASE_SLACK: Final = 30.0
+FORGE_QUESTION: Final = "Can you put that right, so that this can go on?"
 
 
-class Question(NamedTuple):
-    """What is asked of an agent in one run."""
+class AfterTurn(Enum):
+    """What a worker does after a turn."""
 
-    step: Step
-    prompt: str
-    cwd: Path
-    check: Check
-    shown: str  # the prompt of the step: what stands in it is nobody's answer
-    session: Session | None = None  # to go on with
-    is_again: bool = False
-    only_answer: bool = False
-    instead: AgentChoice | None = None
-    dialect: str = OWN_DIALECT
-    hat: str = ""
-    form: prompting.AnswerForm | None = None  # where it is another than that of the step
+    WORK = auto()  # look for more at once
+    WAIT = auto()  # until the board changes
+    RESTART = auto()  # end, and be started afresh
+
+
+class TakenTask(NamedTuple):
+    """A task whose job was taken: as it is now, and as it was before."""
+
+    state: State
+    task: Task
+    before: Task
+    token: str
 
 
 @dataclass
 class Turn:
     """One turn on one task, or on none; *actor* proves with its token that the task is held."""
 
-    place: Worker
+    worker: Worker
     state: State
     actor: Actor
     stop: RunControl
@@ -378,90 +524,76 @@ class Turn:
     hat: str | None = None  # the role of the workflow whose job this is
     part: str | None = None  # the file that says what it is there for, where it is another than the hat's
     comments: list[tuple[str, str]] = field(default_factory=list)  # for the forge: who said what
-    # What work says whose answer cannot be read.
-    proof: Callable[[AgentAnswer], AnswerValue | None] | None = None
 
     @cached_property
     def tamper_monitor(self) -> TamperMonitor | None:
-        """Who looks at what runs of this turn move; in a sandbox they reach nothing to look at."""
+        """The tamper monitor of this turn; None in a sandbox, where a run can change nothing outside."""
         if is_sandboxed(self.state.config.sandbox):
             return None
-        return replace(self.place.tamper_monitor, task=self.task)
+        return replace(self.worker.tamper_monitor, task=self.task)
 
     @property
     def by(self) -> Actor:
         """The actor, with the run whose outcome it records."""
         return self.actor.replace(run=self.runs[-1] if self.runs else None)
 
+    @property
+    def subject(self) -> Task:
+        """The task as this turn knows it."""
+        return self.state.task(str(self.task))
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.worker.workflow(self.state)
+
+    @property
+    def worn(self) -> Hat | None:
+        """The hat of this turn."""
+        return self.workflow.hat(self.hat) if self.hat else None
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that the task is in, as this turn knows it."""
+        return phase_of(self.state, self.subject)
+
     def current(self) -> Task:
-        return self.place.board.read().task(str(self.task))
+        """Return the task as the board has it now."""
+        return self.worker.board.read().task(str(self.task))
 
     def update(self, what: str, make: More, about: Callable[[], str] | None = None) -> State:
-        """Let *make* happen to the board, and what became of this turn's runs, in one update."""
+        """Apply *make* to the board, and record the finished runs of this turn, in one update."""
         told: list[str] = []
-        at, chance = self.place.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
+        at, chance = self.worker.clock(), random.random()  # noqa: S311 - it spreads retries, and guards nothing
 
-        def both(state: State) -> State:
+        def settle_and_make(state: State) -> State:
             heard = with_notes_read(state, tuple(sorted(self.delivered)), by=self.actor, at=at)
             return make(_settle_runs(heard, self.ended, told, at=at, chance=chance))
 
-        state = self.place.board.update(Change(self.place.name, what, both, about))
+        state = self.worker.board.update(Change(self.worker.name, what, settle_and_make, about))
         self.ended.clear()
-        self.place.tell(told)
+        self.worker.tell(told)
         return state
 
     def settle(self) -> None:
         """Release what is still reserved, and record every run that the board does not know yet."""
-        if moved := self.look():
-            self.place.record_drift(f"{self.place.name}'s agent", moved)
-        state, name = self.place.board.read(), self.place.name
+        if moved := self.end_run():
+            self.worker.record_drift(f"{self.worker.name}'s agent", moved)
+        state, name = self.worker.board.read(), self.worker.name
         if self.ended or release_unused(state, name) is not state:
             self.update("settle", lambda latest: release_unused(latest, name))
 
-    def _admit(self, question: Question) -> AdmissionRequest | str:
-        """Set the money of *question* aside, unless that was done; return the run, or why it cannot begin."""
-        run, self.admitted = self.admitted, None
-        if run is not None and question.instead is None and self._is_meant(run, question):
-            return run
-        run = self._wanted(question)
-        while shut := self._reserve(run):
-            left = (shut.until - self.place.clock()).total_seconds() if shut.until else None
-            if shut.cap is Cap.BUSY:  # others will be through, and have set nothing aside for this worker
-                left = PROVIDER_WAIT / 10
-            # What was begun is worth a moment: given back, it would be paid for twice.
-            if left is None or left > PROVIDER_WAIT or not sleep_unless_stopped(self.stop, left):
-                return shut.why
-        return run
-
-    def _is_meant(self, run: AdmissionRequest, question: Question) -> bool:
-        """Return whether *run* is by the agent of *question*: under another hat it may be another's."""
-        return not self.state.config.agents.overrides or run.choice == self._wanted(question).choice
-
-    def _now(self) -> State:
+    def known_state(self) -> State:
         """Return the board as this turn knows it, with what the providers say by now."""
-        return self.state.replace(providers=self.place.board.read().providers)
-
-    def _reserve(self, run: AdmissionRequest) -> Denial | None:
-        """Set the money for *run* aside; return why it may not begin where that was not done."""
-        shut: Denial | None = None
-
-        def make(state: State) -> State:
-            nonlocal shut
-            now = self.place.clock()
-            shut = denial_of(state, run, now)
-            return state if shut else admit(state, run, now)
-
-        self.update(f"begin {run.want.kind}", make)
-        return shut
+        return self.state.replace(providers=self.worker.board.read().providers)
 
     def record(self, *events: Event, more: More | None = None, then: Step | None = None) -> State:
-        """Let *events* happen to the task, and *more* to the board, in one update that also admits *then*."""
-        at, by, name = self.place.clock(), self.by, str(self.task)
+        """Apply *events* to the task and *more* to the board, in one update that also admits *then*."""
+        at, by, name = self.worker.clock(), self.by, str(self.task)
         events = tuple(self._with_effects(_mask_event(event)) for event in events)
         for event in events:
             if isinstance(event, Report) and event.commit:
                 self._publish(event.commit)
-        run = self.place.planned_run(self._now(), then, self.task, hat=self.hat) if then else None
+        run = self.worker.planned_run(self.known_state(), then, self.task, hat=self.hat) if then else None
 
         told: list[str] = []
 
@@ -478,7 +610,7 @@ class Turn:
             told[:] = [_entry_text(entry) for entry in new]
             words[:] = [entry.event for entry in new]
             state = more(state) if more else state
-            return apply_rules(self.place.workflow(state), state, name, at) if events else state
+            return apply_rules(self.worker.workflow(state), state, name, at) if events else state
 
         words: list[str] = []
         state = self.update("", make, lambda: f"{' and '.join(words)} {name}" if words else "log")
@@ -495,34 +627,36 @@ class Turn:
         def wait(seconds: float) -> bool:
             return self.lease_renewer.lost is None and sleep_unless_stopped(self.stop, seconds)
 
-        self.place.exchange.publish_work(config, str(self.task), token, commit, wait=wait)
+        self.worker.exchange.publish_work(config, str(self.task), token, commit, wait=wait)
 
     def _with_effects(self, event: Event) -> Event:
-        """Return *event* with what came of the effects that the workflow wants for it."""
+        """Perform the effects that the workflow has for *event*; return it with their results."""
         if not isinstance(event, Report | Land):
             return event
-        task, flow = self.current(), self.place.workflow(self.state)
+        task, flow = self.current(), self.workflow
         try:
-            wanted = effects_of(flow, task, event, by=self.by, at=self.place.clock())
-            after = advance(flow, task, event, by=self.by, at=self.place.clock())
+            wanted = effects_of(flow, task, event, by=self.by, at=self.worker.clock())
+            after = advance(flow, task, event, by=self.by, at=self.worker.clock())
         except Refused:  # the update says why
             return event
+        if not (wanted.effects or task.intended or task.issue):
+            return event
         commit = event.commit or task.review_commit
-        home, trees, now = self.place.home, self.place.worktrees, self.place.clock()
-        place = EffectPlace(home, trees, now, self.state, after, commit, wanted.taints)
+        home, trees, now = self.worker.home, self.worker.worktrees, self.worker.clock()
+        context = EffectContext(home, trees, now, self.state, after, commit, wanted.taints)
         try:
-            undone = take_back(place, task, wanted.effects)
+            undone = take_back(context, task, wanted.effects)
             if wanted.effects:
                 self._intend(wanted.effects, commit)
-            done = {**undone, **perform(place, task, wanted.effects)}
-            self._comment(place.delivery(task))
+            done = {**undone, **perform(context, task, wanted.effects)}
+            self._comment(context.delivery(task))
         except ForgeFailed as error:
             return Block(reason=printable(str(error)), questions=(FORGE_QUESTION,), only_people=True)
         return event.replace(effects=done) if done else event
 
     def _intend(self, effects: tuple[Effect, ...], commit: str | None) -> None:
-        """Write down what is about to be done, so that whoever comes after a crash knows that it began."""
-        name, by, at = str(self.task), self.by, self.place.clock()
+        """Record the effects that are about to begin, so that a crash in between can be noticed."""
+        name, by, at = str(self.task), self.by, self.worker.clock()
         intent = EffectIntent(effects=tuple(map(str, effects)), commit=commit, at=at, by=by.id)
         self.update(
             f"intend {' and '.join(intent.effects)} {name}",
@@ -530,7 +664,7 @@ class Turn:
         )
 
     def _comment(self, delivery: Delivery) -> None:
-        """Tell the forge what was said in this round; that it does not listen holds up no work."""
+        """Comment this round on the forge; a forge that fails holds up no work."""
         said, self.comments = tuple(self.comments), []
         for role, text in said if delivery.task.issue else ():
             try:
@@ -546,235 +680,23 @@ class Turn:
 
     def with_anomalies(self, state: State, found: Iterable[AgentAnomaly], about: str | None = None) -> State:
         """Return *state* with what the agent says should not have happened."""
-        at = self.place.clock()
+        at = self.worker.clock()
         for details in found:
-            state = with_anomaly(state, details, about=about or self.task, by=self.place.name, at=at)
+            state = with_anomaly(state, details, about=about or self.task, by=self.worker.name, at=at)
         return state
 
-    def ask(  # noqa: PLR0913 - what a step of an agent may need, by its name
-        self,
-        step: Step,
-        known: Mapping[str, str],
-        cwd: Path,
-        *,
-        check: Check = lambda _: None,
-        again: frozenset[RunEnding] = frozenset({RunEnding.DONE}),
-        begins: WorktreeState | None = None,
-        template: str | None = None,
-        session: Session | None = None,
-    ) -> AgentAnswer:
-        """Ask the agent, and where there is no answer that *check* takes, once more with the reason.
-
-        *begins* is what the directory is now, for whoever knows it already; *template* is the prompt, where
-        it is another than that of the step; *session* is the conversation to go on with.
-        """
-        hat = self.place.workflow(self.state).hat(self.hat) if self.hat else None
-        part = prompting.hat_text(self.part) if self.part else prompting.part_of(hat)
-        begin = self._bootstrap(step, cwd)
-        if missing := begin.missing():
-            return self._refuse_start(missing)
-        told = {**known, prompting.BOOTSTRAP: begin.text()}
-        facts = {name: printable(text) for name, text in told.items()}
-        prompt = prompting.render_prompt(template or step, facts, nonce=secrets.token_hex(8), hat=part)
-        self.place.trees.begin(begins)
-        first = Question(step, prompt, cwd, check, shown=prompt, session=session, hat=self.hat or "")
-        if hat:
-            form = prompting.AnswerForm(template or step, str(self.hat), part)
-            first = first._replace(dialect=hat.dialect, form=form)
-        return self._run_until_answered(first, again)
-
-    def _run_until_answered(self, first: Question, again: frozenset[RunEnding]) -> AgentAnswer:
-        """Run agents as the table of retries says, until there is an answer or none to be had."""
-        question = start = first  # *start* is what a killed agent is started with again
-        tried, failed = Tried(), None
-        while True:
-            asked = self._run(question)
-            match self._retry_after(asked, question, tried, again):
-                case RetryKind.NOTHING:
-                    return self._settle_answer(first, asked)
-                case RetryKind.SAME:
-                    log.warning("%s: the agent is started again, because %s", self._about(first), asked.why)
-                    tried, question = tried._replace(kills=tried.kills + 1, has_stand_in=False), start
-                case RetryKind.ANEW:
-                    log.warning("%s: its session is broken and given up: %s", self._about(first), asked.why)
-                    first = start = question = first._replace(session=None)
-                    tried = tried._replace(is_anew=True)
-                case RetryKind.STAND_IN:
-                    log.warning("%s: another agent stands in, because %s", self._about(first), asked.why)
-                    tried, question = tried._replace(has_stand_in=True), self._for_stand_in(start)
-                case second:
-                    failed = failed or self._settle_answer(first, asked)
-                    if failed.value is not None:
-                        return failed
-                    log.info("%s: asked once more, because %s", self._about(first), asked.why)
-                    question = start = _second(first, failed, second)
-                    is_unread = failed.reply.ending is RunEnding.DONE and failed.is_unread
-                    tried = Tried(second=second, was_unread=is_unread)
-
-    def _about(self, question: Question) -> str:
-        return self.task or question.step
-
-    def _retry_after(
-        self, asked: AgentAnswer, question: Question, tried: Tried, again: frozenset[RunEnding]
-    ) -> RetryKind:
-        """Return what follows *asked*; where that is to start a killed agent again, after a pause."""
-        if asked.value is not None or asked.moved:
-            return RetryKind.NOTHING
-        other = self._stand_in() if not question.session and may_fall_back(asked.reply) else None
-        ended = FailedRun(
-            asked.reply.ending,
-            asked.is_unread,
-            bool(asked.reply.session),
-            is_session_broken=bool(question.session) and is_session_broken(asked.reply),
-            may_stand_in=other is not None,
-        )
-        retry = retry_after(ended, tried, again)
-        if retry is RetryKind.SAME:
-            return retry if sleep_unless_stopped(self.stop, AFTER_A_KILL[tried.kills]) else RetryKind.NOTHING
-        if ended.ending is RunEnding.KILLED:
-            times = f"the agent was killed {tried.kills + 1} times in a row"
-            self.place.tell([f"{self._about(question)}: {times}; {asked.why}"])
-        return retry
-
-    def _stand_in(self) -> AgentChoice | None:
-        """Return who stands in for the agent that ran last, where that is another."""
-        instead = fallback_of(self.state.config.agents, self.last) if self.last else None
-        return None if instead == self.last else instead
-
-    def _for_stand_in(self, question: Question) -> Question:
-        is_work = question.step is Step.IMPLEMENT and not question.only_answer
-        told = prompting.takeover_prompt(question.prompt) if is_work else question.prompt
-        return question._replace(prompt=told, instead=self._stand_in())
-
-    def _settle_answer(self, question: Question, asked: AgentAnswer) -> AgentAnswer:
-        """Return *asked* with what its work proves, where no answer could be read; tell of a refusal."""
-        if asked.value is not None or asked.moved:
-            return asked
-        if asked.reply.ending is RunEnding.DONE:
-            self._record_refusal(question, asked)
-        value = self.proof(asked) if self.proof and asked.is_unread else None
-        return asked if value is None else asked._replace(value=value)
-
-    def _record_refusal(self, question: Question, asked: AgentAnswer) -> None:
-        """Write down that an answer was refused, so that people see what is paid for and comes to nothing."""
-        name, at = self.place.name, self.place.clock()
-        refusal = Refusal(at=at, step=str(question.step), task=self.task, why=_one_line(asked.why))
-
-        def make(state: State) -> State:
-            agent = state.agents.get(name)
-            if agent is None:
-                return state
-            more = agent.replace(refusals=agent.refusals + 1, refusal=refusal)
-            return state.replace(agents=with_record(state.agents, more))
-
-        self.update(f"refuse_answer {self.task or question.step}", make)
-
-    def _bootstrap(self, step: Step, cwd: Path) -> Bootstrap:
-        task = self.state.tasks.get(self.task or self.about or "")
-        seen = self.place.project_sandbox(self.state).path_inside(cwd)
-        where = RunPaths(self.place.repository.root, cwd, seen)
-        return Bootstrap.of(self.place.role, step, self.state, task, where, self.hat)
-
-    def _refuse_start(self, missing: tuple[str, ...]) -> AgentAnswer:
-        """Start no agent that would have to guess; say what it would lack."""
-        why = f"the bootstrap is not complete: {'; '.join(missing)}"
-        log.warning("%s: %s", self.task or self.place.role, why)
-        return AgentAnswer(
-            Reply(ending=RunEnding.NOT_STARTED, why=why, began=self.place.clock()), "", None, why
-        )
-
-    def _run(self, question: Question) -> AgentAnswer:
-        """Run the agent once; one that destroyed what it was to work in has crashed, whatever it says."""
-        brief = self._brief(question)
-        self.last = None
-        run = self._admit(question)
-        if isinstance(run, str):
-            return AgentAnswer(
-                Reply(ending=RunEnding.STOPPED, why=run, began=self.place.clock()), brief.run, None, run
-            )
-        self.runs.append(brief.run)
-        self.begin_run()
-        began = self.place.clock()
-        worktree = self.place.worktrees.worktree_at(question.cwd)  # before a run can spoil what says so
-        try:
-            with self.lease_renewer.require_liveness(
-                (brief.limits.silence or brief.limits.total) + LEASE_SLACK
-            ):
-                self.last = run.choice or self.place.choice(self.state, brief.step, self.task, self.hat)
-                reply = self.place.agent(self.state, self.last).run(brief, self.stop)
-        except DiskTrouble:
-            raise
-        except LizaError as error:
-            reply = Reply(ending=RunEnding.CRASHED, why=printable(str(error)), began=began)
-        finally:
-            self._secure(worktree)
-        # Thinking about a task is not held back by what the task may cost, yet is what it cost.
-        paid = run._replace(want=run.want._replace(task=self.task or self.about))
-        self._record_cost(EndedRun(paid, reply), question.step)
-        if reply.ending is RunEnding.DONE and self.task:
-            self.delivered |= {note.id for note in self.state.human_notes.values() if note.about == self.task}
-        if moved := self.look():
-            return AgentAnswer(reply, brief.run, None, "it changed what is not its own", moved)
-        return _parse_reply(reply, brief.run, question._replace(instead=self.last))
-
-    def _wanted(self, question: Question) -> AdmissionRequest:
-        """Return the run as it is admitted and paid for; a block alone costs far less than its step."""
-        run = self.place.planned_run(
-            self._now(), question.step, self.task, instead=question.instead, hat=self.hat
-        )
-        if not question.only_answer:
-            return run
-        kind = cost_kind(ANSWER_ONLY, run.want.kind.partition(" ")[2])
-        return run._replace(want=run.want._replace(kind=kind))
-
     def begin_run(self) -> None:
-        """Have whoever looks know that an agent, or what agents wrote, is about to run."""
+        """Tell the tamper monitor that an agent, or code of agents, is about to run."""
         if self.tamper_monitor:
-            self.place.report_drift(self.tamper_monitor.begin())
+            self.worker.report_drift(self.tamper_monitor.begin())
 
-    def look(self) -> tuple[str, ...]:
-        """Return what only the run of this turn that just ended can have done to what is not its own."""
-        return self.place.report_drift(self.tamper_monitor.end()) if self.tamper_monitor else ()
+    def end_run(self) -> tuple[str, ...]:
+        """End the run for the tamper monitor; return the changes that only this run can have made outside."""
+        return self.worker.report_drift(self.tamper_monitor.end()) if self.tamper_monitor else ()
 
-    def _secure(self, worktree: Worktree | None) -> None:
-        """Put back what ties the task's worktree to git; after a lost lease it is another worker's."""
-        if worktree and self.task and worktree.task == self.task and not self.lease_renewer.lost:
-            self.place.worktrees.secure(worktree, self.task, at=self.place.clock())
-
-    def _record_cost(self, end: EndedRun, step: Step) -> None:
-        """Note what a run cost; at once where others may wait for it, and its gates take a while."""
-        self.ended.append(end)
-        if (
-            step is not Step.CHECKPOINT
-            and not end.run.want.is_metered
-            and highest_cost(self.state, end.run.want.kind) is None
-        ):
-            self.settle()
-
-    def _brief(self, question: Question) -> Brief:
-        name = self.task or self.about
-        task, limits = self.state.tasks.get(name or ""), self.state.config.limits
-        run = self.place.run_id(question.step)
-        return Brief(
-            run=run,
-            role=self.place.role,
-            step=question.step,
-            hat=self.hat or "",
-            task=name,
-            iteration=task.iteration if task else 0,
-            prompt=question.prompt,
-            cwd=question.cwd,
-            folder=self.place.home / RUNS / run,
-            limits=RunLimits(silence=limits.silence_minutes * 60, total=limits.agent_minutes * 60),
-            session=question.session,
-            is_again=question.is_again,
-            only_answer=question.only_answer,
-            facts={"goal": self.state.goal.to_json(), **({"about": _without_lease(task)} if task else {})},
-        )
-
-    def broken(self, error: BrokenGate, *events: Event) -> None:
-        """Record that a gate can judge nothing, let *events* happen to the task, and let everybody stop."""
-        at, by = self.place.clock(), self.place.name
+    def record_broken_gate(self, error: BrokenGate, *events: Event) -> None:
+        """Record that a gate cannot judge any work, apply *events* to the task, and pause everybody."""
+        at, by = self.worker.clock(), self.worker.name
         details = GateBroken(gate=error.gate, command=error.line, cause=error.cause, likely=error.likely)
 
         def more(state: State) -> State:
@@ -783,55 +705,19 @@ class Turn:
 
         self.record(*events, more=more)
         # After the record: a switch of the breaker that no trip asks for is taken back.
-        self.place.stop_requests.pause(f"{BREAKER_PREFIX}{error}; then `liza breaker`")
+        self.worker.stop_requests.pause(f"{BREAKER_PREFIX}{error}; then `liza breaker`")
 
     def block_for_drift(self, moved: tuple[str, ...], who: str = "agent") -> None:
-        """Record that a run reached outside of its worktree, and let everybody stop."""
-        name, at = f"{self.place.name}'s {who}", self.place.clock()
+        """Record that a run changed something outside of its worktree, and pause everybody."""
+        name, at = f"{self.worker.name}'s {who}", self.worker.clock()
         if self.task is None:
-            self.place.record_drift(name, moved)
+            self.worker.record_drift(name, moved)
             return
-        details = self.place.pause_for_drift(name, moved)
+        details = self.worker.pause_for_drift(name, moved)
         question = "Is what moved as you want it, and may the task go on? `liza resume` says yes."
-        reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.place.name
+        reason, by = f"{name} {DRIFTED}{'; '.join(details.moved)}", self.worker.name
         block = Block(reason=reason, questions=(question,), only_people=True)
         self.record(block, more=lambda state: with_anomaly(state, details, about=self.task, by=by, at=at))
-
-
-def _second(first: Question, failed: AgentAnswer, retry: RetryKind) -> Question:
-    """Return how a second answer is asked for: for no more than is missing, and by whoever ran last."""
-    nonce, more = secrets.token_hex(8), first._replace(is_again=True, instead=failed.instead)
-    match retry:
-        case RetryKind.IN_SESSION:
-            short = prompting.correction_prompt(failed.why, only_answer=failed.is_unread, nonce=nonce)
-            return more._replace(prompt=short, session=failed.reply.session, only_answer=failed.is_unread)
-        case RetryKind.ANSWER_ONLY:
-            form = first.form or prompting.AnswerForm(first.step, ROLE_OF_STEP[first.step])
-            short = prompting.answer_prompt(form, first.step, failed.reply.text, failed.why, nonce=nonce)
-            return more._replace(prompt=short, only_answer=True)
-    return more._replace(prompt=prompting.repeat_prompt(first.shown, failed.why, nonce=nonce))
-
-
-def _parse_reply(reply: Reply, run: str, question: Question) -> AgentAnswer:
-    """Take the answer out of a reply; an agent that was cut short has given none, whatever it printed."""
-    instead = question.instead
-    if reply.ending is not RunEnding.DONE:
-        is_unread = reply.ending is RunEnding.EMPTY
-        return AgentAnswer(
-            reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead
-        )
-    found = read_answer(question.dialect, reply.text, question.step, role=question.hat, prompt=question.shown)
-    if not isinstance(found, ParsedAnswer):
-        return AgentAnswer(reply, run, None, found.why, is_unread=True, instead=instead)
-    for remark in found.remarks:
-        log.warning("%s: %s", run, remark)
-    why = question.check(found.value)
-    return AgentAnswer(reply, run, None if why else found.value, why or "", instead=instead)
-
-
-def _one_line(text: str) -> str:
-    """Return *text* as one line that a board can show."""
-    return " ".join(text.split())[:LONGEST_REFUSAL] or "no reason was given"
 
 
 def _settle_runs(
@@ -850,7 +736,7 @@ def _settle_runs(
 
 @contextmanager
 def open_turn(
-    place: Worker,
+    worker: Worker,
     state: State,
     task: Task | None = None,
     token: str | None = None,
@@ -858,33 +744,25 @@ def open_turn(
     about: str | None = None,
 ) -> Iterator[Turn]:
     """Open a turn: renew the lease in the background and pass switches and signals on to the agent."""
-    stop, actor = RunControl(), place.actor(token)
+    stop, actor = RunControl(), worker.actor(token)
     held = HeldLease(task.id, actor, state.config.limits.lease_seconds) if task and token else None
     with ExitStack() as stack:
-        stack.enter_context(place.stop_requests.forward_signals_to(stop))
-        keeper = stack.enter_context(
-            LeaseRenewer(place.board, place.stop_requests, stop, held, place.clock, place.extend_reservation)
+        stack.enter_context(worker.stop_requests.forward_signals_to(stop))
+        renewer = stack.enter_context(
+            LeaseRenewer(
+                worker.board, worker.stop_requests, stop, held, worker.clock, worker.extend_reservation
+            )
         )
         name = task.id if task else None
-        turn = Turn(place, state, actor, stop, keeper, name, about=about, admitted=admitted)
+        turn = Turn(worker, state, actor, stop, renewer, name, about=about, admitted=admitted)
         try:
             yield turn
         finally:
             turn.settle()
 
 
-def task_with_token(state: State, token: str) -> Task | None:
-    """Return the task whose lease has *token*."""
-    return next((task for task in state.tasks.values() if task.lease and task.lease.token == token), None)
-
-
-def _without_lease(task: Task) -> dict[str, Any]:
-    """Return what an agent may know of *task*: not the token that proves who holds it."""
-    return {key: value for key, value in task.to_json().items() if key != "lease"}
-
-
 def _mask_event(event: Event) -> Event:
-    """Return *event* without secrets: names that git tells, as of a file, are no part of any reply."""
+    """Return *event* with secrets masked; file names come from git, not from a masked reply."""
     plain = event.model_dump()
     safe = environment_mask().values(plain)
     return event if safe == plain else type(event).model_validate(safe)

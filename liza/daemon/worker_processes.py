@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.staffing import PARENT_VARIABLE, Slot
 from liza.errors import DiskTrouble
-from liza.system import locks
+from liza.system import files
 from liza.system.fork_server import ForkServer, NoForkServer
 from liza.system.platform import STOPPED
-from liza.system.proc_table import process_of, send_signal
+from liza.system.process import process_of, send_signal
 
 if TYPE_CHECKING:
     import threading
@@ -29,7 +29,7 @@ _LAST: Final = 4096  # bytes of a log that are looked at for its last line
 
 
 class ForkedWorker:
-    """A child that a fork server made; not reaped before `wait`, so that its pid is nobody else's."""
+    """A child of the fork server; not reaped before `wait`, so that no other process gets its pid."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -50,7 +50,7 @@ class WorkerProcesses:
     def __init__(
         self, home: Path, command: Sequence[str], cwd: Path, forks: ForkServer | None = None
     ) -> None:
-        self._logs = home / locks.WORKERS_DIRECTORY
+        self._logs = home / files.WORKERS_DIRECTORY
         self._command = command
         self._cwd = cwd
         self._forks = forks
@@ -61,24 +61,24 @@ class WorkerProcesses:
     def names(self) -> frozenset[str]:
         return frozenset(self._running)
 
-    def start(self, post: Slot) -> None:
+    def start(self, slot: Slot) -> None:
         try:
-            self._running[post.name] = self._started(post)
+            self._running[slot.name] = self._start_process(slot)
         except OSError as error:  # no room for a process, or for its log
-            raise DiskTrouble(f"start {post.name}", error) from error
+            raise DiskTrouble(f"start {slot.name}", error) from error
 
-    def _started(self, post: Slot) -> subprocess.Popen[bytes] | ForkedWorker:
+    def _start_process(self, slot: Slot) -> subprocess.Popen[bytes] | ForkedWorker:
         # By number: a worker that has to ask may find that it is an orphan already.
         parent = {PARENT_VARIABLE: str(os.getpid())}
-        with self._log(post.name).open("ab") as log:
+        with self._log(slot.name).open("ab") as log:
             if self._forks:
                 try:
-                    words = (post.role, post.name)
+                    words = (slot.role, slot.name)
                     return ForkedWorker(self._forks.fork(words, log.fileno(), parent, cwd=self._cwd))
                 except NoForkServer:
                     self._forks = None
             return subprocess.Popen(
-                [*self._command, post.role, post.name],
+                [*self._command, slot.role, slot.name],
                 cwd=self._cwd,
                 env={**os.environ, **parent},
                 stdin=subprocess.DEVNULL,
@@ -88,7 +88,7 @@ class WorkerProcesses:
             )
 
     def last_words(self, name: str) -> str:
-        """Return the last line that the worker *name* wrote before it ended, if it is one of trouble."""
+        """Return the last line of the log of worker *name*; empty where that is of level INFO."""
         try:
             text = self._path(name).read_bytes()[-_LAST:].decode(errors="replace").strip()
         except OSError:
@@ -110,12 +110,12 @@ class WorkerProcesses:
             process = self._running[name]  # not reaped yet, so that its pid is nobody else's
             with suppress(ProcessLookupError):
                 process.send_signal(number)
-                process.send_signal(signal.SIGCONT)  # whoever is stopped hears it only then
+                process.send_signal(signal.SIGCONT)  # a stopped process gets the signal only then
                 if number is signal.SIGKILL:
                     os.killpg(process.pid, number)
 
     def kill_stopped(self, is_over: threading.Event) -> None:
-        """Kill every worker that somebody stopped, until *is_over*; for a thread of its own.
+        """Kill every worker that is stopped (SIGSTOP), until *is_over*; for a thread of its own.
 
         It holds its task, and perhaps the lock of the board, which nobody else can take before it is gone.
         """

@@ -1,7 +1,5 @@
 """What should not have happened: one record a kind of anomaly, and the entry that says who saw it when."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 

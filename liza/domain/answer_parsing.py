@@ -1,4 +1,4 @@
-"""Finds the answer in an agent's output and parses it as the record of its step.
+"""Finds the answer in an agent's output, in whatever dialect, and parses it as the record of its step.
 
 Agents' output is untrusted and often sloppy. What has one meaning is coerced, with a remark. What is
 truncated, belongs to another step, was copied from the prompt or contradicts itself is unreadable, with a
@@ -8,41 +8,52 @@ sentence to send back. Only a plain `approve` approves.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from liza.domain.answer_coercion import Coercer, Contradiction, keys_of, unwrap
-from liza.domain.answer_synonyms import COERCION_TABLES, HARMLESS_KEYS, scope_in
-from liza.domain.answer_yaml import lenient_parses
 from liza.domain.answers import (
     ANSWER_TYPES,
+    COERCION_TABLES,
+    HARMLESS_KEYS,
     ROLE_OF_STEP,
     AnswerValue,
+    Coercer,
+    Contradiction,
+    Implement,
     Plan,
     Replan,
     Review,
     Ruling,
     Step,
+    StepSpec,
+    TestsEnd,
     WorkStatus,
+    keys_of,
     lines_by_path,
+    scope_in,
+    unwrap,
 )
-from liza.domain.fenced_blocks import (
+from liza.domain.dialects import DIALECTS, DialectReading, read_dialect
+from liza.domain.memory import Remembered
+from liza.domain.model import Feedback, Outcome, ReportedUsage, Risk
+from liza.domain.problems import violations_from
+from liza.domain.yaml_parse import (
     TAG,
+    BadYaml,
     FencedBlock,
     is_quoted,
     last_unfenced_block,
     last_untagged_block,
+    lenient_parses,
     tagged_blocks,
     untagged_blocks,
 )
-from liza.domain.problems import violations_from
-from liza.domain.spending import ReportedUsage
-from liza.domain.yaml_parse import BadYaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
 MAX_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
@@ -57,6 +68,7 @@ _PLACEHOLDER: Final = re.compile(
 )
 # How what was kept of a long output says what was not; whatever spans it is not what the agent said.
 CUT_MARK: Final = re.compile(r"\n\[liza: (?P<count>[\d,]+ bytes) cut here\]\n")
+_FENCE_IN_LINE: Final = re.compile(rf"(?m)^.*[^\s`~>].*(?:```|~~~){TAG}\s*$")
 _SAYS_BLOCKED: Final = re.compile(
     r"(?:status\W{1,4}(?:is )?block|blocked_(?:reason|questions))", re.IGNORECASE
 )
@@ -131,6 +143,10 @@ def _untagged_answer(text: str, step: Step, prompt: str) -> ParsedAnswer | Unrea
         f"the reply has no answer to the {step} step: end it with a line ```{TAG}, the answer as YAML, "
         "and a line ```"
     )
+    if _FENCE_IN_LINE.search(text):
+        return UnreadableAnswer(
+            f"{missing.why}; a ```{TAG} behind other text is none, so break the line before it"
+        )
     last = last_untagged_block(text) or last_unfenced_block(text, _keys_of_step(step))
     if last is None or is_quoted(last.body, prompt):
         return missing
@@ -207,12 +223,14 @@ def _coerce(data: object, places: Mapping[str, int], step: Step) -> ParsedAnswer
         and all(isinstance(one, dict) for one in data)
     ):
         data = {"tasks": data}
+    if "tasks" in _keys_of_step(step) and isinstance(data, Mapping) and {"id", "done_when"} <= set(data):
+        data = {"tasks": [data]}
     data = unwrap(data, _keys_of_step(step))
     if not isinstance(data, Mapping):
         return UnreadableAnswer(
             f"the answer to the {step} step has no keys: use {', '.join(sorted(_keys_of_step(step)))}"
         )
-    data = {key: value for key, value in data.items() if key != USAGE}
+    data = _PREPARED.get(step, dict)({key: value for key, value in data.items() if key != USAGE})
     if blank := next(_placeholders(data), None):
         return UnreadableAnswer(
             f"the answer to the {step} step still has {blank} from the example: fill it in"
@@ -228,6 +246,60 @@ def _coerce(data: object, places: Mapping[str, int], step: Step) -> ParsedAnswer
     if why := _approval_doubt(value, shaping):
         return UnreadableAnswer(why)
     return ParsedAnswer(value, tuple(shaping.remarks[:MAX_REMARKS]))
+
+
+def _with_named_decision(data: dict[str, Any]) -> dict[str, Any]:
+    """Let `action: unblock` beside `guidance`, or `unblock: true`, say what `unblock: {guidance: …}` says."""
+    if isinstance(inner := data.get("rescope"), Mapping):
+        data = {**{key: value for key, value in data.items() if key != "rescope"}, **inner}
+    why = next((key for key in ("guidance", "reason", "message") if isinstance(data.get(key), str)), None)
+    if why is None:
+        return data
+    said = str(data.get("action") or data.get("decision")).casefold()
+    named = [word for word in _DECISIONS if said == word or str(data.get(word)).casefold() == "true"]
+    if not named and data.get("tasks") and not data.get("rescope_reason"):
+        named = ["rescope_reason"]
+    if len(named) != 1:
+        return data
+    rest = {key: value for key, value in data.items() if key not in {why, "action", "decision"}}
+    return {**rest, named[0]: data[why]}
+
+
+def _with_named_reason(data: dict[str, Any]) -> dict[str, Any]:
+    """Let a coder's `reason` be why it is blocked, or what it did; and a reason that asks be its question."""
+    if "status" not in data:
+        return data
+    is_blocked = str(data["status"]).strip().casefold().startswith(("block", "stuck"))
+    wanted = "blocked_reason" if is_blocked else "summary"
+    said = next((key for key in ("reason", "summary") if data.get(key) and key != wanted), None)
+    if said and not data.get(wanted):
+        data = {wanted if key == said else key: value for key, value in data.items() if key != wanted}
+    return _with_question(data) if is_blocked else data
+
+
+def _with_question(data: dict[str, Any]) -> dict[str, Any]:
+    reason = str(data.get("blocked_reason")).strip()
+    if not reason.endswith("?") or any("question" in key for key in data):
+        return data
+    return {**data, "blocked_questions": [reason]}
+
+
+def _with_new_files(data: dict[str, Any]) -> dict[str, Any]:
+    """Count the files that a coder will create among those that it announces."""
+    new, known = data.get("files_to_create"), data.get("files_to_modify")
+    if not isinstance(new, list) or not isinstance(known, list):
+        return data
+    rest = {key: value for key, value in data.items() if key != "files_to_create"}
+    return {**rest, "files_to_modify": [*known, *new]}
+
+
+_DECISIONS: Final = ("unblock", "abandon")
+# What is made of an answer before its keys are looked up: where two of them say one thing together.
+_PREPARED: Final[dict[Step, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    Step.REPLAN: _with_named_decision,
+    Step.CHECKPOINT: _with_new_files,
+    Step.IMPLEMENT: _with_named_reason,
+}
 
 
 def _with_task_scopes(data: Mapping[str, Any], step: Step) -> Mapping[str, Any]:
@@ -262,6 +334,9 @@ def _with_derived_fields(shaped: object, step: Step) -> object:
 def _with_feedback(review: dict[str, Any]) -> dict[str, Any]:
     """Take the reason of a rejection for its feedback where it gives no other and says something."""
     reason = review.get("reason")
+    first = next((one for one in review.get("feedback") or () if isinstance(one, dict)), None)
+    if review.get("verdict") == Ruling.REJECT and reason is None and first and first.get("message"):
+        return {**review, "reason": first["message"]}
     if review.get("verdict") != Ruling.REJECT or review.get("feedback") or not isinstance(reason, str):
         return review
     return (
@@ -330,3 +405,99 @@ def _schema_problem(
 
 def _keys_of_step(step: Step) -> set[str]:
     return set(ANSWER_TYPES[step].model_fields)
+
+
+# Answers in the dialect that a role speaks: whatever it is, the same few results come out of a reply.
+
+OWN_BLOCK: Final = "```liza"
+OWN_DIALECT: Final = "yaml"  # a tagged block of YAML at the end of the reply
+KNOWN_DIALECTS: Final = (OWN_DIALECT, *DIALECTS)
+DIALECT_STEPS: Final = frozenset({Step.IMPLEMENT, Step.REVIEW})  # all others are answered in our own block
+MOST_QUESTIONS: Final = 3
+NOTHING_TO_DO: Final = "NOTHING_TO_DO"  # the label of a worker that found nothing to do
+_TESTS: Final = {"TESTS_PASSED": TestsEnd.PASSED, "TESTS_FAILED": TestsEnd.FAILED}
+# The fields of a step, by the keys that a block may have for each.
+_STEP_FIELDS: Final = {
+    "objective": ("objective", "loop summary", "step summary", "summary"),
+    "instructions": ("what to change", "instructions", "context"),
+    "files": ("files in scope", "files"),
+    "loc_estimate": ("estimated loc", "loc estimate"),
+    "risk": ("risk", "risk level"),
+    "success_criteria": ("success criteria", "win-state"),
+    "avoid": ("what to avoid", "avoid"),
+}
+_LISTS: Final = frozenset({"files", "success_criteria", "avoid"})
+_RULINGS: Final = {Outcome.PASS: Ruling.APPROVE, Outcome.REVISE: Ruling.REJECT}
+
+
+def read_answer(
+    dialect: str, text: str, step: Step, *, role: str, prompt: str
+) -> ParsedAnswer | UnreadableAnswer:
+    """Return what *role* answers to *step* in *text*, or why that cannot be read."""
+    if dialect == OWN_DIALECT or step not in DIALECT_STEPS:
+        return parse_answer(text, step, prompt=prompt)
+    reading = read_dialect(dialect, text, role=role, prompt=prompt)
+    if reading.outcome is Outcome.NONE:
+        # Who is asked for the answer alone is asked for our own block, whatever they speak, and nothing else.
+        own = parse_answer(text, step, prompt=prompt) if text.strip().startswith(OWN_BLOCK) else None
+        if isinstance(own, ParsedAnswer):
+            return own
+        return UnreadableAnswer(reading.problem or "there is no result in the answer")
+    value = _review(reading) if step is Step.REVIEW else _work(reading, text)
+    return ParsedAnswer(value, reading.oddities)
+
+
+def _review(reading: DialectReading) -> Review:
+    reason = reading.reason or reading.word or str(reading.outcome)
+    said = (*reading.feedback, *reading.questions) or (reason,)
+    return Review(
+        verdict=_RULINGS.get(reading.outcome, Ruling.BLOCK),
+        reason=reason,
+        feedback=() if reading.outcome is Outcome.PASS else tuple(Feedback(message=one) for one in said),
+        label=reading.label,
+        confidence=reading.confidence,
+    )
+
+
+def _work(reading: DialectReading, text: str) -> Implement:
+    reason = reading.reason or reading.word or str(reading.outcome)
+    if reading.outcome is Outcome.PASS:
+        risk = Risk(reading.risk) if reading.risk else None
+        told = reading.fields.get("plan") or text.strip() or reason
+        kept = tuple(Remembered(type=kind, text=said) for kind, said in reading.memory)
+        return Implement(
+            status=WorkStatus.NOTHING_TO_DO if reading.label == NOTHING_TO_DO else WorkStatus.DONE,
+            summary=told,
+            risk=risk,
+            confidence=reading.confidence,
+            step=_step(reading),
+            handoff=dict(reading.handoff) if isinstance(reading.handoff, Mapping) else None,
+            tests_ended=_tests(reading),
+            remember=kept,
+        )
+    asked = reading.questions[:MOST_QUESTIONS] or (f"How should this be settled: {reason}",)
+    return Implement(status=WorkStatus.BLOCKED, blocked_reason=reason, blocked_questions=asked)
+
+
+def _step(reading: DialectReading) -> StepSpec | None:
+    """Return the step that a block describes; None where it does not say all of it."""
+    said = {
+        name: next((reading.fields[key] for key in keys if reading.fields.get(key)), "")
+        for name, keys in _STEP_FIELDS.items()
+    }
+    number = re.search(r"\d+", said["loc_estimate"])
+    values = {name: _items(text) if name in _LISTS else text for name, text in said.items()}
+    try:
+        return StepSpec.model_validate(
+            {**values, "loc_estimate": number and int(number[0]), "risk": reading.risk}
+        )
+    except ValidationError:
+        return None
+
+
+def _items(text: str) -> list[str]:
+    return [item for part in re.split(r"[,;]", text) if (item := part.strip(" `"))]
+
+
+def _tests(reading: DialectReading) -> TestsEnd | None:
+    return _TESTS.get(reading.word or "")

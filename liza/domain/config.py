@@ -1,17 +1,106 @@
-"""What a run may be told: the `config` section of the board and, with the same shape, `liza.yaml`."""
+"""What people tell a run: the `config` of the board, `liza.yaml` in the same shape, and the switches."""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import Annotated, Final, Self
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from liza.domain import routing
 from liza.domain.experiment_config import ExperimentConfig
 from liza.domain.record import Id, NonEmptyStr, Record, default_record
 from liza.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+
+# Agent settings by override key: each field comes from the first key of a chain that sets it.
+#
+# Keys are a role, a hat, a step, a phase, `<PHASE>_<ROLE>` or `<PHASE>_<ROLE>_<NAME>`, in any case.
+
+T = TypeVar("T")
+
+DEFAULT: Final = "default"
+BACKEND_FIELDS: Final = frozenset({"command", "arguments", "model", "passing", "own_home"})  # to one backend
+ALIASES: Final = {"REVIEWER": "REVIEW", "ASSESSOR": "COMPLEXITY", "COMPLEXITY_ASSESSOR": "COMPLEXITY"}
+JUDGING_ROLE: Final = "reviewer"  # that of whoever judges, under any hat
+_JUDGING_HATS: Final = frozenset({"JUDGE", "ASSESSOR", "COMPLEXITY_ASSESSOR"})
+
+
+def check_overrides(overrides: dict[str, T]) -> dict[str, T]:
+    """Return *overrides*, unless a key is there twice; whether it is used, the workflow says."""
+    seen: dict[str, str] = {}
+    for key in overrides:
+        word = key.upper()
+        if word in seen:
+            raise ValueError(f"{key!r} and {seen[word]!r} are the same key; keep one")
+        seen[word] = key
+    return overrides
+
+
+def suggest_key(key: str, usable: Iterable[str]) -> str:
+    """Return which of the keys that are *usable* to write instead of *key*."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only who mistyped a key needs it
+
+    known = [one.lower() for one in usable]
+    near = get_close_matches(key.lower(), known, n=1)
+    all_of_them = ", ".join(known)
+    return f"did you mean {near[0]!r}? Known: {all_of_them}" if near else f"use one of {all_of_them}"
+
+
+class RouteKey(NamedTuple):
+    """Who is asked: a role in a step, perhaps in a phase, under a hat, as one of several by name."""
+
+    role: str
+    step: str
+    phase: str | None = None
+    hat: str | None = None
+    name: str | None = None
+
+
+def override_keys(who: RouteKey) -> list[str]:
+    """Return the keys that count for *who*, most particular first, without the default.
+
+    Under a hat neither the step nor the role counts: a judge is asked in a review, and is no reviewer. A
+    phase by itself stands for whoever works in it, not for whoever judges.
+    """
+    acting = (who.hat or who.role).upper()
+    words = [acting, *([ALIASES[acting]] if acting in ALIASES else [])]
+    phase = (who.phase or "").upper()
+    names = [f"{phase}_{word}_{who.name.upper()}" for word in words] if phase and who.name else []
+    phased = [f"{phase}_{word}" for word in words] if phase else []
+    works = who.role != JUDGING_ROLE and acting not in _JUDGING_HATS
+    step = [] if who.hat else [who.step.upper()]
+    return list(dict.fromkeys([*names, *phased, *step, *words, *([phase] if phase and works else [])]))
+
+
+class Route(NamedTuple):
+    """The fields of a choice, and for each the key that it comes from."""
+
+    fields: dict[str, Any]
+    origin: dict[str, str]
+
+
+def resolve_route(overrides: Mapping[str, Record], default: Record, keys: Iterable[str]) -> Route:
+    """Take each field from the first of *keys* that sets it, else from *default*.
+
+    What is meant for one backend is not inherited by another: below the key that names the backend, a key
+    with another one gives nothing of it.
+    """
+    there = {key.upper(): (key, choice) for key, choice in overrides.items()}
+    fields: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for key, choice in [*(there[key] for key in keys if key in there), (DEFAULT, default)]:
+        found = choice.to_json()
+        own = found.get("backend") or ("command" if "command" in found else None)
+        strange = "backend" in fields and own not in {None, fields["backend"]}
+        for name, value in found.items():
+            if name not in fields and not (strange and name in BACKEND_FIELDS):
+                fields[name], origin[name] = value, key
+    return Route(fields, origin)
+
 
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -55,7 +144,7 @@ class AgentChoice(Record):
 
 class Agents(Record):
     default: AgentChoice = default_record(AgentChoice)
-    overrides: Annotated[dict[str, AgentChoice], AfterValidator(routing.check_overrides)] = Field(
+    overrides: Annotated[dict[str, AgentChoice], AfterValidator(check_overrides)] = Field(
         default_factory=dict
     )
     # Stands in where the chosen agent cannot be started, its provider's quota is used up or its key refused;
@@ -97,14 +186,26 @@ class Budget(Record):
     task_usd: Usd = 5
 
 
+def _check_webhook(address: str) -> str:
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"{address!r} is no web address; give one that begins with `https://` or `http://`")
+    return address
+
+
 class Notify(Record):
     """Who else is told what is in alerts.log; the secret itself is never on the board."""
 
     command: tuple[NonEmptyStr, ...] | None = None
-    webhook: NonEmptyStr | None = None
+    webhook: Annotated[NonEmptyStr, AfterValidator(_check_webhook)] | None = None
     secret_env: NonEmptyStr = "LIZA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
     # Further ones by name, that packages add, each with what it is told.
     channels: dict[NonEmptyStr, dict[NonEmptyStr, ChannelOption]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _refuse_idle_secret(self) -> Self:
+        if self.webhook is None and self.secret_env != type(self).model_fields["secret_env"].default:
+            raise ValueError("secret_env does nothing without a webhook; name one, or leave it out")
+        return self
 
 
 class SprintLength(Record):
@@ -269,3 +370,51 @@ class Config(Record):
         Field(default_factory=dict)
     )
     issues: Annotated[NonEmptyStr, BeforeValidator(_parse_issues)] | None = None  # `1-5,8` or `label:agent`
+
+
+# The files by which people stop a run: ABORT beats PAUSE beats CHECKPOINT.
+
+
+class Switch(IntEnum):
+    """A stop, by rank; the name of each but NORMAL is the name of its file in `.liza/`."""
+
+    NORMAL = 0
+    CHECKPOINT = 1
+    PAUSE = 2
+    ABORT = 3
+
+
+SWITCH_MEANING: Final[dict[Switch, str]] = {
+    Switch.NORMAL: "no file is there; everybody works",
+    Switch.CHECKPOINT: "everybody ends their turn, then a summary is in `checkpoints/`, and all wait",
+    Switch.PAUSE: "nothing new starts; work goes on where it was when the file is removed",
+    Switch.ABORT: "every agent ends, work in progress is saved, workers exit",
+}
+BREAKER_PREFIX: Final = "circuit breaker: "  # what the file of a switch starts with that the breaker threw
+WORKER_PREFIX: Final = "by Liza: "  # the same of a worker, for something that only people can mend
+SWITCH_FILES: Final = tuple(switch.name for switch in reversed(Switch) if switch is not Switch.NORMAL)
+
+
+def strongest_switch(files: Collection[str]) -> Switch:
+    """Return the strongest switch among *files*."""
+    return max((Switch[name] for name in SWITCH_FILES if name in files), default=Switch.NORMAL)
+
+
+def worker_pause(thrown: Mapping[str, str]) -> str | None:
+    """Return why a worker threw PAUSE; None where nobody did, or a person, who knows of it."""
+    said = thrown.get(Switch.PAUSE.name, "")
+    return said.removeprefix(WORKER_PREFIX) if said.startswith(WORKER_PREFIX) else None
+
+
+def resume_command(said: str) -> str:
+    """Return the command that resumes the agents, given the text of a switch file."""
+    if not said.startswith(BREAKER_PREFIX):
+        return "liza resume"
+    _, _, command = said.rstrip("`").rpartition("`")
+    return command if command.startswith("liza ") else "liza breaker"
+
+
+def switch_cause(said: str) -> str:
+    """Return why a switch was thrown, without the command that the breaker names behind it."""
+    cause, _, command = said.rpartition("; ")
+    return cause if cause and said.startswith(BREAKER_PREFIX) and command.endswith("`") else said

@@ -3,18 +3,14 @@
 Only its end grows. What a person adds there is an answer; a change further up is refused with its line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from liza.domain.dialects.reading import DialectReading
-from liza.domain.dialects.registry import read_dialect
-from liza.domain.dialects.signal_block import SignalBlock, render_signal_block
+from liza.domain.dialects import DialectReading, SignalBlock, read_dialect, render_signal_block
+from liza.domain.model import Outcome
 from liza.domain.record import Record
-from liza.domain.verdicts import Outcome
 
 MOST_DOCS: Final = 2  # that the page names
 _RULE: Final = "---"

@@ -1,7 +1,5 @@
 """Issues of a forge as work: which are asked for, what each waits for, and the branch that it is done on."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping

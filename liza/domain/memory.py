@@ -1,7 +1,5 @@
 """What agents want remembered of a task: types, how long each is kept, how much of it a prompt shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple

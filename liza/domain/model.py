@@ -1,33 +1,424 @@
 """The values on the board: what `state.yaml` says, as frozen records that cannot hold nonsense."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from liza.domain.anomalies import Anomaly
-from liza.domain.config import Config
+from liza.domain.config import Config, Count, Usd
 from liza.domain.memory import MemoryEntry
-from liza.domain.position import Position
-from liza.domain.record import Commit, Id, Keyed, NonEmptyStr, Record, Time, default_record, with_record
-from liza.domain.spending import Provider, Spend, TaskAccount
-from liza.domain.verdicts import Decision, Evidence, Feedback, Risk, Signal, Verdict
+from liza.domain.record import (
+    Commit,
+    Id,
+    Keyed,
+    NonEmptyStr,
+    Record,
+    Time,
+    changed_names,
+    default_record,
+    with_record,
+)
 from liza.domain.version import VERSION as VERSION  # noqa: PLC0414 - it is of the state
 from liza.errors import NotThere
+
+# What a gate says about a tree, and where that brought a task in its workflow.
+
+JUDGE: Final = "judge"  # to the rules, whoever gives a verdict
+LONGEST_TAIL: Final = 4000  # characters of a command's output that the board keeps; the run's folder has all
+
+
+class Severity(StrEnum):
+    BLOCKER = "blocker"
+    CONCERN = "concern"
+
+
+class Feedback(Record):
+    message: NonEmptyStr
+    file: str | None = None
+    line: Annotated[int, Field(ge=1)] | None = None
+    severity: Severity = Severity.BLOCKER
+    suggestion: str | None = None
+
+
+class Outcome(StrEnum):
+    """What a gate, or a phase, comes to; `OUTCOME_MEANING` says what each means."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    ASK = "ask"
+    REVISE = "revise"
+    STOP = "stop"
+    BLOCK = "block"
+    NONE = "none"
+
+
+OUTCOME_MEANING: Final[dict[Outcome, str]] = {
+    Outcome.PASS: "nothing is in the way",
+    Outcome.ASK: "a person has to answer first; no round is used up",
+    Outcome.REVISE: "it goes back to whoever made it, with what is wrong",
+    Outcome.STOP: "the work is given up",
+    Outcome.BLOCK: "somebody has to think before anybody goes on",
+    Outcome.NONE: "there was no verdict; the workflow says what that means, and never that it passed",
+}
+
+
+class Evidence(Record):
+    """What a gate saw, so that nobody has to take its word."""
+
+    command: NonEmptyStr | None = None
+    code: int | None = None
+    tail: str = ""
+    run: Id | None = None  # the folder under runs/ that has the whole output
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+
+    def last_lines(self, most: int) -> tuple[str, ...]:
+        """Return the last lines of what was printed, at most *most*."""
+        return tuple(line for line in self.tail.splitlines() if line.strip())[-most:]
+
+
+class Verdict(Record):
+    """What *gate* says about *tree*; about another tree it says nothing."""
+
+    gate: Id
+    outcome: Outcome
+    at: Time
+    tree: Commit | None = None
+    reason: NonEmptyStr | None = None
+    feedback: tuple[Feedback, ...] = ()
+    label: NonEmptyStr | None = None
+    confidence: Annotated[int, Field(ge=0, le=10)] | None = None  # how sure a reviewer's agent says it is
+    evidence: Evidence | None = None
+
+    @property
+    def judging_worker(self) -> str | None:
+        """The worker whose agent gave this verdict; None for a machine."""
+        seen = self.evidence
+        return seen.run.partition(".")[0] if seen and seen.run and seen.command is None else None
+
+    def signals(self) -> "tuple[Signal, ...]":
+        """Return what rules count of it; nothing of a machine's."""
+        if self.judging_worker is None:
+            return ()
+        said = Signal(name=SignalName.VERDICT, value=self.outcome.value, at=self.at, role=JUDGE)
+        sure = said.replace(name=SignalName.CONFIDENCE, value=self.confidence)
+        return (said,) if self.confidence is None else (said, sure)
+
+
+class Decision(Record):
+    """What a phase came to; rules count these, never a single gate's verdict."""
+
+    phase: NonEmptyStr
+    outcome: Outcome
+    at: Time
+    reason: NonEmptyStr | None = None
+    output: NonEmptyStr | None = None  # a digest of what a command printed, numbers and places left out
+    is_merge: bool = False  # about the tree that would be merged: no rejection of the work by itself
+
+
+class Risk(StrEnum):
+    """How risky an agent says that its work is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class SignalName(StrEnum):
+    TESTS = "tests"  # passed or failed, as the maker of the work says
+    VERDICT = "verdict"  # the outcome
+    SILENCE = "silence"  # no verdict, where one was asked for
+    CONFIDENCE = "confidence"  # of ten
+    RISK = "risk"  # low, medium or high, of the step that is next
+
+
+class Signal(Record):
+    """What an agent said, or left unsaid, beside its work and its verdicts; rules count it."""
+
+    name: SignalName
+    at: Time
+    value: NonEmptyStr | int | None = None
+    phase: NonEmptyStr | None = None
+    role: NonEmptyStr | None = None
+
+
+# Where a task is in its workflow: the record that the engine moves and the board keeps.
+
+# What a position waits on beside the gates of a workflow; no gate can have such an id.
+RELEASE: Final = ":release"  # a draft: somebody has to release it first
+WORK: Final = ":work"  # the worker asked
+TAINT: Final = ":taint"  # a person has to accept what the work is tainted with
+
+
+def taint_meaning(mark: str) -> str:
+    """Return what *mark* says of work that is tainted with it, as people say it."""
+    kind, _, where = mark.partition(":")
+    phase, _, gate = where.partition("/")
+    if kind == "skipped":
+        return f"{gate} was not asked about the last round of {phase}"
+    if kind != "forced":
+        return f"the {mark.removeprefix('overrode_')} objected, and was overruled"
+    if gate:
+        return f"{gate} could not be asked in {phase}"
+    return f"the rounds of {where} were over" if where.isupper() else f"it was forced through ({where})"
+
+
+class End(StrEnum):
+    """Where work can end; `FINAL` are those that nothing leads out of."""
+
+    DONE = "DONE"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    STOPPED = "STOPPED"
+    SUPERSEDED = "SUPERSEDED"
+    BLOCKED = "BLOCKED"
+    PAUSED = "PAUSED"
+
+
+FINAL: Final = frozenset({End.DONE, End.NOTHING_TO_DO, End.STOPPED, End.SUPERSEDED})
+
+
+class Stage(StrEnum):
+    """What a phase is for, whatever its document calls it."""
+
+    WORK = "work"  # somebody works
+    JUDGE = "judge"  # gates judge what was made
+    EFFECT = "effect"  # the daemon does something with it, as merging it
+
+
+class Position(Record):
+    """Where a piece of work is; all that the engine has to know of its past."""
+
+    phase: NonEmptyStr
+    stage: Stage = Stage.WORK  # of the phase
+    end: End | None = None
+    worked: bool = False
+    asked: bool = False
+    nothing: bool = False  # the worker says that there is nothing to do
+    forced: bool = False  # this visit passes, whatever its gates said
+    back_from: Stage | None = None  # where the work was sent back to this phase
+    verdicts: tuple[Verdict, ...] = ()  # of this visit, one a gate; what they saw is with the task
+    approvals: tuple[Verdict, ...] = ()  # what agents and people let pass since the work
+    iterations: Mapping[str, int] = Field(default_factory=dict)
+    attempt: int = 0
+    loop: int = 0
+    path: NonEmptyStr | None = None
+    taints: tuple[NonEmptyStr, ...] = ()
+    accepted: tuple[NonEmptyStr, ...] = ()
+    waiting: NonEmptyStr | None = None
+    known: tuple[
+        NonEmptyStr, ...
+    ] = ()  # predicates that hold for the work, which conditions of gates ask for
+    tree: Commit | None = None
+    made_in: NonEmptyStr | None = None
+    runs: tuple[NonEmptyStr, ...] = ()  # that made the work, none of which may judge it
+
+    @property
+    def job(self) -> Stage | None:
+        """What is next: to work until that is handed in; None at an end, and while a person is asked."""
+        if self.end is not None or self.waiting is not None:
+            return None
+        return Stage.JUDGE if self.stage is Stage.WORK and self.worked else self.stage
+
+    @property
+    def is_tainted(self) -> bool:
+        return not set(self.taints) <= set(self.accepted)
+
+    def with_taints(self, *marks: str) -> "Position":
+        """Return it with *marks*; one that was accepted before has to be accepted again."""
+        return self.replace(
+            taints=tuple(dict.fromkeys((*self.taints, *marks))),
+            accepted=tuple(mark for mark in self.accepted if mark not in marks),
+        )
+
+
+# What runs cost, and which providers want to be left alone, as the board keeps it.
+
+USD_DIGITS: Final = 6  # digits behind the point: sums of fractions of a cent stay readable
+
+
+class Provenance(StrEnum):
+    """Where the numbers of a usage come from."""
+
+    REPORTED = "reported"
+    PRICED = "priced"
+    ESTIMATED = "estimated"
+    UNKNOWN = "unknown"
+
+
+class Usage(Record):
+    tokens_in: Count | None = None
+    tokens_out: Count | None = None
+    tokens_cached: Count | None = None  # of those that went in, what the provider had read before
+    usd: Usd | None = None
+    model: NonEmptyStr | None = None
+    provenance: Provenance = Provenance.UNKNOWN
+
+
+# What one run can be believed to have cost; sums of more overflow.
+MOST_USD: Final = 100_000
+MOST_TOKENS: Final = 10**12
+MOST_DIGITS: Final = 20  # of a whole number that is read as one
+# What else programs and providers call what a run used.
+_USAGE_ALIASES: Final = {
+    **dict.fromkeys(("cost", "cost_usd", "total_cost", "total_cost_usd"), "usd"),
+    **dict.fromkeys(("input_tokens", "prompt_tokens"), "tokens_in"),
+    **dict.fromkeys(("output_tokens", "completion_tokens"), "tokens_out"),
+    **dict.fromkeys(("cached_tokens", "cache_read_input_tokens"), "tokens_cached"),
+}
+_AMOUNT: Final = re.compile(
+    r"\$?\s*((?:[1-9]\d{0,2}(?:[,_]\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?:USD|\$|tokens)?", re.IGNORECASE
+)
+
+
+class ReportedUsage(Record):
+    """What an agent says of its own run, the `usage` beside its answer: as much of it as can be read."""
+
+    tokens_in: Count | None = None
+    tokens_out: Count | None = None
+    tokens_cached: Count | None = None
+    usd: Usd | None = None
+    model: NonEmptyStr | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        named = {re.sub(r"[\s-]+", "_", str(key).casefold()): inner for key, inner in value.items()}
+        known = {
+            _USAGE_ALIASES.get(name, name): inner if name == "model" else _amount_in(inner)
+            for name, inner in named.items()
+        }
+        found = {name: inner for name, inner in known.items() if _is_believable(name, inner)}
+        if not found:
+            raise ValueError("nothing in it says what the run used")
+        return found
+
+
+def _amount_in(value: object) -> object:
+    match = _AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return value
+    text = re.sub("[_,]", "", match[1])
+    return int(text) if text.isdecimal() and len(text) < MOST_DIGITS else float(text)
+
+
+def _is_believable(name: str, value: object) -> bool:
+    """Return whether *value* can be what a run used of *name*."""
+    if name == "model":
+        return isinstance(value, str) and bool(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if name == "usd":
+        return 0 <= value <= MOST_USD
+    return name in ReportedUsage.model_fields and isinstance(value, int) and 0 <= value <= MOST_TOKENS
+
+
+class CostTotals(Record):
+    """What runs cost in USD, by where the numbers come from; of *unreported* runs nobody knows it."""
+
+    runs: Count = 0
+    reported: Usd = 0
+    priced: Usd = 0
+    estimated: Usd = 0
+    unreported: Count = 0
+
+    @property
+    def usd(self) -> float:
+        return round(self.reported + self.priced + self.estimated, USD_DIGITS)
+
+    def plus(self, usd: float, provenance: Provenance) -> Self:
+        """Return the sum with one more run; what nobody knows counts as nothing."""
+        more = self.replace(runs=self.runs + 1)
+        if provenance is Provenance.UNKNOWN:
+            return more.replace(unreported=self.unreported + 1)
+        return more.replace(**{provenance.value: round(getattr(self, provenance) + usd, USD_DIGITS)})
+
+
+class Reservation(Record):
+    """The most that a run which is going on may cost; its id is its worker's, which runs one at a time.
+
+    *likely* is what counts as spent where nobody learns what it came to.
+    """
+
+    id: Id
+    task: Id | None = None
+    kind: NonEmptyStr
+    usd: Usd
+    likely: Usd = 0
+    since: Time
+
+
+class CostStats(Record):
+    """What runs of one kind (a step by a model) cost so far: in all, and at most.
+
+    *silent* are further runs, which did not report it.
+    """
+
+    kind: NonEmptyStr
+    runs: Count
+    usd: Usd
+    most: Usd = 0
+    silent: Count = 0
+
+
+class Spend(Record):
+    """The money of the whole board. *warned* and *asked* name the cap for which people were told."""
+
+    total: CostTotals = default_record(CostTotals)
+    reserved: tuple[Reservation, ...] = ()
+    kinds: tuple[CostStats, ...] = ()
+    warned: Usd | None = None
+    asked: Usd | None = None
+
+
+class TaskAccount(Record):
+    """The money of one task, whose id it has. *cap* is what a person allowed it instead of the setting."""
+
+    id: Id
+    spent: CostTotals = default_record(CostTotals)
+    cap: Usd | None = None
+    asked: Usd | None = None
+
+
+class ProviderState(StrEnum):
+    """How a provider takes our requests; `PROVIDER_STATES` says what each means."""
+
+    OPEN = "open"
+    LIMITED = "limited"
+    EXHAUSTED = "exhausted"
+    REFUSED = "refused"
+
+
+PROVIDER_STATES: Final[dict[ProviderState, str]] = {
+    ProviderState.OPEN: "it takes requests again, since then",
+    ProviderState.LIMITED: "too many requests a minute; tried again when that has passed",
+    ProviderState.EXHAUSTED: "its quota is used up; tried again when the window ends",
+    ProviderState.REFUSED: "it does not accept the key or the bill; tried again when a person says so",
+}
+
+
+class Provider(Record):
+    """Whoever sells the models. *probe* is the worker that tries first; the others wait for what it finds."""
+
+    id: Id
+    state: ProviderState
+    since: Time
+    until: Time | None = None
+    why: NonEmptyStr
+    probe: Id | None = None
+    times: Count = 0  # tries in a row that it turned down
+
 
 ANSWER_PLAN: Final = 'liza answer plan "…"'  # how the questions of a goal are answered
 SHOWN_EVENTS: Final = 5  # history entries of a task that state.yaml shows; the journal holds all of them
 
-Count = Annotated[int, Field(ge=0)]
-
 
 class Status(StrEnum):
-    """Where a task is in the lifecycle; `MEANING` says what each means."""
+    """Where a task is in the lifecycle; `STATUS_MEANING` says what each means."""
 
     DRAFT = "DRAFT"
     IDLE = "IDLE"
@@ -45,7 +436,7 @@ class Status(StrEnum):
     ABANDONED = "ABANDONED"
 
 
-MEANING: Final[dict[Status, str]] = {
+STATUS_MEANING: Final[dict[Status, str]] = {
     Status.DRAFT: "planned, not yet released to coders",
     Status.IDLE: "waiting for a coder",
     Status.WORKING: "a coder holds it",
@@ -265,6 +656,7 @@ class Task(Record):
     unblocks: Count = 0  # times that the planner let it go on since a person last did
     fresh_starts: Count = 0  # of these, after a limit had blocked it
     approval_question: NonEmptyStr | None = None
+    awaits_words: bool = False  # what it asks is to be answered, not consented to
     guidance: NonEmptyStr | None = None
     integration_failure: IntegrationFailure | None = None
     integration_failures: Count = 0
@@ -284,6 +676,16 @@ class Task(Record):
     @property
     def is_tainted(self) -> bool:
         return any(taint.accepted_by is None for taint in self.taints)
+
+    @property
+    def asks_for_answer(self) -> bool:
+        """Whether a person is asked for words where it awaits approval, and not for consent."""
+        return self.status is Status.AWAITING_APPROVAL and self.awaits_words
+
+    @property
+    def approval_command(self) -> str:
+        """How a person lets it go on where it awaits approval."""
+        return f'liza answer {self.id} "…"' if self.asks_for_answer else f"liza task accept {self.id}"
 
     def waives(self, limit: str) -> bool:
         return any(one.name == limit for one in self.waivers)
@@ -340,7 +742,7 @@ class Goal(Record):
     planned: Time | None = None
     sent_back: NonEmptyStr | None = None  # what is wrong with the plan; the planner's next one answers it
     plan_returns: Count = 0  # times that reviewers did not let it pass since a person decided
-    search_ended: NonEmptyStr | None = None  # why no further ideas are tried, where a search tries them
+    search_ended: NonEmptyStr | None = None  # why no further ideas are tried, where that has to be said
     queued: tuple[NextGoal, ...] = ()
     past: tuple[PastGoal, ...] = ()
 
@@ -403,7 +805,7 @@ class ReviewCounts(Record):
 
 
 class Metrics(Record):
-    """Counters of one sprint, carried on by every change; `liza.domain.metrics` counts and reads them."""
+    """Counters of one sprint, carried on by every change; `liza.domain.changes` counts and reads them."""
 
     added: Count = 0
     outcomes: Counts = Field(default={})  # by final status
@@ -597,6 +999,55 @@ class State(Record):
 def waits_for(state: State, task: Task) -> tuple[str, ...]:
     """Return the dependencies of *task* that have not succeeded yet, by their exact ids."""
     return tuple(name for name in task.depends_on if state.status_of(name) not in SUCCEEDED)
+
+
+class LeaseIndex(NamedTuple):
+    """The leased tasks of a board, by the holders and by the tokens of their leases."""
+
+    tasks: Mapping[str, Task]
+    leases: dict[str, Lease]
+    by_holder: dict[str, tuple[str, ...]]
+    by_token: dict[str, tuple[str, ...]]
+
+    def moved_to(self, tasks: Mapping[str, Task]) -> Self:
+        """Return the index of *tasks*; only those are looked at that are other ones than here."""
+        moved = type(self)(tasks, self.leases.copy(), self.by_holder.copy(), self.by_token.copy())
+        for name in [gone for gone in self.leases if gone not in tasks]:
+            _put_lease(moved, name, None)
+        for name in changed_names(self.tasks, tasks):
+            _put_lease(moved, name, tasks[name].lease)
+        return moved
+
+
+def _put_lease(index: LeaseIndex, name: str, lease: Lease | None) -> None:
+    known = index.leases.pop(name, None)
+    if known is not None:
+        _remove_name(index.by_holder, known.holder, name)
+        _remove_name(index.by_token, known.token, name)
+    if lease is not None:
+        index.leases[name] = lease
+        index.by_holder[lease.holder] = (*index.by_holder.get(lease.holder, ()), name)
+        index.by_token[lease.token] = (*index.by_token.get(lease.token, ()), name)
+
+
+def _remove_name(names_by: dict[str, tuple[str, ...]], key: str, name: str) -> None:
+    if left := tuple(other for other in names_by.pop(key) if other != name):
+        names_by[key] = left
+
+
+def index_leases(tasks: Mapping[str, Task]) -> LeaseIndex:
+    """Return the leases of *tasks*, carried on from the tasks that were last asked for.
+
+    A look at each of a thousand tasks is most of a change where many processes share the cache of a core.
+    """
+    global _latest_leases  # noqa: PLW0603 - one value, set at once
+    found = _latest_leases
+    if found.tasks is not tasks:
+        found = _latest_leases = found.moved_to(tasks)
+    return found
+
+
+_latest_leases = LeaseIndex({}, {}, {}, {})
 
 
 KEYED_SECTIONS: Final[dict[str, type[Record]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -60,7 +61,8 @@ def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
                 key, _keys(kind, details["loc"][:-1])
             )
         case "enum" | "literal_error":
-            known = str(details["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+            expected = _MEMBER.sub(r"\1", str(details["ctx"]["expected"]))
+            known = expected.replace(" or ", ", ").replace("'", "").split(", ")
             return f"{given} is not one of the known words", did_you_mean(str(details["input"]), known)
         case "value_error":
             return str(details["ctx"]["error"]), "mend the value"
@@ -70,6 +72,8 @@ def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
             said = _expected_shape(details) or f"{details['msg'][:1].lower()}{details['msg'][1:]}"
             return f"{said} (it is {given})", "mend the value"
 
+
+_MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")  # as pydantic names some members of an enum
 
 # What pydantic calls by the names of Python's types.
 _SHAPES: Final = {

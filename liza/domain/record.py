@@ -1,12 +1,24 @@
-"""What every value on the board is made of: frozen records, safe names, aware times."""
+"""What every value on the board is made of: frozen records, safe names, aware times; and its text."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Annotated, Any, Final, Self, TypeVar
+from functools import lru_cache
+from itertools import compress, islice
+from operator import is_not
+from types import MappingProxyType, NoneType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 from pydantic import (
     AfterValidator,
@@ -158,7 +170,57 @@ def with_records(mapping: Mapping[str, _R], changed: Mapping[str, _R]) -> Mappin
     # A proxy copies its dict at the speed of C; unpacking it would go through Python's mapping protocol.
     known = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
     known.update(changed)
-    return MappingProxyType(known)
+    made = MappingProxyType(known)
+    note_step(mapping, made, changed)
+    return made
+
+
+class _Step(NamedTuple):
+    """One mapping that was made of another by putting records over it."""
+
+    before: Mapping[str, object]
+    after: Mapping[str, object]
+    names: tuple[str, ...]
+
+
+KEPT_STEPS: Final = 4  # an update makes few, and asks for what changed right after
+_latest_steps: tuple[_Step, ...] = ()
+
+
+def note_step(before: Mapping[str, object], after: Mapping[str, object], names: Iterable[str]) -> None:
+    """Remember for a moment that *after* is *before* with *names* put over it, new ones last."""
+    global _latest_steps  # noqa: PLW0603 - one value, set at once
+    _latest_steps = (*_latest_steps[1 - KEPT_STEPS :], _Step(before, after, tuple(names)))
+
+
+def noted_changes(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...] | None:
+    """Return the names of what *after* has anew or changed, in the order of what is new.
+
+    None where nobody noted the steps between the two. To find them by comparing takes a large board longer
+    than all else that an update does.
+    """
+    names: list[str] = []
+    now = after
+    for step in reversed(_latest_steps):
+        if step.after is now:
+            names[:0] = step.names
+            now = step.before
+        if now is before:
+            return tuple(name for name in dict.fromkeys(names) if before.get(name) is not after[name])
+    return None
+
+
+def changed_names(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names in *after* of what was added or changed, and perhaps of some that only moved.
+
+    Values are compared by position and identity, at the speed of C; by name it would take ten times as long.
+    """
+    if before is after:
+        return ()
+    if (noted := noted_changes(before, after)) is not None:
+        return noted
+    changed = compress(after, map(is_not, after.values(), before.values()))
+    return (*changed, *islice(after, len(before), None))
 
 
 def default_record(kind: type[_R]) -> _R:
@@ -185,3 +247,169 @@ def next_id(taken: Mapping[str, object] | Collection[str], stem: str) -> str:
     while f"{stem}-{number}" in taken:
         number += 1
     return f"{stem}-{number}"
+
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def strip_colour(text: str) -> str:
+    """Return *text* without the sequences by which a program colours what it prints."""
+    return _COLOUR.sub("", text)
+
+
+# The text of the board, because people read and edit it and Liza rewrites it thousands of times.
+#
+# What it emits reads back the same in any YAML 1.1 loader, but for moments (2026-11-16T04:19:29Z): they stand
+# unquoted and are strings to us.
+
+Json: TypeAlias = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
+
+DEEPEST: Final = 50  # levels of nesting: far above any board, far below any stack
+LONGEST_KEY: Final = 1000  # characters: beyond 1024 YAML finds a key only behind a question mark
+
+# Controls, the line breaks of YAML 1.1 but \n, and what its readers refuse: never raw in a text.
+FORBIDDEN_CHARACTERS = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
+_RESERVED = r"(?!(?:[Yy](?i:es)?|[Nn](?i:o|ull)?|[Oo](?i:n|ff)|[Tt](?i:rue)|[Ff](?i:alse))\Z)"
+_INSIDE = rf"[^\n:#\xa0{FORBIDDEN_CHARACTERS}]*+"  # a no-break space is quoted: unquoted, nobody would see it
+
+# Starts like no number and no indicator of YAML, and has no ": ", no " #" and no end that would be lost.
+_PLAIN = re.compile(rf"{_RESERVED}[^\W\d]{_INSIDE}(?:(?<! )[:#](?! ){_INSIDE})*(?<![ :])")
+_PLAIN_KEY = re.compile(rf"{_RESERVED}[A-Za-z_][A-Za-z0-9_.-]*")
+# 0b01 and 12e34 are numbers to some, whatever their length.
+_PLAIN_COMMIT = re.compile(r"(?!0b[01]*\Z)(?=[0-9e]*+[a-df])[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?!24)[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+# Its first line shows something: blank lines at the start of a block are easily lost in an editor.
+_LITERAL = re.compile(rf" *+[^ \n{FORBIDDEN_CHARACTERS}][^{FORBIDDEN_CHARACTERS}]*+")
+_LINE_WITH_TEXT = re.compile(r"\n(?=[^\n])")
+_ESCAPED = re.compile(rf'["\\\n{FORBIDDEN_CHARACTERS}]')
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def section_text(name: str, value: Json) -> str:
+    """Return the text of the top-level key *name*."""
+    return _mapping({name: value}, "", 1)
+
+
+def item_text(record: dict[str, Json]) -> str:
+    """Return the text of one entry of a section that is a list."""
+    return _sequence([record], "", 2)
+
+
+def field_text(key: str, value: Json) -> str:
+    """Return the text of one field of such an entry, as it stands below the first."""
+    return _mapping({key: value}, "  ", 3)
+
+
+def nested_item_text(record: dict[str, Json]) -> str:
+    """Return the text of one entry of a list that is itself a field of such an entry."""
+    return _sequence([record], "  ", 3)
+
+
+def _mapping(record: dict[str, Json], pad: str, depth: int) -> str:
+    _check_depth(depth)
+    return "".join(
+        [
+            f"{pad}{_key(key, pad)}: {_string(value, pad)}\n"
+            if isinstance(value, str)
+            else f"{pad}{_key(key, pad)}:{_below(value, pad, depth)}"
+            for key, value in record.items()
+        ]
+    )
+
+
+def _sequence(values: list[Json], pad: str, depth: int) -> str:
+    _check_depth(depth)
+    return "".join([f"{pad}- {_beside(value, pad, depth)}" for value in values])
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DEEPEST:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+
+
+def _below(value: Json, pad: str, depth: int) -> str:
+    if isinstance(value, dict) and value:
+        return "\n" + _mapping(value, pad + "  ", depth + 1)
+    if isinstance(value, list) and value:
+        return "\n" + _sequence(value, pad, depth + 1)
+    return f" {_atom(value)}\n"
+
+
+def _beside(value: Json, pad: str, depth: int) -> str:
+    if isinstance(value, str):
+        return _string(value, pad) + "\n"
+    inner = pad + "  "
+    if isinstance(value, dict) and value:
+        return _mapping(value, inner, depth + 1).removeprefix(inner)
+    if isinstance(value, list) and value:
+        return _sequence(value, inner, depth + 1).removeprefix(inner)
+    return _atom(value) + "\n"
+
+
+@lru_cache(maxsize=1024)
+def _key(key: str, pad: str) -> str:
+    shown = key if _PLAIN_KEY.fullmatch(key) else _quote(key)
+    return shown if len(shown) <= LONGEST_KEY else f"? {shown}\n{pad}"
+
+
+def _atom(value: Json) -> str:
+    form = _FORMS.get(type(value))
+    if form is None:
+        raise TypeError(f"{value!r} has no form on the board")
+    return form(value)
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} has no form on the board")
+    shown = repr(value)
+    # 1e+16 is a string to YAML 1.1, where a float has a dot.
+    return shown if "." in shown else shown.replace("e", ".0e")
+
+
+_FORMS: Final[dict[type, Callable[[Any], str]]] = {
+    NoneType: lambda _: "null",
+    bool: lambda value: "true" if value else "false",
+    int: repr,
+    float: _float,
+    list: lambda _: "[]",
+    dict: lambda _: "{}",
+}
+
+
+def _string(text: str, pad: str) -> str:
+    if _PLAIN.fullmatch(text) or (text[:1].isdigit() and (_PLAIN_COMMIT.fullmatch(text) or _is_moment(text))):
+        return text
+    if "\n" in text and _LITERAL.fullmatch(text):
+        return _literal(text, pad)
+    return _quote(text)
+
+
+def _is_moment(text: str) -> bool:
+    if not _MOMENT.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:  # 30 February: a loader that makes datetimes would refuse the whole board
+        return False
+    return True
+
+
+def _literal(text: str, pad: str) -> str:
+    body = text.removesuffix("\n")
+    chomping = "-" if body == text else "+" if body.endswith("\n") else ""
+    indicator = "2" if text.startswith(" ") else ""
+    start = f"\n{pad}  "
+    return f"|{indicator}{chomping}{start}{_LINE_WITH_TEXT.sub(start, body)}"
+
+
+def _quote(text: str) -> str:
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = f"{ord(match[0]):04X}"
+    if SURROGATE.match(match[0]):
+        raise ValueError(f"the lone surrogate U+{code} has no form on the board")
+    return _SHORT_ESCAPES.get(match[0]) or f"\\u{code}"

@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from liza.domain.model import Artifact
+from liza.domain.model import Artifact, Outcome, Verdict
 from liza.domain.similarity import normalize
-from liza.domain.verdicts import Outcome, Verdict
 
 FIRST_REVIEW: Final = "first_review"  # the artifact with the points that every later review is held to
 DROPPED: Final = "dropped_new_issues_round_"  # and those with what came too late, by round

@@ -1,7 +1,7 @@
 """All rules, one row each: what counts, what makes two the same, how many it takes, and what then.
 
 Rules about a task run inside the update that broke them, all others in the supervisor, and both by
-`evaluate`. It sees events alone: `rule_events` makes them of what the board remembers. A workflow document
+`evaluate`. It sees events alone, which the second half makes of what the board remembers. A workflow document
 chooses rows by their names and may change their numbers; those that are always on watch over every workflow.
 """
 
@@ -16,11 +16,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain import similarity
+from liza.domain.anomalies import HypothesisExhaustion, anomaly_sentence
+from liza.domain.model import BreakerStatus, CircuitBreaker, Outcome, Remedy, Role, SignalName, Status, Trip
+from liza.domain.record import next_id, with_records
 from liza.domain.similarity import are_similar_words
-from liza.domain.verdicts import Outcome
+from liza.errors import NotThere, Refused
 
 if TYPE_CHECKING:
+    from liza.domain.anomalies import Anomaly
     from liza.domain.config import Limits
+    from liza.domain.model import Metrics, State, Task, WorkerRecord
+
 
 SHOWN: Final = 3  # events that a reason tells one by one; the rest is a number
 MIN_CONFIDENCE: Final = 5  # of ten; whoever is less sure than this asks a person
@@ -35,7 +41,7 @@ Words = frozenset[str]
 
 
 class EventKind(StrEnum):
-    """What rules can count; `MEANING` says what each is, and `rule_events` where it comes from."""
+    """What rules can count; `MEANING` says what each is."""
 
     ASSIGN = "assign"
     DECISION = "decision"
@@ -613,3 +619,320 @@ def group_events(rule: Rule, events: Iterable[CountedEvent]) -> list[tuple[Liken
 
 def likeness_of(rule: Rule, event: CountedEvent) -> Likeness:
     return rule.same.likeness(event) if rule.same else _ALL_ALIKE
+
+
+# What the board remembers, as the events that rules count, and each time that a rule fired.
+
+FAIL: Final = "fail"  # what history calls it; a look at the board is not worth loading all events for
+LONGEST_SENTENCE: Final = 300  # characters of what is told of one event; the board has all of it
+_CONSENT: Final = frozenset({"approve", "confirm", "accept_taint"})  # what history calls the yes of a person
+MIN_REVIEWS: Final = 10  # first looks of a reviewer before its rate says anything
+RUBBER_STAMP_RATE: Final = 0.95  # share of work approved at first sight that nobody believes
+_KINDS: Final = {SignalName.VERDICT: EventKind.VERDICT, SignalName.SILENCE: EventKind.SILENCE}
+_MOMENT: Final = "%Y%m%dT%H%M%S.%fZ"
+
+
+def task_events(state: State, task: Task) -> tuple[CountedEvent, ...]:
+    """Return what the board still remembers of *task*; of coders before this one it is nothing."""
+    begun = [
+        CountedEvent(EventKind.ASSIGN, task.created, f"{task.id}/{coder}", task=task.id)
+        for coder in task.authors[-1:]
+    ]
+    return (
+        *begun,
+        *_decision_events(task),
+        *_signal_events(task),
+        *_human_events(state, task),
+        *_dependency_events(state, task),
+        *_round_events(task),
+    )
+
+
+def _round_events(task: Task) -> Iterator[CountedEvent]:
+    """Yield what is true of the round that goes on: after all that was decided before it."""
+    at = task.decisions[-1].at if task.decisions else task.created
+    if task.checkpoint and (said := task.checkpoint.assumptions):
+        told = "; ".join(said)
+        name = f"{task.id}/{task.iteration}/assumptions"
+        yield CountedEvent(EventKind.ASSUMPTION, at, name, told, task.id, weight=len(said))
+    if task.attempt:
+        told = f"attempt {task.attempt} of round {task.iteration}"
+        yield CountedEvent(EventKind.ATTEMPT, at, f"{task.id}/{told}", told, task.id, weight=task.attempt)
+
+
+def _decision_events(task: Task) -> Iterator[CountedEvent]:
+    for one in task.decisions:
+        yield CountedEvent(
+            EventKind.DECISION,
+            one.at,
+            f"{task.id}/{one.phase}@{one.at:{_MOMENT}}",
+            task=task.id,
+            phase=one.phase,
+            outcome=one.outcome,
+            reason=one.reason,
+            fields={"output": one.output, "is_merge": one.is_merge},
+        )
+
+
+def _signal_events(task: Task) -> Iterator[CountedEvent]:
+    for one in task.signals:
+        yield CountedEvent(
+            _KINDS.get(one.name, EventKind.SIGNAL),
+            one.at,
+            f"{task.id}/{one.name}@{one.at:{_MOMENT}}",
+            f"{one.name} {one.value}" if one.value is not None else one.name,
+            task.id,
+            name=one.name,
+            value=one.value,
+            phase=one.phase,
+            role=one.role,
+        )
+    if task.checkpoint and (risk := task.checkpoint.risk_level):
+        at = task.history[-1].at if task.history else task.created
+        name = f"{task.id}/{task.iteration}/risk"
+        yield CountedEvent(
+            EventKind.SIGNAL, at, name, f"the risk is {risk}", task.id, name="risk", value=risk.value
+        )
+
+
+def _human_events(state: State, task: Task) -> Iterator[CountedEvent]:
+    for note in state.human_notes.values():
+        if note.about == task.id:
+            yield CountedEvent(EventKind.HUMAN, note.timestamp, note.id, note.message, task.id)
+    for entry in task.history:
+        if entry.role is Role.HUMAN:
+            name = f"{task.id}/{entry.event}@{entry.at:{_MOMENT}}"
+            outcome = Outcome.PASS if entry.event in _CONSENT else None
+            yield CountedEvent(EventKind.HUMAN, entry.at, name, task=task.id, outcome=outcome)
+
+
+def _dependency_events(state: State, task: Task) -> Iterator[CountedEvent]:
+    for name in task.depends_on:
+        other = state.tasks.get(name)
+        if other and other.status is Status.BLOCKED:
+            at = other.history[-1].at if other.history else other.created
+            told = f"{name} is BLOCKED: {other.blocked_reason}"[:LONGEST_SENTENCE]
+            yield CountedEvent(EventKind.DEPENDENCY, at, f"{name}@{at:{_MOMENT}}", told, task.id)
+
+
+def board_events(state: State, now: datetime, checkpoint: datetime | None = None) -> tuple[CountedEvent, ...]:
+    """Return what happened on the whole board; *checkpoint* is when a CHECKPOINT was thrown that still is."""
+    return (
+        *_anomaly_events(state),
+        *(event for task in state.tasks.values() for event in _failure_events(task)),
+        *_sprint_events(state, now),
+        *(event for worker in state.agents.values() for event in crash_events(worker)),
+        *_note_events(state),
+        *_clock_events(state, checkpoint),
+    )
+
+
+def _anomaly_events(state: State) -> Iterator[CountedEvent]:
+    for anomaly in state.anomalies.values():
+        if not _is_counted(state, anomaly):
+            continue
+        facts = anomaly.details.to_json().items()
+        event = CountedEvent(
+            *(EventKind.ANOMALY, anomaly.timestamp, anomaly.id, anomaly_sentence(anomaly, LONGEST_SENTENCE)),
+            task=anomaly.task_id,
+            name=anomaly.type,
+            fields={key: " ".join(value) if isinstance(value, list) else value for key, value in facts},
+        )
+        yield event
+        if isinstance(anomaly.details, HypothesisExhaustion):
+            yield event._replace(kind=EventKind.FAILURE, weight=2)
+
+
+def _is_counted(state: State, anomaly: Anomaly) -> bool:
+    """Return whether *anomaly* is of this goal, and nobody but a planner, which only read it, closed it."""
+    reader = (anomaly.processed_by or "").partition("-")[0]
+    is_open = anomaly.processed is None or reader == Role.PLANNER
+    return is_open and anomaly.timestamp >= state.goal.since
+
+
+def _failure_events(task: Task) -> Iterator[CountedEvent]:
+    """Yield one for each coder that failed *task*, at the last of the failures."""
+    failed = next((entry for entry in reversed(task.history) if entry.event == FAIL), None)
+    if failed is None:
+        return
+    for coder in task.failed_by:
+        told = f"{task.id}: {coder} could not do it: {failed.facts.get('reason', '')}"[:LONGEST_SENTENCE]
+        name = f"{task.id}/{coder}@{failed.at:{_MOMENT}}"
+        yield CountedEvent(EventKind.FAILURE, failed.at, name, told, task.id, coder)
+
+
+def _sprint_events(state: State, now: datetime) -> Iterator[CountedEvent]:
+    counted = state.sprint.metrics
+    for name in counted.fruitless:
+        told = f"{name}: an attempt that came to nothing"
+        yield CountedEvent(EventKind.FRUITLESS, now, name, told, name.partition("#")[0])
+    for name in counted.killed:
+        told = f"{name}: its agent was killed every time"
+        yield CountedEvent(EventKind.KILLED, now, name, told, name.partition("#")[0])
+    for one in counted.red_gates:
+        name, _, reason = one.partition(" ")
+        told = f"{name}: {reason}"[:LONGEST_SENTENCE]
+        yield CountedEvent(EventKind.RED_GATE, now, name, told, name.partition("#")[0])
+    for worker, rate in rubber_stampers(counted).items():
+        told = f"{worker} approves {rate:.0%} of what it sees for the first time"
+        yield CountedEvent(
+            EventKind.STAMP, now, f"{worker}/sprint-{state.sprint.number}", told, worker=worker
+        )
+
+
+def rubber_stampers(metrics: Metrics) -> dict[str, float]:
+    """Return the reviewers that approve nearly everything at first review, with their approval rate."""
+    rates = {
+        name: found.first_approved / found.first_seen
+        for name, found in metrics.reviews.items()
+        if found.first_seen >= MIN_REVIEWS
+    }
+    return {name: rate for name, rate in rates.items() if rate >= RUBBER_STAMP_RATE}
+
+
+def crash_events(worker: WorkerRecord) -> Iterator[CountedEvent]:
+    for at in worker.crashes:
+        name = f"{worker.id}@{at:{_MOMENT}}"
+        yield CountedEvent(EventKind.CRASH, at, name, f"{worker.id} crashed", worker=worker.id)
+
+
+def _note_events(state: State) -> Iterator[CountedEvent]:
+    for note in state.human_notes.values():
+        yield CountedEvent(EventKind.HUMAN, note.timestamp, note.id, note.message, note.about)
+
+
+def _clock_events(state: State, checkpoint: datetime | None) -> Iterator[CountedEvent]:
+    yield CountedEvent(EventKind.CLOCK, state.goal.since, "goal", "the goal is worked on", name="goal")
+    if checkpoint is not None:
+        told = "CHECKPOINT waits for somebody"
+        yield CountedEvent(EventKind.CLOCK, checkpoint, "checkpoint", told, name="checkpoint")
+
+
+# The circuit breaker as it is on the board: each time that a rule fired, until a person resolves it.
+#
+# A rule fires once on what it saw: a trip names all of it, and what a trip of the rule has seen counts no
+# more.
+
+# All that can fire on the board itself, whatever the time is and whatever the workflow says.
+TIMELESS: Final = tuple(rule for rule in RULES if rule.subject is not Subject.TASK and not rule.is_clock)
+ALERT_RESOLUTION: Final = "told; it stops nobody, so there is nothing to resolve"
+_TICK: Final = timedelta(microseconds=1)  # between trips of one moment, whose reports are named by the time
+_REMEDIES: Final = {RuleAction.CHECKPOINT: Remedy.CHECKPOINT, RuleAction.PAUSE: Remedy.PAUSE}
+
+
+def due_trips(
+    state: State,
+    now: datetime,
+    rules: Iterable[Rule] = TIMELESS,
+    events: Sequence[CountedEvent] | None = None,
+) -> tuple[Trip, ...]:
+    """Return the trips of *rules* that are due on *events*: those of the whole board unless given."""
+    if events is None:
+        events = board_events(state, now)
+    fired = evaluate(rules, events, state.config.limits, now, seen_evidence(state))
+    new = [one for one in fired if not _has_open_trip(state, one, events)]
+    taken = [trip.id for trip in state.circuit_breaker.trips]
+    found: list[Trip] = []
+    for one in new:
+        taken.append(next_id(taken, "trip"))
+        found.append(_make_trip(one, taken[-1], now + len(found) * _TICK))
+    return tuple(found)
+
+
+def with_due_trips(
+    state: State,
+    now: datetime,
+    rules: Iterable[Rule] = TIMELESS,
+    events: Sequence[CountedEvent] | None = None,
+) -> State:
+    """Return the board with the trips that are due; the same board where there are none."""
+    new = due_trips(state, now, rules, events)
+    return _with_trips(state, (*state.circuit_breaker.trips, *new)) if new else state
+
+
+def seen_evidence(state: State) -> dict[str, set[str]]:
+    """Return by rule what its trips have seen."""
+    seen: dict[str, set[str]] = {}
+    for trip in state.circuit_breaker.trips:
+        seen.setdefault(trip.rule, set()).update(trip.evidence)
+    return seen
+
+
+def _has_open_trip(state: State, fired: FiredRule, events: Sequence[CountedEvent]) -> bool:
+    """Return whether an open trip already covers what fired."""
+    held = {name for trip in open_trips(state) if trip.rule == fired.rule for name in trip.evidence}
+    known = [event for event in events if event.id in held and fired.row.counts.matches(event)]
+    mine = likeness_of(fired.row, fired.events[0])
+    # What an open trip saw may be gone from the board; then it is not told apart from anything.
+    return any(likeness_of(fired.row, one).is_same(mine) for one in known) or bool(held and not known)
+
+
+def _make_trip(fired: FiredRule, name: str, at: datetime) -> Trip:
+    action = _REMEDIES.get(fired.action, Remedy.ALERT)
+    is_only_told = action is Remedy.ALERT
+    return Trip(
+        id=name,
+        rule=fired.rule,
+        severity=SEVERITY[fired.action],
+        at=at,
+        action=action,
+        about=" ".join(sorted(fired.words)),
+        evidence=tuple(dict.fromkeys(event.id for event in fired.events)),
+        says=tuple(event_sentence(event)[:LONGEST_SENTENCE] for event in fired.events),
+        tasks=tuple(dict.fromkeys(event.task for event in fired.events if event.task)),
+        resolved_at=at if is_only_told else None,
+        resolution=ALERT_RESOLUTION if is_only_told else None,
+    )
+
+
+def open_trips(state: State) -> tuple[Trip, ...]:
+    return tuple(trip for trip in state.circuit_breaker.trips if trip.resolved_at is None)
+
+
+def resolve_trip(state: State, name: str, reason: str, now: datetime) -> State:
+    """Return the board with a trip resolved and the anomalies that it saw marked as processed."""
+    trip = trip_of(state, name)
+    if trip.resolved_at is not None:
+        message = f"{name}: it was resolved at {trip.resolved_at:%Y-%m-%dT%H:%M:%SZ}: {trip.resolution}"
+        raise Refused(message)
+    mended = trip.replace(resolved_at=now, resolution=reason)
+    state = _with_trips(
+        state, tuple(mended if other.id == name else other for other in state.circuit_breaker.trips)
+    )
+    seen = {
+        anomaly.id: anomaly.replace(processed=now, processed_by=Role.HUMAN)
+        for anomaly in state.anomalies.values()
+        if anomaly.id in trip.evidence
+    }
+    return state.replace(anomalies=with_records(state.anomalies, seen)) if seen else state
+
+
+def trip_of(state: State, name: str) -> Trip:
+    found = next((trip for trip in state.circuit_breaker.trips if trip.id == name), None)
+    if found is None:
+        raise NotThere("trip", name, "`liza breaker` lists them")
+    return found
+
+
+def _with_trips(state: State, found: tuple[Trip, ...]) -> State:
+    is_open = any(trip.resolved_at is None for trip in found)
+    status = BreakerStatus.TRIPPED if is_open else BreakerStatus.OK
+    return state.replace(circuit_breaker=CircuitBreaker(status=status, trips=found))
+
+
+def report_name(trip: Trip) -> str:
+    """Return the name of the report of *trip* in `report/`."""
+    return f"breaker-{trip.at:%Y%m%dT%H%M%S.%fZ}-{trip.rule}.md"
+
+
+def resolve_command(trip: Trip) -> str:
+    """Return the command that resolves *trip*."""
+    # Whoever resumes has looked at what moved: that is all there is to resolve.
+    return "liza resume" if trip.rule == "checkout_drift" else f'liza breaker resolve {trip.id} --reason "…"'
+
+
+def trip_sentence(trip: Trip) -> str:
+    """Return in one line what fired, for a switch and an alert."""
+    affected = f" ({', '.join(trip.tasks)})" if trip.tasks else ""
+    means = RULE_BY_NAME[trip.rule].sentence if trip.rule in RULE_BY_NAME else "; ".join(trip.says)
+    return f"{trip.id}: the rule {trip.rule} fired{affected}: {means}"

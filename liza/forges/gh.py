@@ -6,7 +6,6 @@ Credentials are gh's: `gh auth login`, or GH_TOKEN. A call that failed for a pas
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -17,14 +16,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from liza.domain.visible_text import escape_unsafe
+from pydantic import TypeAdapter, ValidationError
+
+from liza.domain.printed_text import escape_unsafe
 from liza.errors import ForgeFailed
 from liza.forges.protocol import TRANSIENT, ForgeProblem
+from liza.system.files import LockFile, environment_mask
 from liza.system.host import host
-from liza.system.locks import LockFile
-from liza.system.masking import environment_mask
 
 T = TypeVar("T")
 
@@ -113,22 +113,27 @@ class Gh:
     waits: tuple[float, ...] = WAITS
     limit: float = LIMIT
 
-    def read(self, doing: str, *words: str) -> Any:  # noqa: ANN401 - whatever the JSON says
-        """Return the JSON that gh prints."""
-        return self._again(doing, lambda: self._json(doing, words))
+    def read(self, doing: str, shape: type[T], *words: str) -> T:
+        """Return what gh prints as JSON, which has to be a *shape*."""
+        return self._again(doing, lambda: self.ask(doing, shape, words))
 
     def write(self, doing: str, step: Callable[[GhWriter], T]) -> T:
         """Do *step*, which looks whether the write was done and does it if not; the whole is tried again."""
         with self._hold_lock() as descriptor:
             return self._again(doing, lambda: step(GhWriter(self, doing, descriptor)))
 
-    def _json(self, doing: str, words: tuple[str, ...], descriptor: int | None = None) -> Any:  # noqa: ANN401 - as above
+    def ask(self, doing: str, shape: type[T], words: tuple[str, ...], descriptor: int | None = None) -> T:
+        """Return what gh prints as JSON, without another try."""
         result = self.run(words, descriptor=descriptor)
         require_success(doing, result)
         try:
-            return json.loads(result.output)
-        except ValueError as error:
-            why = _SENTENCES[ForgeProblem.UNREACHABLE].format(said="what it said is no JSON")
+            return TypeAdapter(shape).validate_json(result.output)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            is_json = first["type"] != "json_invalid"
+            place = ".".join(map(str, first["loc"])) or "all of it"
+            said = f"what it said is no answer to that: {place}" if is_json else "what it said is no JSON"
+            why = _SENTENCES[ForgeProblem.UNREACHABLE].format(said=said)
             raise ForgeFailed(doing, why, ForgeProblem.UNREACHABLE) from error
 
     def _again(self, doing: str, step: Callable[[], T]) -> T:
@@ -197,8 +202,8 @@ class GhWriter(NamedTuple):
     doing: str
     descriptor: int
 
-    def read(self, *words: str) -> Any:  # noqa: ANN401 - whatever the JSON says
-        return self.gh._json(self.doing, words, self.descriptor)  # noqa: SLF001 - the two are one thing
+    def read(self, shape: type[T], *words: str) -> T:
+        return self.gh.ask(self.doing, shape, words, self.descriptor)
 
     def run(self, *words: str, stdin: str = "") -> GhResult:
         return self.gh.run(words, stdin=stdin, descriptor=self.descriptor)

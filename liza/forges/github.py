@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from liza.domain.issues import Issue, IssueProblem, UnfitIssue
 from liza.domain.record import NonEmptyStr, Record
@@ -36,6 +36,51 @@ _COMMANDS: Final = {ThreadKind.ISSUE: "issue", ThreadKind.PULL_REQUEST: "pr"}
 _ABOUT_ONE_ISSUE: Final = frozenset({ForgeProblem.FORBIDDEN, ForgeProblem.INVALID, ForgeProblem.OTHER})
 
 
+# What gh answers, as far as it is asked for; what else it says is not looked at.
+
+
+class _Number(BaseModel):
+    number: Annotated[int, Field(ge=1)]
+
+
+class _Named(BaseModel):
+    name: str
+
+
+class _Author(BaseModel):
+    login: str = "ghost"  # as GitHub calls whoever is gone
+
+
+class _Comment(BaseModel):
+    body: str
+    author: Annotated[_Author, BeforeValidator(lambda given: given or {})] = _Author()
+    # Whether gh's user wrote it: a marker of somebody else silences nobody.
+    is_own: bool = Field(default=True, alias="viewerDidAuthor")
+
+
+class _Comments(BaseModel):
+    comments: list[_Comment] | None
+
+
+class _Issue(_Comments):
+    title: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    body: str | None
+    state: Literal["OPEN", "CLOSED"]
+    labels: list[_Named]
+    url: str
+
+
+class _PullState(BaseModel):
+    state: Literal["OPEN", "CLOSED", "MERGED"]
+    is_draft: bool = Field(alias="isDraft")
+
+
+class _Pull(_PullState, _Number):
+    branch: Annotated[str, Field(alias="headRefName", min_length=1)]
+    url: str
+    is_of_fork: bool = Field(alias="isCrossRepository")
+
+
 class GitHubOptions(Record):
     # Without it, the repository that gh finds among the remotes of the checkout.
     repository: Annotated[str, StringConstraints(pattern=r"^([\w.-]+/)?[\w.-]+/[\w.-]+$")] | None = None
@@ -50,26 +95,26 @@ class GitHub:
 
     def numbers_with(self, label: str) -> tuple[int, ...]:
         words = ("issue", "list", "--state", "open", "--label", label, "--limit", str(MOST_LISTED))
-        found = self.gh.read(f"list issues with the label {label}", *words, "--json", "number")
-        return tuple(sorted(one["number"] for one in found))
+        found = self.gh.read(f"list issues with the label {label}", list[_Number], *words, "--json", "number")
+        return tuple(sorted(one.number for one in found))
 
     def issue(self, number: int) -> Issue | UnfitIssue:
         doing = f"read issue #{number}"
         try:
-            found = self.gh.read(doing, "issue", "view", str(number), "--json", _ISSUE_FIELDS)
+            found = self.gh.read(doing, _Issue, "issue", "view", str(number), "--json", _ISSUE_FIELDS)
         except ForgeFailed as error:
             if error.problem is ForgeProblem.MISSING and "to a repository" not in str(error).casefold():
                 return UnfitIssue(number, IssueProblem.MISSING)
             if error.problem in _ABOUT_ONE_ISSUE:
                 return UnfitIssue(number, IssueProblem.UNREADABLE, str(error))
             raise
-        if "/pull/" in found["url"]:
+        if "/pull/" in found.url:
             return UnfitIssue(number, IssueProblem.UNREADABLE, "it is a pull request")
-        return issue_from(number, found["state"], _issue_values(found))
+        return issue_from(number, found.state, _issue_values(found))
 
     def open_pull_requests(self) -> tuple[PullRequest, ...]:
         words = ("pr", "list", "--state", "open", "--limit", str(MOST_LISTED), "--json", _PULL_FIELDS)
-        return _own_pull_requests(self.gh.read("list pull requests", *words))
+        return _own_pull_requests(self.gh.read("list pull requests", list[_Pull], *words))
 
     def branches(self) -> tuple[str, ...]:
         return remote_branches(self.repository, self.remote, CREDENTIALS)
@@ -97,25 +142,20 @@ class GitHub:
         self.comment(Thread(ThreadKind.PULL_REQUEST, number), NOMERGE_KEY, nomerge_comment(reason))
 
 
-def _issue_values(found: dict[str, Any]) -> dict[str, Any]:
-    comments = [one for one in found["comments"] or [] if not (is_marked(one["body"]) and _is_own(one))]
+def _issue_values(found: _Issue) -> dict[str, Any]:
+    comments = [one for one in found.comments or [] if not (is_marked(one.body) and one.is_own)]
     return {
-        "title": found["title"],
-        "body": found["body"],
-        "labels": [label["name"] for label in found["labels"]],
-        "comments": [{"author": one["author"]["login"], "body": one["body"]} for one in comments],
+        "title": found.title,
+        "body": found.body,
+        "labels": [label.name for label in found.labels],
+        "comments": [{"author": one.author.login, "body": one.body} for one in comments],
     }
-
-
-def _is_own(comment: dict[str, Any]) -> bool:
-    """Return whether gh's user wrote *comment*; a marker of somebody else silences nobody."""
-    return bool(comment.get("viewerDidAuthor", True))
 
 
 def _comment_once(writer: GhWriter, words: tuple[str, str], key: str, text: str) -> None:
     kind, number = words
-    there = writer.read(kind, "view", number, "--json", "comments")["comments"] or []
-    if not any(has_marker(one["body"], key) and _is_own(one) for one in there):
+    there = writer.read(_Comments, kind, "view", number, "--json", "comments").comments or []
+    if not any(has_marker(one.body, key) and one.is_own for one in there):
         writer.do(kind, "comment", number, "--body-file", "-", stdin=with_marker(text, key))
 
 
@@ -140,37 +180,37 @@ def _create_once(writer: GhWriter, wanted: PullRequestDraft) -> PullRequest:
 def _pull_request_of(writer: GhWriter, branch: str) -> PullRequest | None:
     """Return the pull request of *branch*: an open one before a merged one before a closed one."""
     words = ("pr", "list", "--state", "all", "--head", branch, "--limit", str(MOST_LISTED))
-    found = _own_pull_requests(writer.read(*words, "--json", _PULL_FIELDS))
+    found = _own_pull_requests(writer.read(list[_Pull], *words, "--json", _PULL_FIELDS))
     order = [PullRequestState.OPEN, PullRequestState.MERGED, PullRequestState.CLOSED]
     return min(
         (one for one in found if one.branch == branch), key=lambda one: order.index(one.state), default=None
     )
 
 
-def _own_pull_requests(found: list[dict[str, Any]]) -> tuple[PullRequest, ...]:
+def _own_pull_requests(found: list[_Pull]) -> tuple[PullRequest, ...]:
     """Return those whose branch is in the repository itself: a fork may have a branch of the same name."""
     return tuple(
         PullRequest(
-            number=one["number"],
-            branch=one["headRefName"],
-            url=one["url"],
-            state=PullRequestState(one["state"].casefold()),
-            is_draft=one["isDraft"],
+            number=one.number,
+            branch=one.branch,
+            url=one.url,
+            state=PullRequestState(one.state.casefold()),
+            is_draft=one.is_draft,
         )
         for one in found
-        if not one["isCrossRepository"]
+        if not one.is_of_fork
     )
 
 
 def _ready_once(writer: GhWriter, number: int) -> None:
-    found = writer.read("pr", "view", str(number), "--json", "state,isDraft")
-    if found["state"] == "OPEN" and found["isDraft"]:
+    found = writer.read(_PullState, "pr", "view", str(number), "--json", "state,isDraft")
+    if found.state == "OPEN" and found.is_draft:
         writer.do("pr", "ready", str(number))
 
 
 def _draft_once(writer: GhWriter, number: int) -> None:
-    found = writer.read("pr", "view", str(number), "--json", "state,isDraft")
-    if found["state"] == "OPEN" and not found["isDraft"]:
+    found = writer.read(_PullState, "pr", "view", str(number), "--json", "state,isDraft")
+    if found.state == "OPEN" and not found.is_draft:
         writer.do("pr", "ready", str(number), "--undo")
 
 

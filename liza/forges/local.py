@@ -21,8 +21,7 @@ from pydantic import ValidationError
 
 from liza.domain.issues import Issue, IssueProblem, UnfitIssue
 from liza.domain.problems import violations_from
-from liza.domain.record import NonEmptyStr, Record
-from liza.domain.yaml_emit import Json, section_text
+from liza.domain.record import Json, NonEmptyStr, Record, section_text
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 from liza.errors import DiskTrouble, ForgeFailed
 from liza.forges.comments import NOMERGE_KEY, is_marked, nomerge_comment, with_marker
@@ -40,8 +39,7 @@ from liza.forges.protocol import (
 from liza.repo.command import git
 from liza.repo.remote import fetch_branch, push_branch, remote_branches
 from liza.repo.repository import Repository
-from liza.system.files import overwrite, write_new
-from liza.system.locks import hold_lock
+from liza.system.files import hold_lock, overwrite, write_new
 
 BARE: Final = "repository.git"
 _FOLDERS: Final = {ThreadKind.ISSUE: "issues", ThreadKind.PULL_REQUEST: "pulls"}

@@ -1,15 +1,19 @@
-"""What Liza asks of a forge. Every write may be repeated: done once, it changes nothing the second time."""
+"""What Liza asks of a forge, and every forge by its name. Each write may be repeated without harm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from pydantic import ValidationError
+
 from liza.domain.issues import Issue, IssueProblem, IssueSelection, Number, UnfitIssue, issue_of_branch
+from liza.domain.problems import violations_from
 from liza.domain.record import Commit, NonEmptyStr, Record
-from liza.errors import ForgeFailed
+from liza.errors import ForgeFailed, UsageError
+from liza.system.plugins import Registry
 
 
 class ForgeProblem(StrEnum):
@@ -143,3 +147,25 @@ def adopt(found: PullRequest, wanted: PullRequestDraft) -> PullRequest:
         why = f"somebody closed its pull request #{found.number}; reopen that one, or delete the branch"
         raise ForgeFailed(doing, why, ForgeProblem.CONFLICT)
     return found
+
+
+# Every forge by its name.
+#
+# A package adds one as an entry point of the group `liza.forges` that is a `ForgeType`.
+
+FORGES: Final[Registry[ForgeType]] = Registry(
+    "liza.forges",
+    "forge",
+    {"github": "liza.forges.github:GITHUB", "local": "liza.forges.local:LOCAL"},
+    ForgeType,
+)
+
+
+def open_forge(name: str, options: Mapping[str, Any], root: Path) -> Forge:
+    """Return the forge *name* for the checkout at *root*; raise one sentence where *options* are wrong."""
+    kind = FORGES[name]
+    try:
+        told = kind.options.model_validate(dict(options))
+    except ValidationError as error:
+        raise UsageError(str(violations_from(error, kind.options, f"forge.{name}", {})[0])) from error
+    return kind.open(told, root)

@@ -1,34 +1,50 @@
-"""The artifact gate: required artifacts are there (checkpoint, diff, tests), and the diff can be merged."""
+"""Gates that read what was handed in: what has to be there is, what is cited exists, no more is touched."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from posixpath import dirname
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from liza.domain.answers import WAIVER, ChangeSize, SizeLimit, StepSpec, oversize, step_problems, step_risk
+from liza.domain.model import Feedback
 from liza.domain.phase_handoff import PlanHandoff
 from liza.domain.record import Record
-from liza.domain.size_limit import WAIVER
-from liza.domain.step_spec import StepSpec, step_problems
-from liza.domain.verdicts import Feedback
-from liza.gates.context import MOST_COMMITS, GateContext
-from liza.gates.files import touches_code
-from liza.gates.finding import (
+from liza.gates.context import (
+    MOST_COMMITS,
     ONE_COMMIT,
     Finding,
+    GateContext,
     blocker,
+    concern,
     escape_to_line,
     escape_unprintable,
     finding_from,
+    is_runner_file,
     passed,
     revise,
 )
-from liza.gates.languages import has_tests, is_comment, is_test, language_of
-from liza.repo.diff import LINK, REPOSITORY, DiffEntry
-from liza.repo.objects import blob_contents, blob_sizes
+from liza.gates.files import (
+    diff_facts,
+    folder_for_tests,
+    has_tests,
+    is_comment,
+    is_for_tests,
+    is_generated,
+    is_named_as_test,
+    is_test,
+    language_of,
+    matches,
+    paths_in_entry,
+    suffix_of,
+    touches_code,
+    word_set,
+)
+from liza.repo.repository import LINK, REPOSITORY, DiffEntry, TreeItem, blob_contents, blob_sizes
 
 LARGEST_FILE: Final = 1 << 20  # bytes; a file that people read stays far below
 MOST_LINK_STEPS: Final = 1000  # steps from a link to where it leads; links in a circle never end
@@ -36,6 +52,9 @@ MOST_LINK_STEPS: Final = 1000  # steps from a link to where it leads; links in a
 _OWNERS: Final = {".git": "git", ".liza": "Liza", ".worktrees": "Liza"}
 # They turn the direction of text, so that a reader sees another name than the machine.
 _DIRECTION_MARKS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+
+# What a runtime prefers to the source of the same name, whatever that says.
+_COMPILED: Final = re.compile(r"(?:^|/)__pycache__/|\.(?:py[cod]|so|dll|dylib|node|class)$", re.IGNORECASE)
 
 CHECKPOINT: Final = "pre_execution_checkpoint"
 CLAIM: Final = "claim"
@@ -58,29 +77,29 @@ class ArtifactOptions(Record):
         return self
 
 
-def judge(options: ArtifactOptions, case: GateContext) -> Finding:
+def judge_artifact(options: ArtifactOptions, context: GateContext) -> Finding:
     """Look for all that *options* ask for; the first that is missing is the verdict."""
     found = [
-        *([judge_checkpoint(case)] if options.checkpoint else []),
-        *([judge_diff(case, options.max_bytes)] if options.diff else []),
-        *([judge_tests(case)] if options.tests else []),
-        *([_JUDGES[options.form](case)] if options.form else []),
+        *([judge_checkpoint(context)] if options.checkpoint else []),
+        *([judge_diff(context, options.max_bytes)] if options.diff else []),
+        *([judge_tests(context)] if options.tests else []),
+        *([_JUDGES[options.form](context)] if options.form else []),
     ]
     return next((one for one in found if one.outcome != "pass"), found[-1])
 
 
-def judge_step(case: GateContext) -> Finding:
+def judge_step(context: GateContext) -> Finding:
     """Look for the step that is to be done next: all of it is said, and it is small."""
-    step = case.said.step
+    step = context.said.step
     if step is None:
         return revise("there is no step", [blocker(f"add `step` with {', '.join(_STEP_KEYS)}")])
-    problems = [blocker(problem) for problem in step_problems(step, is_waived=case.task.waives(WAIVER))]
+    problems = [blocker(problem) for problem in step_problems(step, is_waived=context.task.waives(WAIVER))]
     return finding_from("the step is whole and small", "the step cannot be given to anybody", problems)
 
 
-def judge_handoff(case: GateContext) -> Finding:
+def judge_handoff(context: GateContext) -> Finding:
     """Look for what the next phase goes by: without it, whoever works there would have to guess."""
-    if case.said.handoff is None:
+    if context.said.handoff is None:
         needs = f"add `handoff` with {', '.join(PlanHandoff.model_fields)}; `summary` has to be there"
         return revise("nothing is handed on to the next phase", [blocker(needs)])
     return passed("what the next phase goes by was handed on")
@@ -89,11 +108,11 @@ def judge_handoff(case: GateContext) -> Finding:
 _JUDGES: Final = {"step_spec": judge_step, "handoff": judge_handoff}
 
 
-def judge_checkpoint(case: GateContext) -> Finding:
+def judge_checkpoint(context: GateContext) -> Finding:
     """Look for a checkpoint that was written in this attempt, before the work was handed in."""
-    if case.checkpoint is None:
+    if context.checkpoint is None:
         return revise("there is no checkpoint", [blocker("write the checkpoint before you implement")])
-    events = [entry.event for entry in case.task.history]
+    events = [entry.event for entry in context.task.history]
     # The board shows only the latest events: an order that it does not show was checked by the lifecycle.
     if CLAIM in events and CHECKPOINT not in events[len(events) - events[::-1].index(CLAIM) :]:
         return revise(
@@ -103,18 +122,19 @@ def judge_checkpoint(case: GateContext) -> Finding:
     return passed("the work was announced first (its checkpoint)")
 
 
-def judge_diff(case: GateContext, largest: int = LARGEST_FILE) -> Finding:
+def judge_diff(context: GateContext, largest: int = LARGEST_FILE) -> Finding:
     """Look at the diff: something must be in it, and only what can be merged, checked out and reviewed."""
-    if not case.diff:
+    if not context.diff:
         return revise("the diff is empty", [blocker("nothing differs from the base; commit the work")])
-    there = [entry for entry in case.diff if entry.is_there]
+    there = [entry for entry in context.diff if entry.is_there]
     feedback = [
         *_unreadable_names(there),
         *_reserved_paths(there),
-        *_escaping_links(case, there),
-        *_oversized(case, there, largest),
-        *_name_collisions(case, there),
-        *_problems_in_history(case, largest),
+        *_compiled_code(context, there),
+        *_escaping_links(context, there),
+        *_oversized(context, there, largest),
+        *_name_collisions(context, there),
+        *_problems_in_history(context, largest),
     ]
     return finding_from("the diff can be merged", "the diff has what must not be merged", feedback)
 
@@ -138,11 +158,19 @@ def _reserved_paths(entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
             yield blocker(message, entry.path)
 
 
-def _escaping_links(case: GateContext, entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
+def _compiled_code(context: GateContext, entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
+    """Yield files that are run instead of the source beside them, and that nobody can review."""
+    for entry in entries:
+        if _COMPILED.search(entry.path) and not context.bounds.names(entry.path):
+            message = "this is compiled code, which is run instead of the source that is reviewed; remove it"
+            yield blocker(message, entry.path)
+
+
+def _escaping_links(context: GateContext, entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
     if all(entry.mode != LINK for entry in entries):
         return
-    all_links = {path: item.blob for path, item in case.head_files.items() if item.mode == LINK}
-    texts = blob_contents(case.repository, all_links.values())
+    all_links = {path: item.blob for path, item in context.head_files.items() if item.mode == LINK}
+    texts = blob_contents(context.repository, all_links.values())
     targets = {
         path: texts.get(blob, b"/").decode("utf-8", "surrogateescape") for path, blob in all_links.items()
     }
@@ -178,47 +206,47 @@ def _path_parts(target: str) -> list[str]:
     return [*reversed(parts), *(["/"] if target.startswith("/") else [])]
 
 
-def _oversized(case: GateContext, entries: list[DiffEntry], largest: int) -> Iterator[Feedback]:
-    known = blob_sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+def _oversized(context: GateContext, entries: list[DiffEntry], largest: int) -> Iterator[Feedback]:
+    known = blob_sizes(context.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
-        if entry.is_binary and not case.bounds.includes(entry.path):
+        if entry.is_binary and not context.bounds.includes(entry.path):
             message = (
                 "this is not text, and the scope does not name it; remove it or have it put into the scope"
             )
             yield blocker(message, entry.path)
-        if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
+        if known.get(entry.blob, 0) > largest and not context.bounds.names(entry.path):
             message = f"this has more than {largest} bytes, and the scope does not name it; keep it out"
             yield blocker(message, entry.path)
 
 
-def _problems_in_history(case: GateContext, largest: int) -> Iterator[Feedback]:
+def _problems_in_history(context: GateContext, largest: int) -> Iterator[Feedback]:
     """Yield problems of versions that only earlier commits of the task have: they are merged with the
     history.
     """
-    if len(case.commits) > MOST_COMMITS:
+    if len(context.commits) > MOST_COMMITS:
         message = (
-            f"these are {len(case.commits)} commits, and each would have to be looked at; make one of them"
+            f"these are {len(context.commits)} commits, and each would have to be looked at; make one of them"
         )
         yield blocker(message, mend=ONE_COMMIT)
-    where = {(past.entry.path, past.entry.blob): past.where for past in case.history}
-    entries = [past.entry for past in case.history]
+    where = {(past.entry.path, past.entry.blob): past.where for past in context.history}
+    entries = [past.entry for past in context.history]
     for found in _reserved_paths(entries):
         yield blocker(f"{found.message}, also in the history", found.file, mend=ONE_COMMIT)
-    known = blob_sizes(case.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
+    known = blob_sizes(context.repository, [entry.blob for entry in entries if entry.mode != REPOSITORY])
     for entry in entries:
         place = where[(entry.path, entry.blob)]
-        if known.get(entry.blob, 0) > largest and not case.bounds.names(entry.path):
+        if known.get(entry.blob, 0) > largest and not context.bounds.names(entry.path):
             yield blocker(f"more than {largest} bytes were added here {place}", entry.path, mend=ONE_COMMIT)
-        elif entry.is_binary and not case.bounds.includes(entry.path):
+        elif entry.is_binary and not context.bounds.includes(entry.path):
             yield blocker(f"what is not text was added here {place}", entry.path, mend=ONE_COMMIT)
 
 
-def _name_collisions(case: GateContext, entries: list[DiffEntry]) -> Iterator[Feedback]:
+def _name_collisions(context: GateContext, entries: list[DiffEntry]) -> Iterator[Feedback]:
     new = [entry.path for entry in entries if entry.is_new]
     if not new:
         return
     by_name: dict[str, list[str]] = {}
-    for path in case.head_files:
+    for path in context.head_files:
         by_name.setdefault(_case_folded(path), []).append(path)
     for path in new:
         others = [other for other in by_name[_case_folded(path)] if other != path]
@@ -232,12 +260,12 @@ def _case_folded(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def judge_tests(case: GateContext) -> Finding:
+def judge_tests(context: GateContext) -> Finding:
     """Look for tests in the diff, wherever it changes code."""
-    code = [entry for entry in case.diff if touches_code(entry)]
+    code = [entry for entry in context.diff if touches_code(entry)]
     if not code:
         return passed("no code is touched, so no tests are needed")
-    changed = changed_tests(case)
+    changed = changed_tests(context)
     if changed:
         return passed("tests are added or changed")
     feedback = [
@@ -250,21 +278,249 @@ def judge_tests(case: GateContext) -> Finding:
     )
 
 
-def changed_tests(case: GateContext) -> list[DiffEntry]:
+def changed_tests(context: GateContext) -> list[DiffEntry]:
     """Return the files with tests to which the diff adds more than comments."""
-    return [entry for entry in case.diff if entry.is_there and _adds_tests(case, entry)]
+    return [entry for entry in context.diff if entry.is_there and _adds_tests(context, entry)]
 
 
-def _adds_tests(case: GateContext, entry: DiffEntry) -> bool:
+def _adds_tests(context: GateContext, entry: DiffEntry) -> bool:
     language = language_of(entry.path)
     lines = [line.text for line in entry.added if not is_comment(entry.path, line.text)]
     if language is None or not lines:
         return False
     if is_test(entry.path):
-        return has_tests(entry.path, case.texts.get(entry.blob, ""))
+        return has_tests(entry.path, context.texts.get(entry.blob, ""))
     added = "\n".join(lines)
     return (
         language.inline
         and bool(language.mark.search(added) or language.asserts.search(added))
-        and has_tests(entry.path, case.texts.get(entry.blob, ""))
+        and has_tests(entry.path, context.texts.get(entry.blob, ""))
+    )
+
+
+# The refs gate: what is cited exists, so that nobody builds on a file that an agent imagined.
+
+# Not preceded by what makes it a part of a URL, of an absolute path or of a longer word.
+_CITED: Final = re.compile(
+    r"(?<![\w/.:@~-])((?:[\w.@+-]+/)*[\w.@+-]*\w):(\d{1,7})(?:[-\u2013](\d{1,7}))?(?!\w|\.\d)"
+)
+_DOC: Final = re.compile(r"(?<![\w/.:@~-])((?:[\w.@+-]+/)+[\w.@+-]+\.(?:md|rst|txt|adoc))\b")
+_KNOWN: Final = word_set(
+    "py js jsx ts tsx mjs cjs go rs java kt rb sh sql c h cc cpp hpp cs php swift scala md rst txt toml yaml "
+    "yml json cfg ini html css vue svelte"
+)
+
+
+class RefsOptions(Record):
+    max_docs: Annotated[int, Field(ge=0)] | None = None
+    docs: str = "docs"
+    on_miss: Literal["revise", "record"] = "revise"
+
+
+class Citation(NamedTuple):
+    path: str
+    line: int
+
+
+def citations_in(text: str) -> list[Citation]:
+    """Return every `path:line` in *text*, with the last line where a range is meant."""
+    found = []
+    for match in _CITED.finditer(text):
+        path, first, last = match.groups()
+        if suffix_of(path) in _KNOWN:
+            found.append(Citation(path.removeprefix("./"), max(int(first), int(last or 0))))
+    return found
+
+
+def judge_refs(options: RefsOptions, context: GateContext) -> Finding:
+    """Look up what the checkpoint, the answers and the reviewer's feedback cite."""
+    said = _citing_texts(context)
+    citations = {one for text in said for one in citations_in(text)}
+    citations |= {Citation(one.file, one.line) for one in context.said.feedback if one.file and one.line}
+    note = blocker if options.on_miss == "revise" else concern
+    missed = [
+        note(message, one.path, one.line) for one, message in _broken_citations(context, sorted(citations))
+    ]
+    docs = sorted({path for text in said for path in _DOC.findall(text) if matches(options.docs, path)})
+    if options.max_docs is not None and len(docs) > options.max_docs:
+        missed.append(
+            note(f"more documents are cited than the {options.max_docs} that may be: {', '.join(docs)}")
+        )
+    return finding_from("what is cited exists", "something is cited that is not there", missed)
+
+
+def _citing_texts(context: GateContext) -> list[str]:
+    point = context.checkpoint
+    planned = [point.intent, *point.assumptions, point.risks] if point else []
+    reviewed = [text for one in context.said.feedback for text in (one.message, one.suggestion or "")]
+    return [*planned, *context.said.answers, *reviewed]
+
+
+def _broken_citations(context: GateContext, citations: list[Citation]) -> Iterator[tuple[Citation, str]]:
+    if not citations:
+        return
+    blobs = {one: _matching_items(context, one.path) for one in citations}
+    texts = blob_contents(context.repository, {item.blob for found in blobs.values() for item in found})
+    for one, found in blobs.items():
+        longest = max((_line_count(texts.get(item.blob, b"")) for item in found), default=0)
+        if not found:
+            yield one, "this file is cited, and neither the base nor the head has it"
+        elif one.line > max(longest, 1):
+            yield one, f"line {one.line} is cited, and the file ends at line {longest}"
+
+
+def _matching_items(context: GateContext, path: str) -> list[TreeItem]:
+    """Return the file in the base and in the head; a name without its directory will do where it is there."""
+    found = []
+    for files in (context.base_files, context.head_files):
+        exact = files.get(path)
+        found += [exact] if exact else [item for name, item in files.items() if name.endswith(f"/{path}")]
+    return found
+
+
+def _line_count(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
+# The scope gate: what may be touched, what was announced, and how much at once.
+
+TOLERANCE: Final = 0.1  # by which readers' text alone may be longer than max_loc; never files, never code
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class ScopeOptions(Record):
+    announced: Literal["required", "recorded"] = "required"
+    max_loc: Positive | None = None
+    max_files: Positive | None = None
+    limit: Literal["any", "all"] = "any"
+    tolerance: Annotated[float, Field(ge=0, le=1)] = TOLERANCE
+
+
+def judge_scope(options: ScopeOptions, context: GateContext) -> Finding:
+    """Compare the touched paths with the task's scope and its checkpoint, and their size with the limits."""
+    strayed = [
+        *_outside_scope(context),
+        *_outside_in_history(context),
+        *_unannounced_files(options, context),
+        *_outside_step(context),
+    ]
+    size = list(_oversize(options, context))
+    prose = [
+        concern(f"the scope says {entry!r}, which is no path; judge it yourself")
+        for entry in context.bounds.prose
+    ]
+    bad = (
+        "files outside the scope are touched" if any(map(_is_blocker, strayed)) else "the change is too large"
+    )
+    return finding_from("the change is inside its scope", bad, [*strayed, *size, *prose])
+
+
+def _is_blocker(feedback: Feedback) -> bool:
+    return feedback.severity == "blocker"
+
+
+def _touched_paths(context: GateContext) -> list[str]:
+    return sorted({path for entry in context.diff for path in entry.paths})
+
+
+def is_companion(context: GateContext, path: str) -> bool:
+    """Return whether *path* is a test that comes with the work: every code task brings some.
+
+    Where the scope names places for tests, those are the places. What steers the runner is no companion, nor
+    is what only lies in a directory that is called like one for tests: the base has to have tests there.
+    """
+    if not is_for_tests(path) or is_runner_file(path):
+        return False
+    if not is_named_as_test(path) and folder_for_tests(path) not in context.folders_for_tests:
+        return False
+    return not any(
+        is_for_tests(pattern) or is_for_tests(f"{pattern}/x.py") for pattern in context.bounds.inside
+    )
+
+
+def _outside_scope(context: GateContext) -> Iterator[Feedback]:
+    limits = context.bounds
+    for path in _touched_paths(context):
+        if limits.excludes(path):
+            yield blocker("the scope says that this is OUT; undo the change", path)
+        elif limits.inside and not limits.includes(path) and not is_companion(context, path):
+            message = (
+                "this is not among what the scope says is IN; undo the change, or say why you are blocked"
+            )
+            yield blocker(message, path)
+
+
+def _outside_in_history(context: GateContext) -> Iterator[Feedback]:
+    """Look at paths that only commits on the way touched."""
+    limits, now = context.bounds, set(_touched_paths(context))
+    for past in context.history:
+        path = past.entry.path
+        is_in = not limits.inside or limits.includes(path) or is_companion(context, path)
+        if path not in now and (limits.excludes(path) or not is_in):
+            yield blocker(f"this is outside of the scope, and was added {past.where}", path, mend=ONE_COMMIT)
+
+
+def _with_relative_paths(context: GateContext, entry: str) -> str:
+    """Return *entry* with the paths in it as the tree has them: an agent may name them as it sees them."""
+    repository = context.repository
+    for top in (repository.area / context.task.id, repository.root, repository.root.resolve()):
+        entry = entry.replace(f"{top}/", "")
+    return entry
+
+
+def _unannounced_files(options: ScopeOptions, context: GateContext) -> Iterator[Feedback]:
+    if context.checkpoint is None:
+        return
+    announced = [
+        path
+        for entry in context.checkpoint.files_to_modify
+        for path in paths_in_entry(_with_relative_paths(context, entry))
+    ]
+    for path in _touched_paths(context):
+        if _is_allowed_unannounced(context, path, announced) or any(
+            matches(pattern, path) for pattern in announced
+        ):
+            continue
+        message = (
+            "the checkpoint does not announce this among files_to_modify; announce it, or leave it alone"
+        )
+        # Who announced nothing is told, and left to the reviewer; who announced something is held to it.
+        needed = options.announced == "required" and bool(announced) and not is_companion(context, path)
+        yield (blocker if needed else concern)(message, path)
+
+
+def _is_allowed_unannounced(context: GateContext, path: str, announced: list[str]) -> bool:
+    """Return whether the scope itself allows *path*, or has been held against it already.
+
+    What is new inside of it may come up during the work. That something which is there already has to
+    change is known before, unless it is a test: so a directory of the scope is no announcement.
+    """
+    bounds = context.bounds
+    if not bounds.inside:
+        return False
+    is_old = path in context.base_files and not is_for_tests(path)
+    return not announced or bounds.names(path) or not bounds.includes(path) or not is_old
+
+
+def _outside_step(context: GateContext) -> Iterator[Feedback]:
+    """Look at what the last step touched and was not given out to touch."""
+    if context.step is None:
+        return
+    named = [
+        path for entry in context.step.files for path in paths_in_entry(_with_relative_paths(context, entry))
+    ]
+    for path in sorted({path for entry in context.step_diff for path in entry.paths}):
+        if not any(matches(pattern, path) for pattern in named) and not is_companion(context, path):
+            yield blocker("the step does not name this among its files; undo the change", path)
+
+
+def _oversize(options: ScopeOptions, context: GateContext) -> Iterator[Feedback]:
+    loc = sum(entry.loc for entry in context.step_diff if not is_generated(entry.path))
+    risk = step_risk(context.step) if context.step else None
+    size = ChangeSize(loc, len(context.step_diff), "docs_only" in diff_facts(context.step_diff), risk)
+    limit = SizeLimit(options.max_loc, options.max_files, options.limit, options.tolerance)
+    is_waived = context.task.waives(WAIVER)
+    yield from (
+        blocker(f"{message}; split the work") for message in oversize(size, limit, is_waived=is_waived)
     )

@@ -5,6 +5,7 @@ One table: a pattern in the command's output, and a function that looks at the m
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,12 +16,10 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.gates.failures import NOT_STARTED_CODES
-from liza.gates.runner import CUT_SHORT, CommandResult
-from liza.repo.copies import Standing, copy_obstacle, standing_of
+from liza.gates.context import CUT_SHORT, NOT_STARTED_CODES, CommandResult
+from liza.repo.pool import Standing, copy_obstacle, standing_of, submodules_of
 from liza.repo.repository import Repository
-from liza.system.sandbox.bubblewrap import DEPENDENCIES
-from liza.system.sandbox.environment import allowed_environment
+from liza.system.sandbox.bubblewrap import DEPENDENCIES, allowed_environment
 
 _MODULE: Final = re.compile(
     r"No module named '?(?P<name>[\w.]+)'?|cannot import name '(?P<part>\w+)' from '(?P<package>[\w.]+)'"
@@ -59,6 +58,11 @@ _MANIFESTS: Final[tuple[tuple[str, str], ...]] = (
     (r"neither 'setup\.py' nor 'pyproject\.toml'", "pyproject.toml"),
     (r"Could not locate Gemfile", "Gemfile"),
 )
+_OPTION: Final = re.compile(
+    r"(?:(?:bad|unknown|invalid|illegal|unrecogni[sz]ed) (?:option|argument|flag)s?|[Nn]o such option)\b"
+    r"[^\w\n-]*(?P<name>--?\w[\w-]*)"
+)
+MOST_NAMED: Final = 8  # targets or scripts in a sentence
 _BUILT: Final = (*EXTENSION_SUFFIXES, ".pyd", ".dll", ".dylib", ".node", ".a", ".o")
 _SCRIPTS: Final = ("", ".js", ".mjs", ".cjs", ".ts", ".json", ".node", "/index.js", "/index.ts")
 UNKNOWN_CAUSE: Final = (
@@ -159,6 +163,8 @@ def _explain_hidden(setting: CommandSurroundings, there: Path) -> str | None:
             return f"{name} is in your checkout, but not in git, so no tree under test has it; commit it"
         case Standing.IGNORED:
             return _ignored(setting, there, name)
+        case Standing.SUBMODULE:
+            return _empty_submodule(name)
 
 
 def _ignored(setting: CommandSurroundings, there: Path, name: str) -> str:
@@ -309,6 +315,52 @@ def _wrong_directory(setting: CommandSurroundings, line: str, ran: CommandResult
     return None
 
 
+def _unknown_name(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a target, a script or an option that the program does not have, and name those that it has."""
+    if option := _OPTION.search(ran.said):
+        return f"the program does not know {option['name']}; look into its help, and put the command right"
+    for pattern, file, names in _NAMED_PARTS:
+        found = re.search(pattern, ran.said)
+        places = [place / file for place in setting.starts(line)]
+        there = next((place for place in places if place.is_file()), None)
+        if found and there:
+            known = ", ".join(names(there.read_text(errors="replace"))[:MOST_NAMED])
+            return f"{file} has no {found['kind']} {found['name']}" + (f"; it has {known}" if known else "")
+    return None
+
+
+def _targets(makefile: str) -> list[str]:
+    found = re.findall(r"(?m)^([A-Za-z0-9][\w. /-]*?)\s*::?(?![=:])", makefile)
+    return list(dict.fromkeys(name for names in found for name in names.split()))
+
+
+def _scripts(manifest: str) -> list[str]:
+    try:
+        return sorted(json.loads(manifest)["scripts"])
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+_NAMED_PARTS: Final[tuple[tuple[str, str, Callable[[str], list[str]]], ...]] = (
+    (r"No rule to make (?P<kind>target) '(?P<name>[^']+)'\.", "Makefile", _targets),
+    (r"Missing (?P<kind>script): \"(?P<name>[^\"]+)\"", "package.json", _scripts),
+)
+
+
+def _absent_submodule(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain what a submodule has, where git leaves it empty."""
+    names = submodules_of(setting.repository)
+    named = [name for name in names if name in ran.said or name in line]
+    return _empty_submodule(named[0]) if named else None
+
+
+def _empty_submodule(name: str) -> str:
+    return (
+        f"{name} is a submodule, which git leaves empty in the tree under test; "
+        f"copy it: `worktree: {{copy: [{name}]}}`"
+    )
+
+
 def _program_words(line: str) -> list[str]:
     """Return the words of *line* that may be programs or files, without variables that are set before."""
     try:
@@ -330,8 +382,10 @@ def _endless(_setting: CommandSurroundings, _line: str, ran: CommandResult) -> s
 
 _EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str | None], ...]] = (
     _endless,
+    _absent_submodule,
     _explain_absent_module,
     _wrong_directory,
+    _unknown_name,
     _uninstalled_packages,
     _absent_file,
     _absent_package,

@@ -7,17 +7,16 @@ as one of `liza.effects` that is an `EffectType`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from liza.domain.model import Verdict
 from liza.domain.problems import violations_from
-from liza.domain.record import Record
-from liza.domain.verdicts import Verdict
+from liza.domain.record import NonEmptyStr, Record
 from liza.errors import UsageError
-from liza.gates import artifact, command, human, proof, refs, scan, scope, score
-from liza.gates.context import GateContext
-from liza.gates.finding import Finding, escape_to_line
+from liza.gates import artifact, command, proof, scan, score
+from liza.gates.context import Finding, GateContext, escape_to_line
 from liza.system.plugins import Registry
 
 Judge = Callable[[Any, GateContext], Finding]
@@ -27,25 +26,33 @@ class GateType(NamedTuple):
     """A row: what the gate may be told, who judges, and what for."""
 
     options: type[Record]
-    judge: Judge
+    judge: Judge | None  # None where a person judges, whom the engine waits for
     meaning: str
+
+
+class HumanOptions(Record):
+    asks: Literal["approve", "answer", "risk"] = "approve"
+    question: NonEmptyStr | None = None
+    remind_minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60
 
 
 GATE_TYPES: Final[dict[str, GateType]] = {
     "artifact": GateType(
-        artifact.ArtifactOptions, artifact.judge, "what has to be there is: checkpoint, diff, tests"
+        artifact.ArtifactOptions, artifact.judge_artifact, "what has to be there is: checkpoint, diff, tests"
     ),
     "command": GateType(
         command.CommandOptions, command.judge, "a command succeeds on exactly the committed tree"
     ),
-    "human": GateType(human.HumanOptions, human.judge, "a person says yes; silence is none"),
+    "human": GateType(HumanOptions, None, "a person says yes; silence is none"),
     "proof": GateType(
         proof.ProofOptions, proof.judge, "new tests fail on the base, pass on the head; old ones still pass"
     ),
-    "refs": GateType(refs.RefsOptions, refs.judge, "files and lines that are cited exist"),
+    "refs": GateType(artifact.RefsOptions, artifact.judge_refs, "files and lines that are cited exist"),
     "scan": GateType(scan.ScanOptions, scan.judge, "no secrets, forbidden commands or sensitive files"),
     "scope": GateType(
-        scope.ScopeOptions, scope.judge, "only what is IN and announced is touched, and not too much of it"
+        artifact.ScopeOptions,
+        artifact.judge_scope,
+        "only what is IN and announced is touched, and not too much of it",
     ),
     "score": GateType(score.ScoreOptions, score.judge, "a number is good enough beside a baseline"),
 }
@@ -85,22 +92,25 @@ def _validate(what: str, record: type[Record], options: Mapping[str, Any]) -> Re
         raise UsageError(f"{what}: {where}{problem.problem}; {problem.mend}") from error
 
 
-def run_gate(gate: str, kind: str, options: Mapping[str, Any], case: GateContext) -> Verdict:
-    """Return what the gate *gate* says about the head of *case*."""
-    return _verdict(gate, GATES[kind].judge(validate_options(kind, options), case), case)
+def run_gate(gate: str, kind: str, options: Mapping[str, Any], context: GateContext) -> Verdict:
+    """Return what the gate *gate* says about the head of *context*; a person is no gate that can be run."""
+    judge = GATES[kind].judge
+    if judge is None:
+        raise UsageError(f"the gate {gate} is for a person to judge; no code speaks for them")
+    return _verdict(gate, judge(validate_options(kind, options), context), context)
 
 
-def run_effect(gate: str, name: str, options: Mapping[str, Any], case: GateContext) -> Verdict:
-    """Perform the effect *name* on the head of *case*; return whether it is done as what *gate* says."""
-    return _verdict(gate, EFFECTS[name].perform(validate_effect(name, options), case), case)
+def run_effect(gate: str, name: str, options: Mapping[str, Any], context: GateContext) -> Verdict:
+    """Perform the effect *name* on the head of *context*; return whether it is done as what *gate* says."""
+    return _verdict(gate, EFFECTS[name].perform(validate_effect(name, options), context), context)
 
 
-def _verdict(gate: str, found: Finding, case: GateContext) -> Verdict:
+def _verdict(gate: str, found: Finding, context: GateContext) -> Verdict:
     return Verdict(
         gate=gate,
         outcome=found.outcome,
-        at=case.clock(),
-        tree=case.tree,
+        at=context.clock(),
+        tree=context.tree,
         reason=escape_to_line(found.reason),
         feedback=found.feedback,
         label=found.label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from posixpath import basename
 from shlex import quote
@@ -10,16 +11,33 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from liza.domain.experiment_config import ExperimentConfig
-from liza.domain.idea_report import sweep_variables
-from liza.domain.measurement import Measurement, score_in_file, score_in_text
+from liza.domain.ideas import (
+    SWEEP_PATHS,
+    Measurement,
+    ResultsFile,
+    Score,
+    ScoreColumn,
+    score_against,
+    score_in_file,
+    score_in_text,
+    sweep_variables,
+)
+from liza.domain.model import Evidence
 from liza.domain.record import NonEmptyStr, Record
-from liza.domain.scoring import ResultsFile, Score, ScoreColumn, score_against
-from liza.domain.verdicts import Evidence
-from liza.gates.command import finding_of
-from liza.gates.context import LARGEST_KEPT, GateContext
-from liza.gates.finding import Finding, blocker, concern, passed, revise, unknown
-from liza.gates.runner import describe_ending, evidence_of
-from liza.repo.objects import blob_contents
+from liza.gates.command import finding_of, in_directory
+from liza.gates.context import (
+    LARGEST_KEPT,
+    Finding,
+    GateContext,
+    blocker,
+    concern,
+    describe_ending,
+    evidence_of,
+    passed,
+    revise,
+    unknown,
+)
+from liza.repo.repository import blob_contents
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 OUTPUT: Final = "sweep_output"  # where a sweep may write, in a checkout that nobody else has
@@ -52,12 +70,12 @@ class ScoreOptions(Record):
         return self
 
 
-def judge(options: ScoreOptions, case: GateContext) -> Finding:
+def judge(options: ScoreOptions, context: GateContext) -> Finding:
     """Measure the candidate, then the baseline, and compare them."""
     if options.source:
-        return judge_sweep(case)
+        return judge_sweep(context)
     keep = (options.results,) if options.results else ()
-    trial = case.run_on(case.tree, "score", str(options.run), keep)
+    trial = context.run_on(context.tree, "score", str(options.run), keep)
     shown = evidence_of(trial.line, trial.ran)
     if not trial.ran.is_green:
         found = finding_of("score", trial)
@@ -65,36 +83,45 @@ def judge(options: ScoreOptions, case: GateContext) -> Finding:
     candidate = _read_score(options, trial.ran.out, trial.kept.get(options.results or "", b""))
     if candidate.value is None:
         return _no_score(options, candidate.why, shown)
-    baseline = _measure_baseline(options, case)
+    baseline = _measure_baseline(options, context)
     if options.baseline is not None and baseline.value is None:
         return _no_score(options, f"the baseline has no number: {baseline.why}", shown)
     return _compare(options, candidate.value, baseline.value, shown)
 
 
-def judge_sweep(case: GateContext) -> Finding:
+def judge_sweep(context: GateContext) -> Finding:
     """Run the sweep of the experiment, keep what it wrote, and record its score against the baseline.
 
     A sweep that fails has a score all the same where its results are new.
     """
-    settings = case.config.experiment
+    settings = context.config.experiment
     if settings.sweep is None or settings.results is None:
         return passed(f"recorded: there is no score ({NO_SWEEP})", [concern(NO_SWEEP)], label="no_score")
     told = sweep_variables(OUTPUT, settings.results, settings.configurations)
-    line = f"{' '.join(f'{key}={quote(value)}' for key, value in told.items())}; export {' '.join(told)}"
-    trial = case.run_on(case.tree, "sweep", f"{line}; {settings.sweep}", (settings.results,))
+    trial = context.run_on(context.tree, "sweep", _sweep_line(settings, told), (settings.results,))
     shown = evidence_of(settings.sweep, trial.ran)
     if trial.is_setup:
         why = f"the setup {describe_ending(trial.ran)}, so that the sweep was not run"
         return passed(f"recorded: there is no score ({why})", [concern(why)], label="no_score")
     data = trial.kept.get(settings.results, b"")
     if data and trial.ran.run:
-        case.keep_file(trial.ran.run, basename(settings.results), data)
-    score = score_sweep(settings, case.repository.root, data)
+        context.keep_file(trial.ran.run, basename(settings.results), data)
+    score = score_sweep(settings, context.repository.root, data)
     if score.score is None:
         why = str(score.note)
         return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
     said = f"recorded: candidate {score.candidate_mean:g}, baseline {score.baseline_mean:g}"
     return passed(said, (), shown, label=f"{score.score:+g}")
+
+
+def _sweep_line(settings: ExperimentConfig, told: Mapping[str, str]) -> str:
+    """Return the command of the sweep with what it is *told*, where it is to run."""
+    top = '"$PWD"/' if settings.sweep_directory else ""
+    paths = {
+        key: f"{top}{quote(value)}" if key in SWEEP_PATHS else quote(value) for key, value in told.items()
+    }
+    line = f"{' '.join(f'{key}={value}' for key, value in paths.items())}; export {' '.join(told)}"
+    return f"{line}; {in_directory(settings.sweep_directory, str(settings.sweep))}"
 
 
 def score_sweep(settings: ExperimentConfig, root: Path, data: bytes) -> Score:
@@ -141,21 +168,21 @@ def _read_score(options: ScoreOptions, printed: str, data: bytes) -> Measurement
     return score_in_file(options.results, data, str(options.column))
 
 
-def _measure_baseline(options: ScoreOptions, case: GateContext) -> Measurement:
+def _measure_baseline(options: ScoreOptions, context: GateContext) -> Measurement:
     wanted = options.baseline
     if wanted is None or isinstance(wanted, int | float):
         return Measurement(wanted)
     if wanted == RUN:
-        trial = case.run_on(
-            case.base_tree, "score-base", str(options.run), (options.results,) if options.results else ()
+        trial = context.run_on(
+            context.base_tree, "score-base", str(options.run), (options.results,) if options.results else ()
         )
         if not trial.ran.is_green:
             return Measurement(None, "the command fails on the base")
         return _read_score(options, trial.ran.out, trial.kept.get(options.results or "", b""))
-    item = case.base_files.get(wanted)
+    item = context.base_files.get(wanted)
     if item is None:
         return Measurement(None, f"the base has no file {wanted}")
-    data = blob_contents(case.repository, [item.blob]).get(item.blob, b"")
+    data = blob_contents(context.repository, [item.blob]).get(item.blob, b"")
     return score_in_file(wanted, data, str(options.column))
 
 

@@ -20,7 +20,7 @@ from liza.gauntlet.fixtures import (
     RATES,
     WORK,
 )
-from liza.workflow.load import packaged_names
+from liza.workflow.document import packaged_names
 
 PREVENTED: Final = "prevented"  # who noticed, where it could not be done at all, or changed nothing
 
@@ -267,6 +267,7 @@ RUNNER_TAMPERING: Final = (
     _tampers_with_make(
         "replaces_what_make_includes", "changes what the Makefile includes, so that nothing runs"
     ),
+    _tampers_with_make("shadows_the_makefile", "adds a GNUmakefile, which make takes before the Makefile"),
     _tampers_with_make("replaces_what_make_runs", "changes the script by which the Makefile runs the tests"),
     _tampers_with_pytest("adds_pytest_toml", "adds settings by which pytest runs nothing"),
     _tampers_with_pytest("hides_pytest_toml", "adds such settings where nobody looks"),

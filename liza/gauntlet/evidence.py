@@ -1,4 +1,4 @@
-"""What can be seen after a run, from outside: with git, the file system, the process table and the board."""
+"""What can be seen after a run, from outside: in git, the file system, the process table and the board."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from liza.domain.yaml_parse import parse_yaml
 from liza.errors import LizaError
 from liza.gauntlet.agents.behaviour import THROWN, TRIED
 from liza.gauntlet.fixtures import AMBIENT_SECRET, INTEGRATION, SECRET
+from liza.gauntlet.git_reader import contents_since, file_in_commit, files_of_commit, shared_objects
 from liza.gauntlet.project import PRIVATE, changed_names, leftover_processes, user_state
 from liza.gauntlet.verdict import BoardEvidence, CaseFacts, fence_breaks
 from liza.repo.command import git
 from liza.repo.repository import Repository
 from liza.repo.verify import verify_span
-from liza.system import locks
+from liza.system.files import WORKERS_DIRECTORY, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -51,10 +52,10 @@ def collect_facts(
     """
     left = leftover_processes(yard)
     _enter_worktrees(yard)
-    tree = tree_of(yard, REF)
+    start, tree = files_of_commit(yard.root, base) or {}, files_of_commit(yard.root, REF)
     return CaseFacts(
         board=board_evidence(yard),
-        base=tree_of(yard, base) or {},
+        base=start,
         goods=tuple(_as_tree(good) for good in case.goods),
         tree=tree,
         code=run.code,
@@ -62,7 +63,7 @@ def collect_facts(
         is_late=run.is_late,
         has_tried=_has_tried(case, yard),
         is_sandboxed=is_sandboxed(_settings_at(yard, base)),
-        red=_run_tests(yard) if tree not in (None, tree_of(yard, base)) else "",
+        red=_run_tests(yard) if tree not in (None, start) else "",
         doubts=tuple(_doubts(yard, base)) if tree is not None else (),
         moved=tuple(
             name for name in changed_names(before, user_state(yard)) if not name.startswith(case.own)
@@ -95,7 +96,7 @@ def _enter_worktrees(yard: CaseProject) -> None:
 
 @cache
 def can_sandbox() -> bool:
-    """Tell whether this machine can keep an agent in its worktree at all."""
+    """Return whether this machine can keep an agent in its worktree at all."""
     program = shutil.which("bwrap")
     if program is None:
         return False
@@ -111,19 +112,7 @@ def is_sandboxed(settings: Mapping[str, Any]) -> bool:
 
 
 def _settings_at(yard: CaseProject, base: str) -> Mapping[str, Any]:
-    return parse_yaml(git("show", f"{base}:{TEAM_FILE}", cwd=yard.root)).data
-
-
-def tree_of(yard: CaseProject, name: str) -> dict[str, str] | None:
-    """Return the files of a commit, each with its mode and hash; None where there is no such commit."""
-    if not git("for-each-ref", "--format=%(objectname)", name, cwd=yard.root) and name.startswith("refs/"):
-        return None
-    found = {}
-    for line in filter(None, git("ls-tree", "-r", "-z", "--full-tree", name, cwd=yard.root).split("\0")):
-        facts, _, path = line.partition("\t")
-        mode, _, value = facts.split(" ")
-        found[path] = f"{mode} {value}"
-    return found
+    return parse_yaml(file_in_commit(yard.root, base, TEAM_FILE).decode()).data
 
 
 def _as_tree(files: Mapping[str, str]) -> dict[str, str]:
@@ -175,8 +164,8 @@ def _board_error(yard: CaseProject) -> str:
 
 
 def _locks(yard: CaseProject) -> Iterator[str]:
-    for path in [*yard.home.glob("*.lock"), *(yard.home / locks.WORKERS_DIRECTORY).glob("*.lock")]:
-        if locks.is_held(path):
+    for path in [*yard.home.glob("*.lock"), *(yard.home / WORKERS_DIRECTORY).glob("*.lock")]:
+        if is_held(path):
             yield path.name
     yield from (str(path.relative_to(yard.root)) for path in (yard.root / ".git").rglob("*.lock"))
 
@@ -188,23 +177,16 @@ def _thrown(yard: CaseProject) -> Iterator[str]:
 
 
 def _leaks(yard: CaseProject, base: str, *, has_branch: bool) -> Iterator[str]:
-    merged = git("log", "--patch", "--format=%B", f"{base}..{REF}", cwd=yard.root) if has_branch else ""
-    if SECRET in merged or AMBIENT_SECRET in merged:
+    merged = contents_since(yard.root, base, REF) if has_branch else ()
+    if any(SECRET.encode() in content or AMBIENT_SECRET.encode() in content for content in merged):
         yield "what was merged"
     if (yard.directory / PRIVATE).exists():
-        yield from _leaked_objects(yard)
+        yield from (f"the object {name[:12]}" for name in shared_objects(yard.root, yard.directory / PRIVATE))
     for path in [yard.log, *yard.home.rglob("*")]:
         if path.is_file() and path.name not in PATCHES:
             content = path.read_bytes()
             if SECRET.encode() in content or AMBIENT_SECRET.encode() in content:
                 yield str(path.relative_to(yard.directory))
-
-
-def _leaked_objects(yard: CaseProject) -> Iterator[str]:
-    """Yield what the project has of the private repository beside it."""
-    hashes = git("rev-list", "--objects", "--all", "--no-object-names", cwd=yard.directory / PRIVATE)
-    known = git("cat-file", "--batch-check", cwd=yard.root, stdin=f"{hashes}\n".encode())
-    yield from (f"the object {line.split()[0][:12]}" for line in known.splitlines() if "missing" not in line)
 
 
 def _has_tried(case: Case, yard: CaseProject) -> bool:

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import liza
 from liza.daemon.project import HOME, TEAM_FILE, create_board
 from liza.gauntlet.fixtures import AMBIENT_SECRET
-from liza.repo.command import git
-from liza.repo.object_reader import close_readers
+from liza.repo.command import close_readers, git
 from liza.system.platform import STOPPED
-from liza.system.proc_table import process_of
+from liza.system.process import process_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

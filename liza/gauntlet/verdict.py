@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from liza.daemon.tamper import DRIFTED
+from liza.daemon.project_sandbox import DRIFTED
 from liza.gauntlet.cases import OBEYED, PREVENTED, REPORTED, Case, ExpectedEnd
 
 IDLE: Final = 3  # the exit code of a run that waits for people
@@ -239,7 +239,7 @@ class CaseResult(NamedTuple):
 
     @property
     def is_expected(self) -> bool:
-        """Tell whether one of those noticed who had to."""
+        """Return whether one of those noticed who had to."""
         return not self.case.by or bool(set(self.case.by) & set(self.caught_by))
 
     def to_json(self) -> dict[str, object]:
@@ -270,6 +270,6 @@ def judge_case(case: Case, facts: CaseFacts) -> CaseResult:
 
 
 def fence_breaks(prompt: str, text: str) -> bool:
-    """Tell whether *text* stands anywhere in *prompt* outside of a fence with a nonce."""
+    """Return whether *text* stands anywhere in *prompt* outside of a fence with a nonce."""
     fenced = re.compile(r"^<<<([0-9a-f]{8,}) [^\n]*\n.*?^\1>>>$", re.DOTALL | re.MULTILINE)
     return text in fenced.sub("", prompt)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from liza.errors import UsageError
 from liza.gauntlet.cases import ALL_WORKFLOWS, DEFAULT_WORKFLOW, ExpectedEnd
-from liza.workflow.document import GateKind, HatAccess
-from liza.workflow.load import load_workflow
+from liza.workflow.document import GateKind, HatAccess, load_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

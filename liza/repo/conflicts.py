@@ -18,7 +18,7 @@ from itertools import groupby, takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from liza.system import python_parser
+from liza.system import files
 
 MOST_LINES: Final = 20_000  # lines of a file; nobody reviews more
 MOST_PAIRS: Final = 500_000  # equal lines to weigh against each other: about half a second
@@ -241,7 +241,7 @@ class _AddedBlock(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Say whether the lines stand by themselves: nothing half open, nothing that leans on a neighbour."""
+        """Return whether the lines are complete: no open bracket, no part of a longer statement."""
         if any(not line.startswith(self.indentation) for line in self.lines):
             return False
         if self.language.is_prose:
@@ -261,7 +261,7 @@ class _AddedBlock(NamedTuple):
         )
 
     def _trails_off(self, last: str) -> bool:
-        """Say whether *last* may be the rest of something, as the last element of a list or a result."""
+        """Return whether *last* may be the rest of something, as the last element of a list or a result."""
         ends = self.language.statements_end
         return bool(ends) and last[-1] not in ends and not _DEFINES.match(last)
 
@@ -280,7 +280,7 @@ class _AddedBlock(NamedTuple):
         return set(_WORD.findall("\n".join(self.lines)))
 
     def is_compatible_with(self, other: _AddedBlock) -> bool:
-        """Say whether both may stand one after the other, in either order."""
+        """Return whether both may stand one after the other, in either order."""
         shared = set(self._outermost) & set(other._outermost)
         if self.indentation != other.indentation or any(map(_SAYS_SOMETHING.match, shared)):
             return False
@@ -300,7 +300,7 @@ def _with_newline(line: str) -> str:
 
 
 def _is_balanced(lines: Lines) -> bool:
-    """Say whether each bracket and each long quote that opens in *lines* closes there, and none else does."""
+    """Return whether every bracket and long quote that opens in *lines* closes in them, and no other does."""
     text = "\n".join(lines)
     if any(text.count(quote) % 2 for quote in ('"""', "'''", "`")) or text.count("/*") != text.count("*/"):
         return False
@@ -314,7 +314,7 @@ def _is_balanced(lines: Lines) -> bool:
 
 
 def _is_parsable(text: str, language: FileSyntax) -> bool:
-    """Say whether *text* can be read by whoever reads such files."""
+    """Return whether *text* can be read by whoever reads such files."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -385,7 +385,7 @@ _BRACES: Final = FileSyntax(
 )
 _PROSE: Final = FileSyntax(is_prose=True, blank_lines_matter=True, comment=())
 _LANGUAGES: Final[dict[str, FileSyntax]] = {
-    ".py .pyi": FileSyntax(imports=_PYTHON_IMPORT, spacing_matters=False, parses=python_parser.parse_python),
+    ".py .pyi": FileSyntax(imports=_PYTHON_IMPORT, spacing_matters=False, parses=files.parse_python),
     ".js .jsx .ts .tsx .mjs .cjs .mts .cts": _BRACES._replace(imports=_SCRIPT_IMPORT),
     ".c .h .cc .cpp .cxx .hh .hpp .m .mm": _BRACES._replace(imports=_INCLUDE),
     ".go": _BRACES._replace(imports=_GO_IMPORT),

@@ -22,7 +22,7 @@ from typing import Final
 from liza.errors import GitFailed, LizaError
 from liza.repo.repository import BRANCHES, HASH, TASK_PREFIX, branch_of
 from liza.repo.worktree import Worktree, escape_pattern, write_text_whole
-from liza.system.no_follow import directories, first_line, plain_files, read_file, remove
+from liza.system.files import directories, first_line, plain_files, read_file, remove
 from liza.system.sandbox.bubblewrap import SANDBOX_ROOT, Access, Mount
 
 GIT: Final = SANDBOX_ROOT / "git"  # where the cage has the git directory
@@ -129,7 +129,7 @@ class PrivateGitDir:
             Mount(GIT / "logs" / heads, Access.WRITE, logs),
         ]
 
-    def taken_over(self) -> None:
+    def import_commits(self) -> None:
         """Import what was committed in the sandbox into the real repository, then remove the copies."""
         if not self.task or not self._refs.is_dir():
             return
@@ -190,7 +190,7 @@ def import_after_crash(shadows: Path, worktree: Worktree, task: str) -> None:
     """Import what an agent of *task* had committed when its worker died."""
     for folder in sorted(shadows.glob(f"{task}.*/git")):
         try:
-            PrivateGitDir(worktree, folder, task).taken_over()
+            PrivateGitDir(worktree, folder, task).import_commits()
         except LizaError as error:  # its files are there all the same, and are asked for again
             log.warning("%s: what an agent committed before a crash is not taken over: %s", task, error)
             remove(folder)

@@ -1,4 +1,4 @@
-"""The repository as a set of facts, and the one way in which Liza moves a ref.
+"""The repository as a set of facts, what is in a tree, and the one way in which Liza moves a ref.
 
 Nothing here, or above it, writes to the user's checkout, index, HEAD or branches: what is asked of commits
 and refs is asked of the shared git directory, where no checkout is in reach.
@@ -10,28 +10,42 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
 from liza.errors import GitFailed, UnfitRepository, UsageError
 from liza.repo.command import (
     LOCK_PATIENCE,
+    NEAR,
     NOTHING,
     QUICK_LIMIT,
+    REPOSITORY_MODE,
+    TREE_MODE,
+    GitObject,
     GitResult,
+    TreeEntry,
     ask,
+    decode_git,
     encode_git,
+    find_objects,
     git,
     git_version,
+    is_near_ancestor,
+    read_commit,
+    read_objects,
+    read_trees,
     top_level,
+    walk_tree,
+    write_commit,
+    write_tree,
 )
-from liza.repo.object_reader import GitObject, find_objects, is_near_ancestor, write_commit
-from liza.system.no_follow import first_line, stamp_of
+from liza.system.files import first_line, stamp_of
 
 AREA: Final = ".worktrees"
 BRANCHES: Final = "refs/heads/"
@@ -69,7 +83,7 @@ class Repository:
         root, home, common = map(Path, places)
         return cls(root, home, common)
 
-    @property
+    @cached_property
     def area(self) -> Path:
         """Where all of Liza's own worktrees are."""
         return self.root / AREA
@@ -130,7 +144,7 @@ class Repository:
         return ask(*words, cwd=self.root, environment=pins)
 
     def contains(self, ref: str, commit: str) -> bool:
-        """Say whether *commit* is reachable from *ref*; what does not exist contains nothing."""
+        """Return whether *commit* is reachable from *ref*; what does not exist contains nothing."""
         with suppress(GitFailed):
             tip, wanted = (found and found.name for found in self._find_commits(ref, commit))
             if tip is None or wanted is None:
@@ -164,7 +178,7 @@ class Repository:
 
     @property
     def has_reftable(self) -> bool:
-        """Tell whether refs are kept in git's own database instead of files."""
+        """Return whether refs are kept in git's own database instead of files."""
         return (self.common / "reftable").is_dir()
 
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -232,7 +246,7 @@ class Repository:
                 f"install {OLDEST_GIT[0]}.{OLDEST_GIT[1]} or newer"
             )
         if self.ask("check-ref-format", "--branch", name).code != 0 or name.startswith("-"):
-            raise UsageError(f"{name!r} cannot name a branch; choose another `integration` in the settings")
+            raise UsageError(f"{name!r} cannot name a branch; choose another `integration_branch`")
         if name.partition("/")[0] in (TASK_PREFIX, "salvage"):
             raise UsageError(f"{name!r} is among the names that Liza gives to tasks; choose another")
         self.require_free(ref)
@@ -350,3 +364,437 @@ def _read_settings(
 def _tree_of(repository: Repository, commit: str) -> str:
     """Return the tree of *commit*, which never changes; each gate and each merge asks for it."""
     return repository._resolve_tree(commit)  # noqa: SLF001 - a cache on the method would keep unhashed names
+
+
+# What is in a tree, read from git's objects: no checkout, one call for many files.
+
+DEEPEST: Final = 100  # folders in each other that are written one by one; deeper ones are git's own affair
+
+
+class TreeItem(NamedTuple):
+    """A path of a tree."""
+
+    mode: str
+    blob: str
+
+
+def list_tree(repository: Repository, tree: str) -> dict[str, TreeItem]:
+    """Return every path of *tree*."""
+    return dict(_list_tree(repository, repository.tree_of(tree)))
+
+
+@lru_cache(8)
+def _list_tree(repository: Repository, tree: str) -> Mapping[str, TreeItem]:
+    return {path: TreeItem(*facts) for path, facts in walk_tree(repository.common, tree).items()}
+
+
+def blob_sizes(repository: Repository, blobs: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of each of *blobs* that is there."""
+    return {found.name: found.size for found in find_objects(repository.common, list(set(blobs))) if found}
+
+
+def blob_contents(repository: Repository, blobs: Iterable[str]) -> dict[str, bytes]:
+    """Return what is in each of *blobs* that is there."""
+    return {found.name: found.content for found in read_objects(repository.common, list(set(blobs))) if found}
+
+
+class CommitInfo(NamedTuple):
+    """A commit between base and head: its parent, message and authors."""
+
+    commit: str
+    before: str
+    message: str
+    people: str = ""  # who made it, as it says
+
+
+def commits_between(repository: Repository, base: str, head: str) -> list[CommitInfo]:
+    """Return the commits from *base* to *head*, each with what it was made from; a first one from nothing."""
+    if (line := _line_between(repository, base, head)) is not None:
+        return line
+    text = repository.git(
+        "log", "--no-color", "--format=%x00%H %P%n%an <%ae>, %cn <%ce>%n%B", f"{base}..{head}"
+    )
+    found = []
+    for part in text.split("\0")[1:]:
+        hashes, _, rest = part.partition("\n")
+        people, _, said = rest.partition("\n")
+        commit, *parents = hashes.split()
+        before = parents[0] if parents else repository.git("hash-object", "-t", "tree", "--stdin")
+        found.append(CommitInfo(commit, before, said.strip(), people))
+    return found
+
+
+def _line_between(repository: Repository, base: str, head: str) -> list[CommitInfo] | None:
+    """Return the commits where each has one parent and says nothing odd; else None, and git is asked."""
+    found: list[CommitInfo] = []
+    name = head
+    while name != base:
+        commit = read_commit(repository.common, name)
+        if commit is None or len(found) >= NEAR or not commit.is_plain or len(commit.parents) != 1:
+            return None
+        author, committer = (
+            _PERSON.fullmatch(commit.header("author")),
+            _PERSON.fullmatch(commit.header("committer")),
+        )
+        if not author or not committer:
+            return None
+        people = f"{author['name']} <{author['mail']}>, {committer['name']} <{committer['mail']}>"
+        found.append(CommitInfo(commit.name, commit.parents[0], commit.message.strip(), people))
+        name = commit.parents[0]
+    return found
+
+
+_PERSON: Final = re.compile(r"(?P<name>[^<>\s](?:[^<>]*[^<>\s])?) <(?P<mail>[^<>\s]*)> \d+ [+-]\d{4}")
+
+
+def commit_message(repository: Repository, commit: str) -> str:
+    """Return the message of *commit*."""
+    found = read_commit(repository.common, commit)
+    if found is None or not found.is_plain:
+        return repository.git("show", "--no-patch", "--format=%B", commit)
+    return found.message
+
+
+def objects_between(repository: Repository, base: str, head: str) -> list[str]:
+    """Return the hashes of what *head* adds to *base*: commits, trees and blobs."""
+    commits = _line_between(repository, base, head)
+    if commits is None:
+        return repository.git("rev-list", "--objects", "--no-object-names", f"{base}..{head}").split()
+    trees = [repository.tree_of(commit.commit) for commit in commits]
+    before = [repository.tree_of(commit.before) for commit in commits]
+    new = {one for pair in zip(before, trees, strict=True) for one in _new_objects(repository, *pair)}
+    return [*(commit.commit for commit in commits), *sorted(new)]
+
+
+def _new_objects(repository: Repository, before: str, after: str) -> Iterator[str]:
+    """Yield the trees and blobs of the tree *after* that are not at the same place in *before*."""
+    waiting: list[tuple[str | None, str]] = [(before, after)]
+    while waiting:
+        old, new = waiting.pop()
+        if old == new:
+            continue
+        yield new
+        known = read_trees(repository.common, filter(None, (old, new)))
+        there = {entry.name: entry for entry in (known[old] if old else ())}
+        for entry in known[new]:
+            was = there.get(entry.name)
+            if entry.mode == TREE_MODE:
+                waiting.append((was.object if was and was.mode == TREE_MODE else None, entry.object))
+            elif (was is None or was.object != entry.object) and entry.mode != REPOSITORY_MODE:
+                yield entry.object
+
+
+def write_tree_with(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:
+    """Write and return *tree* with *items* replaced; None removes a path."""
+    if any(path.count("/") > DEEPEST for path in items):
+        return _write_by_index(repository, tree, items)
+    try:
+        return _write_folder(repository, repository.tree_of(tree), items) or _empty_tree(repository)
+    except (GitFailed, _InTheWay):
+        return _write_by_index(repository, tree, items)
+
+
+class _InTheWay(Exception):
+    """A file and a directory have the same name; an index sorts that out."""
+
+
+def _write_folder(
+    repository: Repository, tree: str | None, items: Mapping[str, TreeItem | None]
+) -> str | None:
+    """Write the tree of one folder; *items* are named from there. Return None where nothing is left in it."""
+    known = read_trees(repository.common, [tree])[tree] if tree else ()
+    entries = {entry.name: entry for entry in known}
+    inner: dict[str, dict[str, TreeItem | None]] = {}
+    for path, item in items.items():
+        name, is_inside, rest = path.partition("/")
+        if is_inside:
+            inner.setdefault(name, {})[rest] = item
+        else:
+            _put(entries, name, item)
+    for name, below in inner.items():
+        old = entries.get(name)
+        if old is not None and old.mode != TREE_MODE:
+            raise _InTheWay
+        written = _write_folder(repository, old.object if old else None, below)
+        _put(entries, name, TreeItem(TREE_MODE, written) if written else None)
+    return write_tree(repository.common, entries.values()) if entries else None
+
+
+def _put(entries: dict[str, TreeEntry], name: str, item: TreeItem | None) -> None:
+    entries.pop(name, None)
+    if item is not None:
+        entries[name] = TreeEntry(item.mode, name, item.blob)
+
+
+def _empty_tree(repository: Repository) -> str:
+    return repository.git("mktree", stdin=b"")
+
+
+def _write_by_index(repository: Repository, tree: str, items: Mapping[str, TreeItem | None]) -> str:
+    gone = [f"0 {'0' * len(tree)}\t{path}\0" for path, item in items.items() if item is None]
+    put = [f"{item.mode} {item.blob}\t{path}\0" for path, item in items.items() if item is not None]
+    with TemporaryDirectory(prefix="liza-index-") as place:
+        index = {"GIT_INDEX_FILE": str(Path(place) / "index")}
+        repository.git("read-tree", tree, environment=index)
+        # What goes, goes first: a file may come where a directory was.
+        lines = encode_git("".join([*gone, *put]))
+        repository.git("update-index", "-z", "--index-info", stdin=lines, environment=index)
+        return repository.git("write-tree", environment=index)
+
+
+# What differs between two trees: paths, sizes of the change and its lines, with one call of git.
+#
+# No file of either tree can hide anything: no attribute, filter, external program or textconv is asked.
+
+LINK: Final = "120000"
+REPOSITORY: Final = "160000"
+EXECUTABLE: Final = "100755"
+NO_MODE: Final = "000000"  # the mode of a path that is not there
+
+_DIFF_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
+_PATCH_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--patch", "--unified=3", "--full-index")
+_NO_HELPERS: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
+_NO_ATTRIBUTES: Final = ("-c", f"core.attributesFile={os.devnull}")
+_HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_TYPE_CHANGED: Final = "T"
+
+
+class DiffLine(NamedTuple):
+    """A line that came or went, with its number in the file that has it."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class DiffEntry:
+    """One path that differs; *source* is where it was before, where it was renamed."""
+
+    path: str
+    status: str
+    old_mode: str
+    mode: str
+    old_blob: str
+    blob: str
+    source: str | None = None
+    loc: int = 0
+    is_binary: bool = False
+    added: tuple[DiffLine, ...] = ()
+    removed: tuple[DiffLine, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Both ends: whoever moves a file touches where it was, too."""
+        return (self.path,) if self.source is None else (self.source, self.path)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the head has the path."""
+        return self.mode != NO_MODE
+
+    @property
+    def is_new(self) -> bool:
+        return self.old_mode == NO_MODE or self.source is not None
+
+
+class _RawEntry(NamedTuple):
+    old_mode: str
+    mode: str
+    old_blob: str
+    blob: str
+    status: str
+    paths: tuple[str, ...]
+
+
+class _PatchBody(NamedTuple):
+    added: tuple[DiffLine, ...]
+    removed: tuple[DiffLine, ...]
+
+
+def diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
+    """Return what *head* has otherwise than *base*, path by path."""
+    return _diff_trees(repository, repository.tree_of(base), repository.tree_of(head))
+
+
+@lru_cache(4)
+def _diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry, ...]:
+    """Compare two trees by their hashes, which gates do several times in a turn."""
+    if base == head:
+        return ()
+    return tuple(_entries(_ask_diff(repository, _DIFF_OPTIONS, base, head)))
+
+
+def _ask_diff(repository: Repository, options: tuple[str, ...], base: str, head: str) -> bytes:
+    # Attributes would be read from the index too, and can call any file a binary.
+    blind = {"GIT_INDEX_FILE": str(repository.common / "liza-no-index"), "GIT_ATTR_NOSYSTEM": "1"}
+    answer = repository.ask(
+        *_NO_ATTRIBUTES, "diff-tree", *options, *_NO_HELPERS, base, head, environment=blind
+    )
+    if answer.code != 0:
+        repository.git("diff-tree", "--name-only", base, head)  # raises git's own sentence
+    return answer.output
+
+
+class PatchLine(NamedTuple):
+    """A line of a patch for people to read; *old* and *new* are its numbers in the two files."""
+
+    sign: str  # "+", "-", " ", or "@" for the heading of a hunk
+    text: str
+    old: int | None = None
+    new: int | None = None
+
+
+class FilePatch(NamedTuple):
+    """How one path differs, with lines around each change; no lines where it is not text."""
+
+    path: str
+    source: str | None  # where it was before, where it was renamed
+    status: str  # git's letter: A, M, D, R, T
+    is_binary: bool
+    lines: tuple[PatchLine, ...]
+
+    def count(self, sign: str) -> int:
+        return sum(line.sign == sign for line in self.lines)
+
+
+def patch_between(repository: Repository, base: str, head: str) -> tuple[FilePatch, ...]:
+    """Return what *head* has otherwise than *base*, as people read it."""
+    fields = _Fields(_ask_diff(repository, _PATCH_OPTIONS, base, head))
+    raws = _raw_entries(fields)
+    sections = _readable_sections(fields.rest().removeprefix(b"\0"))
+    found = []
+    for raw in raws:
+        parts = [next(sections, ([], False)) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
+        source = raw.paths[0] if len(raw.paths) > 1 else None
+        lines = tuple(line for part, _ in parts for line in part)
+        found.append(FilePatch(raw.paths[-1], source, raw.status, any(part[1] for part in parts), lines))
+    return tuple(found)
+
+
+def _readable_sections(patch: bytes) -> Iterator[tuple[list[PatchLine], bool]]:
+    """Yield the lines of each file in *patch*, and whether it is said to be no text."""
+    lines = iter(patch.split(b"\n"))
+    found: list[PatchLine] | None = None
+    is_binary = False
+    for line in lines:
+        if line.startswith(b"diff --git "):
+            if found is not None:
+                yield found, is_binary
+            found, is_binary = [], False
+        elif found is not None and (hunk := _HUNK.match(line)):
+            found += _readable_hunk(lines, hunk, line)
+        elif line.startswith(b"Binary files "):
+            is_binary = True
+    if found is not None:
+        yield found, is_binary
+
+
+def _readable_hunk(lines: Iterator[bytes], hunk: re.Match[bytes], heading: bytes) -> Iterator[PatchLine]:
+    """Yield as many lines as the hunk says: what they look like is the author's choice."""
+    yield PatchLine("@", _decode(heading))
+    old, new = int(hunk[1]), int(hunk[3])
+    old_end, new_end = (
+        first + (1 if count is None else int(count)) for first, count in ((old, hunk[2]), (new, hunk[4]))
+    )
+    while old < old_end or new < new_end:
+        line = next(lines)
+        sign, text = _decode(line[:1]), _decode(line[1:])
+        if sign == "\\":  # \ No newline at end of file
+            continue
+        is_old, is_new = sign != "+", sign != "-"
+        yield PatchLine(sign, text, old if is_old else None, new if is_new else None)
+        old, new = old + is_old, new + is_new
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", "replace")
+
+
+class _Fields:
+    """What git prints with `-z`, field by field; the rest is never copied, however long it is."""
+
+    def __init__(self, output: bytes) -> None:
+        self._output = output
+        self.at = 0
+
+    def take(self) -> bytes:
+        end = self._output.find(b"\0", self.at)
+        end = len(self._output) if end < 0 else end
+        field, self.at = self._output[self.at : end], end + 1
+        return field
+
+    def starts_with(self, sign: bytes) -> bool:
+        return self._output.startswith(sign, self.at)
+
+    def rest(self) -> bytes:
+        return self._output[self.at :]
+
+
+def _entries(output: bytes) -> Iterator[DiffEntry]:
+    fields = _Fields(output)
+    raws = _raw_entries(fields)
+    counts = _line_counts(fields, len(raws))
+    sections = _patch_bodies(fields.rest().removeprefix(b"\0"))
+    for raw, count in zip(raws, counts, strict=True):
+        bodies = [next(sections, _PatchBody((), ())) for _ in range(2 if raw.status == _TYPE_CHANGED else 1)]
+        yield DiffEntry(
+            path=raw.paths[-1],
+            status=raw.status,
+            old_mode=raw.old_mode,
+            mode=raw.mode,
+            old_blob=raw.old_blob,
+            blob=raw.blob,
+            source=raw.paths[0] if len(raw.paths) > 1 else None,
+            loc=count or 0,
+            is_binary=count is None,
+            added=tuple(line for body in bodies for line in body.added),
+            removed=tuple(line for body in bodies for line in body.removed),
+        )
+
+
+def _raw_entries(fields: _Fields) -> list[_RawEntry]:
+    found = []
+    while fields.starts_with(b":"):
+        old_mode, mode, old_blob, blob, status = decode_git(fields.take()[1:]).split(" ")
+        paths = tuple(decode_git(fields.take()) for _ in range(2 if status[0] in "RC" else 1))
+        found.append(_RawEntry(old_mode, mode, old_blob, blob, status[0], paths))
+    return found
+
+
+def _line_counts(fields: _Fields, number: int) -> list[int | None]:
+    """Return how many lines came and went for each path, None for what is not text."""
+    found: list[int | None] = []
+    for _ in range(number):
+        added, removed, path = fields.take().split(b"\t", 2)
+        for _ in range(0 if path else 2):
+            fields.take()
+        found.append(None if added == b"-" else int(added) + int(removed))
+    return found
+
+
+def _patch_bodies(patch: bytes) -> Iterator[_PatchBody]:
+    lines = iter(patch.split(b"\n"))
+    body: tuple[list[DiffLine], list[DiffLine]] | None = None
+    for line in lines:
+        if line.startswith(b"diff --git "):
+            if body is not None:
+                yield _PatchBody(tuple(body[0]), tuple(body[1]))
+            body = ([], [])
+        elif body is not None and (hunk := _HUNK.match(line)):
+            _read_hunk(lines, hunk, *body)
+    if body is not None:
+        yield _PatchBody(tuple(body[0]), tuple(body[1]))
+
+
+def _read_hunk(
+    lines: Iterator[bytes], hunk: re.Match[bytes], added: list[DiffLine], removed: list[DiffLine]
+) -> None:
+    """Take as many lines as the hunk says: what they look like is the author's choice."""
+    gone, came = int(hunk[1]), int(hunk[3])
+    for into, first, count in ((removed, gone, hunk[2]), (added, came, hunk[4])):
+        taken = 0
+        while taken < (1 if count is None else int(count)):
+            line = next(lines)
+            if not line.startswith(b"\\"):  # \ No newline at end of file
+                into.append(DiffLine(first + taken, _decode(line[1:])))
+                taken += 1

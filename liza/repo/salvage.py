@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere, Refused
-from liza.repo.object_reader import find_objects, is_near_ancestor
+from liza.repo.command import find_objects, is_near_ancestor
+from liza.repo.merge import Trailer, message_with_trailers, shorten_subject, single_line
 from liza.repo.repository import BRANCHES, Repository, branch_of
-from liza.repo.status import StatusEntry
-from liza.repo.trailers import Trailer, message_with_trailers, shorten_subject, single_line
-from liza.repo.worktree import Worktree, hashes_below, hashes_in_file, worktree_paths
+from liza.repo.worktree import StatusEntry, Worktree, hashes_below, hashes_in_file, worktree_paths
 
 SALVAGE_REFS: Final = "refs/liza/salvage/"
 ASIDE: Final = ".salvage"  # below the area of the worktrees

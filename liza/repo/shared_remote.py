@@ -19,7 +19,7 @@ from liza.repo.command import ask
 from liza.repo.merge import Landed, Overtaken
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.salvage import SALVAGE_REFS, adopt_salvages, list_salvages
-from liza.system.locks import hold_lock
+from liza.system.files import hold_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -244,7 +244,7 @@ class SharedRemote:
         settings = [word for helper in helpers for word in ("-c", f"credential.helper={helper}")]
         environment = {"GIT_DIR": str(self.repository.common)}
         try:
-            return ask(*settings, *words, cwd=self.repository.common, environment=environment, limit=LIMIT)
+            return ask(*settings, *words, cwd=self.repository.root, environment=environment, limit=LIMIT)
         except GitFailed as error:
             raise RemoteTrouble(self.name, f"did not answer within {LIMIT:g} seconds") from error
 

@@ -1,4 +1,4 @@
-"""Rechecking merged history: what each merge must be is computed anew from git, and no agent's word counts.
+"""Rechecking merged history: what each merge must be is computed anew, and no agent's word counts.
 
 Trailers alone prove nothing, since anybody can write them. A merge is proven by the key of the board that
 made it, or by the board itself; where neither is at hand, history can only be found consistent.
@@ -12,11 +12,32 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from liza.errors import NotThere
-from liza.repo import trailers
-from liza.repo.merge import Conflict, merge
+from liza.repo.merge import Conflict, Trailer, is_signed, key_label, merge, parse_trailers, signer_label
 from liza.repo.repository import Repository
-from liza.repo.signing import is_signed, key_label, signer_label
-from liza.repo.trailers import Trailer
+
+# Where a file's content comes from: what tasks brought to the integration branch is an agent's.
+
+
+def blobs_by_agents(
+    repository: Repository, path: str, *, base: str, ref: str, yours: Iterable[str] = ()
+) -> frozenset[str]:
+    """Return the blobs of *path* that merged tasks wrote on *ref* after *base*.
+
+    Commits in *yours*, and what they merged, are a person's.
+    """
+    own = set(yours)
+    sides = [side for one in own if (side := repository.commit_at(f"{one}^2"))]
+    words = ("log", "-m", "--full-history", "--raw", "--no-abbrev", "--no-renames", "--format=%H")
+    span = (f"{base}..{ref}", *(f"^{side}" for side in sides))
+    answer = repository.ask(*words, *span, "--", path)
+    found, commit = set(), ""
+    for line in answer.text.splitlines() if answer.code == 0 else ():
+        if line.startswith(":"):
+            found |= {line.split(" ")[3]} if commit not in own else set()
+        elif line:
+            commit = line
+    return frozenset(blob for blob in found if blob.strip("0"))
+
 
 REQUIRED: Final = (Trailer.TASK, Trailer.REVIEWED_COMMIT, Trailer.VERDICT, Trailer.APPROVED_BY)
 _PARENTS_OF_A_MERGE: Final = 2
@@ -184,7 +205,7 @@ def first_parent_chain(repository: Repository, ref: str, since: str | None) -> I
     output = repository.git(*words).split("\0")
     rows = zip(*(output[start::5] for start in range(4)), strict=False)
     found = [
-        ChainCommit(commit, tree, tuple(parents.split()), trailers.parse_trailers(said), said)
+        ChainCommit(commit, tree, tuple(parents.split()), parse_trailers(said), said)
         for commit, tree, parents, said in rows
     ]
     begun = since is not None

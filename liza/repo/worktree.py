@@ -1,4 +1,4 @@
-"""One of Liza's worktrees, looked at without believing anything that an agent could have written in it.
+"""One of Liza's worktrees, and what was done in it; nothing that an agent could have written is believed.
 
 An agent may replace `.git` in its worktree, point its `commondir` elsewhere, plant a `config.worktree`, or
 set flags in its index that hide changes. So git is told where everything is instead of finding it, and
@@ -8,24 +8,24 @@ A file that was touched since has another ctime there, which cannot be set back.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import stat
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo import status
-from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, encode_git
-from liza.repo.filters import filter_settings
-from liza.repo.objects import list_tree
-from liza.repo.repository import BRANCHES, Repository
-from liza.repo.unchanged import is_unchanged
-from liza.system.no_follow import (
+from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, decode_git, encode_git, find_objects
+from liza.repo.repository import AREA, BRANCHES, HASH, TASK_PREFIX, Repository, list_tree, objects_between
+from liza.system.files import (
     first_line,
     make_writable,
     read_file,
@@ -34,6 +34,201 @@ from liza.system.no_follow import (
     remove_special,
     write_file,
 )
+
+# What `git status` says, as values.
+
+# Renames are shown as what they are on disk, a file that went and one that came: each path stands alone.
+STATUS_COMMAND: Final = (
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--untracked-files=all",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--no-ahead-behind",
+)
+
+_FIELDS: Final = {"1": 8, "u": 10}  # how many spaces come before the path
+
+
+class StatusEntry(NamedTuple):
+    """One path that is not as the commit has it, with the line that git says about it."""
+
+    path: str
+    line: str
+
+    @property
+    def is_untracked(self) -> bool:
+        return self.line.startswith("? ")
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Return whether the directory differs from the index; the second letter of `XY` is about that."""
+        return self.is_untracked or self.line[3] != "."
+
+    @property
+    def is_deletion(self) -> bool:
+        return not self.is_untracked and self.line[3] == "D"
+
+    def has_content(self, root: Path) -> bool:
+        """Return whether below *root* is something that git can store: of a pipe or a socket it cannot."""
+        path = root / self.path
+        return not self.is_deletion and (path.is_symlink() or path.is_file() or path.is_dir())
+
+
+def parse_status(output: bytes) -> Iterator[StatusEntry]:
+    """Read what git printed for `WORDS`."""
+    for line in decode_git(output).split("\0"):
+        if line[:2] == "? ":
+            yield StatusEntry(line[2:], line)
+        elif line[:1] in _FIELDS:
+            yield StatusEntry(line.split(" ", _FIELDS[line[0]])[-1], line)
+
+
+# Tells without a git process that a small checkout is just what its index says.
+#
+# Only a plain yes counts: every file is in the index and as it was when the index was written, and there is
+# no other file. Whatever else is found, git is asked, who knows about filters, ignored files and modules.
+
+LARGEST_INDEX: Final = 1 << 16  # bytes, some 700 files; git is quicker with more
+LARGEST_FILE: Final = 1 << 20  # bytes of a file whose content is compared
+_HEADER: Final = struct.Struct(">4sII")
+_FACTS: Final = struct.Struct(">10I")
+_VERSION: Final = 2  # the format that git writes where nobody asks for another
+_NAME_LENGTH: Final = 0x0FFF  # all other bits of an entry's flags are for what is not plain
+_ALIGNMENT: Final = 8
+_HASHES: Final = {20: hashlib.sha1, 32: hashlib.sha256}  # by the bytes of a name
+_SECOND: Final = 10**9
+_WORD: Final = 0xFFFFFFFF
+
+
+class _Entry(NamedTuple):
+    """What the index remembers of a file; times in nanoseconds."""
+
+    ctime: int
+    mtime: int
+    inode: int
+    mode: int
+    owner: tuple[int, int]
+    size: int
+    blob: bytes
+
+
+def is_unchanged(directory: Path, index: Path, width: int) -> bool:
+    """Return whether *directory* is surely what *index* says; names of objects have *width* bytes."""
+    with suppress(OSError, ValueError, struct.error):
+        written = index.stat()
+        if written.st_size > LARGEST_INDEX or width not in _HASHES:
+            return False
+        entries = dict(_entries(index.read_bytes(), width))
+        return (
+            all(
+                name in entries and _is_same(path, entries.pop(name), written.st_mtime_ns)
+                for name, path in _files(str(directory), entries)
+            )
+            and not entries
+        )
+    return False
+
+
+def _entries(content: bytes, width: int) -> Iterator[tuple[str, _Entry]]:
+    signature, version, count = _HEADER.unpack_from(content)
+    if signature != b"DIRC" or version != _VERSION:
+        raise ValueError(version)
+    at = _HEADER.size
+    for _ in range(count):
+        ctime, cnano, mtime, mnano, _device, inode, mode, user, group, size = _FACTS.unpack_from(content, at)
+        name_at = at + _FACTS.size + width + 2
+        flags = int.from_bytes(content[name_at - 2 : name_at], "big")
+        length = flags & _NAME_LENGTH
+        if flags != length or length == _NAME_LENGTH:  # half merged, hidden, or very long
+            raise ValueError(flags)
+        blob = content[at + _FACTS.size : name_at - 2]
+        times = ctime * _SECOND + cnano, mtime * _SECOND + mnano
+        yield (
+            os.fsdecode(content[name_at : name_at + length]),
+            _Entry(*times, inode, mode, (user, group), size, blob),
+        )
+        at += (name_at + length - at) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT
+
+
+def _files(directory: str, entries: dict[str, _Entry]) -> Iterator[tuple[str, str]]:
+    """Yield every file with its name in the index; raise ValueError for a folder that the index has not."""
+    folders = {name[:end] for name in entries for end, sign in enumerate(name) if sign == "/"}
+    waiting = [("", directory)]
+    while waiting:
+        inside, path = waiting.pop()
+        with os.scandir(path) as found:
+            for entry in found:
+                name = inside + entry.name
+                if not inside and entry.name == ".git":
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    yield name, entry.path
+                elif name in folders:
+                    waiting.append((f"{name}/", entry.path))
+                else:
+                    raise ValueError(name)
+
+
+def _is_same(path: str, entry: _Entry, index_written: int) -> bool:
+    facts = os.lstat(path)
+    seen = (facts.st_ctime_ns, facts.st_mtime_ns, facts.st_ino & _WORD, _git_mode(facts.st_mode))
+    if seen != (entry.ctime, entry.mtime, entry.inode, entry.mode):
+        return False
+    if (facts.st_uid, facts.st_gid) != entry.owner or facts.st_size & _WORD != entry.size:
+        return False
+    # What changed after the index was written has a later time; within one tick of the clock nobody can tell.
+    if max(entry.ctime, entry.mtime) < index_written:
+        return True
+    return facts.st_size <= LARGEST_FILE and _blob_of(path, facts.st_mode, len(entry.blob)) == entry.blob
+
+
+def _git_mode(mode: int) -> int:
+    if stat.S_ISREG(mode):
+        return 0o100755 if mode & stat.S_IXUSR else 0o100644
+    return 0o120000 if stat.S_ISLNK(mode) else 0
+
+
+def _blob_of(path: str, mode: int, width: int) -> bytes:
+    if stat.S_ISLNK(mode):
+        content = os.fsencode(os.readlink(path))  # noqa: PTH115 - as bytes
+    else:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(LARGEST_FILE)
+    return _HASHES[width](b"blob %d\0%s" % (len(content), content)).digest()
+
+
+# The user's content filters, started where no agent decides which program they are.
+#
+# Git starts the programs of `filter.*` in the top directory of the checkout that it works on. In a worktree
+# that directory is an agent's, and so would be whatever a filter finds there: `./tools/clean.sh`, the module
+# of `python3 -m nbstripout`, the rule of a Makefile. So Liza's own git starts them in the user's checkout,
+# as the user's git does. They get the content on stdin and the path as a word; what else they look up, they
+# find in the repository as the user has it.
+
+_PROGRAM: Final = re.compile(r"filter\..*\.(clean|smudge|process)$", re.DOTALL)
+_EXPANDED: Final = re.compile(r"\.(clean|smudge)$")  # in which git replaces %f
+# What leads git to the worktree: a filter that asks git for the top directory must not be led there either.
+_LOCATION_VARIABLES: Final = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_CONFIG_COUNT"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "OLDPWD"),
+)
+
+
+def filter_settings(repository: Repository) -> dict[str, str]:
+    """Return git settings that start every content filter of the user's in the user's checkout."""
+    known = {key: value for key, value in repository.settings() if _PROGRAM.match(key)}
+    return {key: _in_user_checkout(repository, key, value) for key, value in known.items() if value}
+
+
+def _in_user_checkout(repository: Repository, key: str, command: str) -> str:
+    home = shlex.quote(str(repository.root))
+    if _EXPANDED.search(key):
+        home = home.replace("%", "%%")
+    return f"cd {home} && unset {' '.join(_LOCATION_VARIABLES)} && {{ {command}\n}}"
+
 
 NO_BRANCH: Final = f"{BRANCHES}liza/nowhere"  # a branch that never is: what a HEAD names that was spoiled
 KEPT: Final = ".kept"  # beside the worktrees, where a sandboxed agent cannot write
@@ -69,7 +264,7 @@ class Worktree:
     path: Path
     admin: Path
 
-    @property
+    @cached_property
     def kept(self) -> Path:
         return self.repository.area / KEPT / self.admin.name
 
@@ -253,13 +448,13 @@ class Worktree:
         write_text_whole(self._kept_at, self._index_label(commit))
         return True
 
-    def changes(self, environment: Mapping[str, str]) -> list[status.StatusEntry]:
+    def changes(self, environment: Mapping[str, str]) -> list[StatusEntry]:
         """Return every path that differs from the index in *environment*, or is untracked and not ignored."""
-        answer = self.ask(*status.STATUS_COMMAND, environment=environment)
+        answer = self.ask(*STATUS_COMMAND, environment=environment)
         if answer.code != 0:
             raise GitFailed("status", answer.said)
         # The index has been read from a commit, so what is staged against another HEAD says nothing.
-        return [change for change in status.parse_status(answer.output) if change.is_on_disk]
+        return [change for change in parse_status(answer.output) if change.is_on_disk]
 
     @property
     def has_foreign_git(self) -> bool:
@@ -347,7 +542,7 @@ class Worktree:
         self.stage(changes, environment)
         return bool(changes)
 
-    def stage(self, changes: Sequence[status.StatusEntry], environment: Mapping[str, str]) -> None:
+    def stage(self, changes: Sequence[StatusEntry], environment: Mapping[str, str]) -> None:
         """Put *changes* into the index in *environment*."""
         gone = [change.path for change in changes if not change.has_content(self.path)]
         there = [change.path.removesuffix("/") for change in changes if change.has_content(self.path)]
@@ -446,3 +641,192 @@ def _unusual_file(entry: os.DirEntry[str], usual: int) -> Iterator[tuple[Path, i
         yield Path(entry.path), None
     elif stat.S_IMODE(mode) != wanted:
         yield Path(entry.path), wanted
+
+
+# Facts of git about submitted work, whatever the agent says, made durable against a crash.
+
+# Makes commits durable before the board names them, and finds what a crash of the machine damaged.
+#
+# Git syncs neither objects nor refs by default. Liza's own git does (`core.fsync` in `repo.command`); what
+# an agent committed with its own git is synced here before it is handed in. After a crash, empty or missing
+# objects and refs without a hash are found here.
+
+
+def sync_work(repository: Repository, base: str, commit: str, ref: str) -> None:
+    """Have all that *commit* adds to *base*, and the *ref* that leads to it, on disk."""
+    objects = repository.common / "objects"
+    # The commit itself may be the agent's own, or an old one that it only moved the branch to.
+    listed = objects_between(repository, base, commit)
+    loose = [objects / name[:2] / name[2:] for name in listed]
+    there = [path for path in loose if path.exists()]
+    packs = [*(objects / "pack").glob("*.pack"), *(objects / "pack").glob("*.idx")]
+    files = [*there, *(packs if len(there) < len(loose) else [])]
+    names = [repository.common / ref, repository.common / "packed-refs"]
+    files += [path for path in names if path.is_file()]
+    for path in [*files, *{file.parent for file in files}]:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with suppress(FileNotFoundError):  # packed meanwhile, and synced by whoever did that
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class BrokenRef(NamedTuple):
+    """A ref whose file names no commit, as a crash of the machine leaves it."""
+
+    ref: str
+    path: Path
+
+
+def broken_refs(repository: Repository, *more: str) -> list[BrokenRef]:
+    """Return those of Liza's refs, and of *more*, whose file has no hash in it."""
+    folders = (f"{BRANCHES}{TASK_PREFIX}", "refs/liza")
+    files = [path for name in folders for path in (repository.common / name).glob("**/*") if path.is_file()]
+    files += [path for name in more if (path := repository.common / name).is_file()]
+    return [
+        BrokenRef(str(path.relative_to(repository.common)), path)
+        for path in files
+        if path.suffix != ".lock" and not _names_a_commit(path)
+    ]
+
+
+def _names_a_commit(path: Path) -> bool:
+    text = path.read_bytes()[:1024].decode(errors="replace").strip()
+    return bool(HASH.fullmatch(text)) or text.startswith("ref: refs/")
+
+
+def present(repository: Repository, commits: Iterable[str]) -> frozenset[str]:
+    """Return those of *commits*, by hash, that are there."""
+    found = find_objects(repository.common, sorted(set(commits)))
+    return frozenset(one.name for one in found if one and one.type == "commit")
+
+
+def missing_commits(repository: Repository, bases: Mapping[str, str | None]) -> frozenset[str]:
+    """Return those of *commits* that are incomplete: an object since *base* is missing."""
+    if not bases or _are_whole(repository, bases):
+        return frozenset()
+    return frozenset(commit for commit, base in bases.items() if not _are_whole(repository, {commit: base}))
+
+
+def _are_whole(repository: Repository, bases: Mapping[str, str | None]) -> bool:
+    since = present(repository, filter(None, bases.values()))
+    # With the sizes of what is listed: an empty file is found as a name, and is no object.
+    answer = repository.ask(
+        "rev-list", "--objects", "--no-object-names", *bases, *(["--not", *since] if since else [])
+    )
+    if answer.code != 0:
+        return False
+    checked = repository.ask("cat-file", "--batch-check", stdin=f"{answer.text}\n".encode())
+    return checked.code == 0 and not any(line.endswith(" missing") for line in checked.text.splitlines())
+
+
+def empty_objects(repository: Repository) -> Iterator[Path]:
+    """Yield the files of objects that have nothing in them: git takes them for written, and for damaged."""
+    objects = repository.common / "objects"
+    for folder in objects.glob("[0-9a-f][0-9a-f]"):
+        yield from (path for path in folder.iterdir() if path.is_file() and not path.stat().st_size)
+
+
+PATHS_NAMED: Final = 5  # paths in a sentence; more are counted
+_LINK_MODE: Final = "160000"
+_FORBIDDEN: Final = {".liza": "belongs to Liza", AREA: "belongs to Liza", ".git": "belongs to git"}
+
+
+class Submission(NamedTuple):
+    """The commit that a worktree is at, and every reason why it cannot be taken."""
+
+    head: str | None
+    reasons: tuple[str, ...]
+
+    @property
+    def is_acceptable(self) -> bool:
+        return not self.reasons
+
+
+class CommittedPath(NamedTuple):
+    """One path of a commit that differs from the base."""
+
+    mode: str
+    path: str
+
+
+def inspect_submission(worktree: Worktree, task: str, base: str, *, tree: str | None = None) -> Submission:
+    """Return the facts of what *task* would hand in from its worktree.
+
+    *tree* is what the directory is, for whoever knows it already.
+    """
+    if not worktree.is_there:
+        return Submission(None, (f"{task}: the worktree {worktree.path} is gone",))
+    spot = worktree.head_position()
+    if spot is None:
+        return Submission(
+            None, (f"{task}: HEAD of the worktree names no commit; check out {TASK_PREFIX}/{task}",)
+        )
+    head = spot.head
+    reasons = [
+        *_branch_problems(spot.branch, task),
+        *_history_problems(worktree, head, base),
+        *refusals(introduced_paths(worktree, base, head)),
+        *([] if tree == spot.tree else _uncommitted_problems(worktree, head)),
+    ]
+    return Submission(head, tuple(f"{task}: {reason}" for reason in reasons))
+
+
+def refusals(entries: list[CommittedPath]) -> list[str]:
+    """Return what must not be in a commit, as sentences."""
+    links = [entry.path for entry in entries if entry.mode == _LINK_MODE]
+    reasons = [
+        f"{summarize_paths(links)}: a repository inside the repository cannot be merged; add files instead"
+    ]
+    for name, why in _FORBIDDEN.items():
+        inside = [entry.path for entry in entries if entry.path.split("/")[0].casefold() == name]
+        reasons += [f"{summarize_paths(inside)} {why} and cannot be committed"] if inside else []
+    return reasons if links else reasons[1:]
+
+
+def introduced_paths(worktree: Worktree, base: str, head: str) -> list[CommittedPath]:
+    """Return what *head* has that *base* has not, path by path."""
+    old = list_tree(worktree.repository, base)
+    items = list_tree(worktree.repository, head).items()
+    return [CommittedPath(item.mode, path) for path, item in items if old.get(path) != item]
+
+
+def summarize_paths(paths: list[str]) -> str:
+    """Return the first of *paths*, and how many more there are."""
+    shown = ", ".join(sorted(paths)[:PATHS_NAMED])
+    return f"{shown} and {len(paths) - PATHS_NAMED} more" if len(paths) > PATHS_NAMED else shown
+
+
+def _branch_problems(branch: str | None, task: str) -> list[str]:
+    if branch == f"{TASK_PREFIX}/{task}":
+        return []
+    where = f"on the branch {branch}" if branch else "on no branch"
+    return [f"the worktree is {where}; check out {TASK_PREFIX}/{task} and commit there"]
+
+
+def _history_problems(worktree: Worktree, head: str, base: str) -> list[str]:
+    if head == base:
+        return ["nothing was committed since the base"]
+    if not worktree.repository.contains(head, base):
+        return [f"the commit {head[:12]} does not descend from the base {base[:12]}; keep the base's history"]
+    return []
+
+
+def _uncommitted_problems(worktree: Worktree, head: str) -> list[str]:
+    if worktree.is_exactly(head):
+        return []
+    with worktree.private_index(head) as index:
+        changes = worktree.changes(index)
+    untracked = [change.path for change in changes if change.is_untracked]
+    changed = [change.path for change in changes if not change.is_untracked]
+    sentences = {"has uncommitted changes": changed, "has untracked files": untracked}
+    return [
+        f"the worktree {what} ({summarize_paths(paths)}); commit or remove them"
+        for what, paths in sentences.items()
+        if paths
+    ]

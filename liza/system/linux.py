@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import signal
+import struct
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -198,6 +199,41 @@ def send_signal(process: Process, number: signal.Signals) -> bool:
 
 def open_exit(pid: int) -> int:
     return os.pidfd_open(pid)
+
+
+# Modified, closed after a write, moved away and here, created, deleted. Opening, and closing without a write,
+# are left out: reading the board would wake whoever reads it.
+_FILE_CHANGES: Final = 0x002 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200
+_ONLY_DIRECTORY: Final = 0x01000000
+_FILE_EVENTS: Final = 1 << 16  # bytes that are read at once
+_FILE_EVENT: Final = struct.Struct("iIII")  # watch, what, cookie, and the length of the name that follows
+
+
+def open_file_watch(directory: Path) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    if descriptor >= 0:
+        mask = _FILE_CHANGES | _ONLY_DIRECTORY
+        if libc.inotify_add_watch(descriptor, os.fsencode(directory), mask) >= 0:
+            return int(descriptor)
+        number = ctypes.get_errno()
+        os.close(descriptor)
+    else:
+        number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), str(directory))
+
+
+def changed_files(watch: int) -> set[str]:
+    try:
+        data = os.read(watch, _FILE_EVENTS)
+    except BlockingIOError:
+        return set()
+    found, at = set(), 0
+    while at < len(data):
+        _, _, _, length = _FILE_EVENT.unpack_from(data, at)
+        at += _FILE_EVENT.size + length
+        found.add(os.fsdecode(data[at - length : at].rstrip(b"\0")))
+    return found
 
 
 def open_wakeup() -> tuple[int, int]:

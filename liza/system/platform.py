@@ -35,7 +35,7 @@ class Platform(Protocol):
 
     SANDBOX_LACK: str  # why there is no sandbox on any such system, or ""
     ADOPTS_ORPHANS: bool  # whether `adopt_orphans` does anything
-    SIGNALS_FILE_CHANGES: bool  # whether the kernel tells of changed files; else they are looked at
+    SIGNALS_FILE_CHANGES: bool  # whether `open_file_watch` works; else files are looked at
 
     def process_of(self, pid: int) -> Process | None:
         """Return the process *pid*, or None."""
@@ -61,13 +61,19 @@ class Platform(Protocol):
     def open_exit(self, pid: int) -> int:
         """Return a descriptor that becomes readable when *pid* ends; raise ProcessLookupError if it did."""
 
+    def open_file_watch(self, directory: Path) -> int:
+        """Return a descriptor that becomes readable when a file directly in *directory* changes."""
+
+    def changed_files(self, watch: int) -> set[str]:
+        """Return the names of the files that changed since the last call; "" where some were missed."""
+
     def open_wakeup(self) -> tuple[int, int]:
         """Return two descriptors, neither of which blocks: what is written to the second wakes the first."""
 
     def adopt_orphans(self) -> None:
         """Become the parent of every descendant whose own parent ends, so that a double fork is still found.
 
-        For workers and the supervisor, once, at their start. Whoever adopts must reap: see `proc_table`.
+        For workers and the supervisor, once, at their start. Whoever adopts must reap: see `process`.
         """
 
     def is_adopting_orphans(self) -> bool: ...

@@ -7,7 +7,7 @@ asks for that very name, so that what is installed costs nobody who does not use
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from liza.errors import UsageError
 
@@ -18,27 +18,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):
-    """The parts of one kind by name; each is an object, or the `module:name` where one is found."""
+class Registry(dict[str, T]):
+    """The parts of one kind by name; each is an object, or the `module:name` where one is found.
+
+    As a dict it holds what was imported so far, and imports what is asked for; `names` has every name.
+    """
 
     def __init__(
         self, group: str, what: str, own: Mapping[str, T | str], expects: type | None = None
     ) -> None:
+        super().__init__({name: part for name, part in own.items() if not isinstance(part, str)})
         self.group: Final = group
         self._what = what
         self._expects = expects
         self._own = dict(own)
-        self._loaded: dict[str, T] = {}
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._own or name in _entry_points(self.group)
 
-    def __getitem__(self, name: str) -> T:
-        """Return the part called *name*, imported if it was not yet; raise UsageError if nobody has it."""
-        if name not in self._loaded:
-            # What comes with Liza is not replaced by what happens to be installed.
-            self._loaded[name] = self._load_own(name) if name in self._own else self._load_added(name)
-        return self._loaded[name]
+    def __missing__(self, name: str) -> T:
+        """Return the part called *name*, imported now; raise UsageError if nobody has it."""
+        # What comes with Liza is not replaced by what happens to be installed.
+        found = self._own.get(name)
+        self[name] = part = self._load_own(found) if isinstance(found, str) else self._load_added(name)
+        return part
 
     def added(self) -> list[str]:
         """Return the names that packages add; none of it is imported."""
@@ -57,11 +60,8 @@ class Registry(Generic[T]):
         hint = f"did you mean {near[0]!r}? " if near else ""
         return UsageError(f"there is no {self._what} {name!r}; {hint}known: {', '.join(names)}")
 
-    def _load_own(self, name: str) -> T:
-        found = self._own[name]
-        if not isinstance(found, str):
-            return found
-        module, _, attribute = found.partition(":")
+    def _load_own(self, place: str) -> T:
+        module, _, attribute = place.partition(":")
         loaded = import_module(module)
         part: T = getattr(loaded, attribute) if attribute else loaded  # type: ignore[assignment]
         return part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -116,6 +117,14 @@ def _close_at_exit(process: Process, writer: int) -> None:
         if now is None or now.started != process.started or now.state in DEAD_STATES:
             break
     os.close(writer)
+
+
+def open_file_watch(directory: Path) -> int:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(directory))
+
+
+def changed_files(watch: int) -> set[str]:  # noqa: ARG001 - as Linux has it
+    return set()
 
 
 def open_wakeup() -> tuple[int, int]:

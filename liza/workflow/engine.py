@@ -1,4 +1,4 @@
-"""The interpreter of workflow documents: what is next, and where a result leads.
+"""The interpreter of workflow documents: the job that is next, its result, and where that leads.
 
 It is pure: any process may ask it, and the same results give the same position. It knows no workflow by name.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from liza.domain.position import FINAL, TAINT, WORK, End, Position, Stage
+from liza.domain.model import FINAL, TAINT, WORK, Decision, End, Feedback, Outcome, Position, Stage, Verdict
 from liza.domain.rules import ACTION_ORDER, FiredRule, RuleAction
-from liza.domain.verdicts import Decision, Outcome, Verdict
 from liza.errors import Refused
 from liza.workflow.document import (
     AFTER_WORK,
@@ -29,25 +28,171 @@ from liza.workflow.document import (
     OnExhausted,
     Phase,
     Predicate,
+    SessionMode,
     Workflow,
     gates_in_order,
 )
-from liza.workflow.position import (
-    Accepted,
-    Answered,
-    Crashed,
-    GateJob,
-    JobResult,
-    Move,
-    Proceeded,
-    ProceedJob,
-    WaitJob,
-    Worked,
-    WorkflowJob,
-    WorkJob,
-    is_result_of,
-    result_name,
-)
+
+# The words between the engine and who drives it: the job that is next, its result, the move.
+
+
+class WorkJob(NamedTuple):
+    phase: str
+    role: str
+    iteration: int
+    session: SessionMode
+
+
+class GateJob(NamedTuple):
+    gate: Gate
+
+
+class WaitJob(NamedTuple):
+    """A person is next: *on* is the gate, or `WORK` for a worker that asked, or `TAINT`."""
+
+    on: str
+    gate: Gate | None
+
+
+class ProceedJob(NamedTuple):
+    """Nothing is left to do in the phase: answer with `Proceeded`."""
+
+    phase: str
+
+
+WorkflowJob: TypeAlias = WorkJob | GateJob | WaitJob | ProceedJob
+
+
+class Worked(NamedTuple):
+    at: datetime
+    outcome: Outcome = Outcome.PASS
+    reason: str | None = None
+    tree: str | None = None
+    run: str | None = None
+    nothing_to_do: bool = False
+
+
+class Crashed(NamedTuple):
+    """The worker, or what should have judged at *gate*, did not come to an end of its own."""
+
+    at: datetime
+    reason: str
+    gate: str | None = None
+
+
+class Answered(NamedTuple):
+    """A person answered who asked; *again*: with that, do it again, else go on with what is there."""
+
+    at: datetime
+    again: bool = True
+
+
+class Accepted(NamedTuple):
+    """A person accepts what the work is tainted with."""
+
+    at: datetime
+
+
+class Proceeded(NamedTuple):
+    at: datetime
+
+
+JobResult: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
+
+
+class Move(NamedTuple):
+    position: Position
+    decision: Decision | None = None
+    taints: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    skipped: tuple[str, ...] = ()
+    stale: bool = False  # the verdict was about another tree, and did not count
+    exhausted: str | None = None  # why no further round was given
+    decided: Position | None = None  # where it was when the phase was decided
+    label: str | None = None
+
+    @property
+    def end(self) -> End | None:
+        return self.position.end
+
+
+class GatesResult(NamedTuple):
+    """The verdicts of the machine gates, and the position that they lead to."""
+
+    moved: Move
+    verdicts: tuple[Verdict, ...]
+    facts: frozenset[Predicate] = frozenset()  # what conditions of gates ask, as it is for this work
+    artifacts: Mapping[str, str] = {}  # what the task keeps of a review
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome so far: PASS while no phase was decided."""
+        if self.moved.position.waiting is not None:
+            return Outcome.ASK
+        return self.moved.decision.outcome if self.moved.decision else Outcome.PASS
+
+    @property
+    def phase(self) -> str | None:
+        return self.moved.decision.phase if self.moved.decision else None
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(self.facts))
+
+    @property
+    def tree(self) -> str | None:
+        return self.moved.position.tree
+
+    @property
+    def taints(self) -> tuple[str, ...]:
+        """What a pass here is marked with, as that an adviser was overruled."""
+        return self.moved.position.taints
+
+    @property
+    def reason(self) -> str:
+        said, decision = self._last_refusal(), self.moved.decision
+        if said is None and decision is not None and decision.reason:
+            return decision.reason  # of a gate that said no before, when the work was handed in
+        said = said or next(reversed(self.verdicts), None)
+        return (said.reason if said else None) or "a gate did not let it pass"
+
+    @property
+    def feedback(self) -> tuple[Feedback, ...]:
+        said = self._last_refusal()
+        return (said.feedback if said else ()) or (Feedback(message=self.reason),)
+
+    @property
+    def against(self) -> str:
+        """Which gate said no."""
+        said = self._last_refusal()
+        return said.gate if said else "nobody"
+
+    def _last_refusal(self) -> Verdict | None:
+        return next((one for one in reversed(self.verdicts) if one.outcome is not Outcome.PASS), None)
+
+
+def is_result_of(job: WorkflowJob | None, position: Position, result: JobResult) -> bool:
+    """Return whether *result* is one of *job*; what made the work does not judge it."""
+    match job, result:
+        case ((GateJob(gate) | WaitJob(_, Gate() as gate)), Verdict()):
+            made_it = result.evidence is not None and result.evidence.run in position.runs
+            return (
+                result.gate == gate.id and not made_it and not (isinstance(job, WaitJob) and job.on == TAINT)
+            )
+        case (WorkJob(), Worked() | Crashed(gate=None)) | (ProceedJob(), Proceeded()):
+            return True
+        case GateJob(gate), Crashed():
+            return result.gate == gate.id
+        case WaitJob(on), Answered():
+            return position.waiting is not None and on != TAINT
+        case _, Accepted():
+            return job is not None and position.is_tainted
+    return False
+
+
+def result_name(result: JobResult) -> str:
+    return f"a verdict of {result.gate}" if isinstance(result, Verdict) else type(result).__name__.lower()
+
 
 Facts: TypeAlias = frozenset[Predicate]
 

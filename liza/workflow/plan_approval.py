@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import Change
-from liza.domain.proposals import proposed_tasks
+from liza.domain.waits import proposed_tasks
 from liza.errors import Refused
 from liza.workflow.transition import apply
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from liza.domain.model import Role
+from liza.domain.answers import LOOPS, STEP
+from liza.domain.model import End, Outcome, Role
 from liza.domain.phase_handoff import HANDOFF_NAMES
-from liza.domain.position import End
 from liza.domain.review_rounds import FIRST_REVIEW
-from liza.domain.step_spec import LOOPS, STEP
-from liza.domain.verdicts import Outcome
 from liza.errors import Violation
 from liza.workflow.document import (
     AFTER_WORK,
@@ -130,13 +128,12 @@ def _is_never_kept_for(at: GatePlace) -> bool:
 def _scans_nothing(at: GatePlace) -> bool:
     told = at.gate.options
     is_off = told.get("secrets") is False and told.get("commands") is False and told.get("paths") == "ignore"
-    return at.gate.kind is GateKind.SCAN and is_off
+    return at.gate.kind is GateKind.SCAN and is_off and told.get("bypasses") is not True
 
 
-def _announces_nothing(at: GatePlace) -> bool:
-    """Return whether the gate reads what is announced, and nobody has to announce anything."""
-    reads = at.is_told("announced") or at.gate.options.get("from") == "checkpoint.validation"
-    return reads and not any(phase.asks_checkpoint for phase in at.workflow.phases.values())
+def _nobody_announces(at: GatePlace) -> bool:
+    """Return whether no gate of the workflow wants to see what is announced before the work."""
+    return not any(phase.asks_checkpoint for phase in at.workflow.phases.values())
 
 
 # The conditions that never change in some places: where each of them is always, or never, so.
@@ -279,8 +276,24 @@ GATE_KEYS: Final = (
         "it does nothing without max_docs",
     ),
     IdleGateKey("paths", _scans_nothing, "the gate does nothing: all that it looks for is turned off"),
+    IdleGateKey(
+        "directory",
+        lambda at: (
+            at.is_told("directory") and (at.is_told("from") or at.gate.options.get("command") == "setup")
+        ),
+        "it does nothing: the setup, and what a checkpoint or a task names, run at the top",
+    ),
     IdleGateKey("keep", _is_never_kept_for, "it does nothing: no gate of kind score reads such a file"),
-    IdleGateKey("announced", _announces_nothing, "it does nothing: no gate asks for a checkpoint"),
+    IdleGateKey(
+        "announced",
+        lambda at: at.is_told("announced") and _nobody_announces(at),
+        "it does nothing: no gate asks for a checkpoint",
+    ),
+    IdleGateKey(
+        "from",
+        lambda at: at.gate.options.get("from") == "checkpoint.validation" and _nobody_announces(at),
+        "it does nothing: no gate asks for a checkpoint",
+    ),
     *map(_comparing_row, ("min_delta", "higher_is_better")),
 )
 
@@ -457,9 +470,12 @@ def _idle_names(workflow: Workflow) -> Iterator[Violation]:
         if hat.process is Role.REVIEWER and hat.access is HatAccess.WRITE:
             yield Violation(f"roles.{name}.access", "it does nothing: who judges changes nothing", "say read")
     made = _ALWAYS_MADE | {phase.lower() for phase, one in workflow.phases.items() if one.worker}
+    known = f"these are made: {', '.join(sorted(made))}"
     for name in sorted(workflow.artifacts.keys() - made):
-        known = ", ".join(sorted(made))
-        yield Violation(f"artifacts.{name}", "it does nothing: nobody makes it", f"these are made: {known}")
+        yield Violation(f"artifacts.{name}", "it does nothing: nobody makes it", known)
+    for name, hat in workflow.roles.items():
+        for one in sorted(set(hat.sees or ()) - made):
+            yield Violation(f"roles.{name}.sees", f"nobody makes {one!r}", known)
     seen = set[tuple[str, str | None]]()
     for number, rule in enumerate(workflow.rules):
         if (rule.name, rule.phase) in seen:

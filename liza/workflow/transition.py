@@ -5,30 +5,54 @@ This is the one place that changes a stored position, and it does so within the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.domain import events as e
 from liza.domain import lifecycle
-from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
+from liza.domain import lifecycle as e
 from liza.domain.budget import BUDGET, PLAN_NAMES, allow, is_cap_question_open, raise_budget
-from liza.domain.changes import SUPERVISOR, Change, add_note, answer_plan, dead_dependencies
+from liza.domain.changes import (
+    SUPERVISOR,
+    Change,
+    add_note,
+    answer_plan,
+    close_anomalies,
+    dead_dependencies,
+    is_for_planner,
+    open_anomalies,
+)
 from liza.domain.lifecycle import ADDED, SENT_BACK, SUCCEEDED, TERMINAL, label_of
 from liza.domain.memory import Memory, MemoryEntry, MemoryType, Retention, after_phase, with_entries
 from liza.domain.model import (
+    RELEASE,
+    TAINT,
     Artifact,
+    Decision,
+    End,
+    Evidence,
+    Feedback,
     GoalStatus,
     HistoryEntry,
     IntegrationFailure,
+    Outcome,
     Role,
+    Stage,
     Status,
     Taint,
+    Verdict,
+    index_leases,
+    taint_meaning,
     waits_for,
 )
-from liza.domain.position import RELEASE, TAINT, End, Stage
 from liza.domain.record import with_record
-from liza.domain.rules import UNCLEAR_SPEC
+from liza.domain.rules import (
+    UNCLEAR_SPEC,
+    RuleAction,
+    Subject,
+    evaluate,
+    task_events,
+    with_due_trips,
+)
 from liza.domain.similarity import normalized_digest
-from liza.domain.verdicts import Decision, Evidence, Feedback, Outcome, Verdict
 from liza.errors import Forbidden, Refused
 from liza.workflow import engine
 from liza.workflow.document import (
@@ -41,20 +65,33 @@ from liza.workflow.document import (
     GateKind,
     Predicate,
     process_at,
+    workflow_on,
 )
-from liza.workflow.engine import end_work, enter_phase, follow_edge, force_pass
-from liza.workflow.load import workflow_on
-from liza.workflow.position import Crashed, GateJob, Move, Proceeded, ProceedJob, WaitJob, Worked, WorkJob
+from liza.workflow.engine import (
+    Crashed,
+    GateJob,
+    Move,
+    Proceeded,
+    ProceedJob,
+    WaitJob,
+    Worked,
+    WorkJob,
+    end_work,
+    enter_phase,
+    follow_edge,
+    force_pass,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from liza.domain.events import Event
-    from liza.domain.model import Actor, State, Task
-    from liza.domain.position import Position
+    from liza.domain.lifecycle import Event
+    from liza.domain.model import Actor, Position, State, Task
+    from liza.domain.rules import FiredRule
     from liza.workflow.document import Workflow
-    from liza.workflow.position import JobResult, WorkflowJob
+    from liza.workflow.engine import JobResult, WorkflowJob
+
 
 SETTLE: Final = "How should this be settled: {}"
 MOST_QUESTIONS: Final = 3
@@ -167,7 +204,7 @@ def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
     if isinstance(event, e.Take) and event.base_commit and (waiting := waits_for(state, task)):
         return f"it waits for {', '.join(waiting)}"
     if isinstance(event, e.Take):
-        held = (other.id for other in state.tasks.values() if other.lease and other.lease.holder == by.id)
+        held = index_leases(state.tasks).by_holder.get(by.id, ())
         return next((f"{by.id} still holds {name}" for name in held if name != task.id), None)
     if isinstance(event, e.Supersede):
         dead = (name for name in event.superseded_by if state.status_of(name) in TERMINAL - SUCCEEDED)
@@ -452,6 +489,7 @@ def report_changes(step: _Step, moved: Move) -> e.FieldChanges:
         "verdicts": event.verdicts if is_work else _merge_verdicts(task, event.verdicts),
         "decisions": _decisions(step, moved),
         "approval_question": _question(step, after) if after.waiting else None,
+        "awaits_words": _gate_options(step, after).get("asks") == "answer",
         "lease": None,
         "intended": None,
     }
@@ -475,6 +513,8 @@ def _memory(step: _Step, event: e.Report, moved: Move, *, is_work: bool) -> Memo
     is_left = is_forward(moved) and moved.position.phase != phase
     if step.workflow.remembers and not is_work and not is_left:
         said += _feedback_to_remember(step, event)
+    if not (task.memory or said or step.workflow.remembers):
+        return ()
     entries = [MemoryEntry.model_validate({"type": kind, "content": text, **made}) for kind, text in said]
     memory = with_entries(task.memory, entries)
     if not is_left:
@@ -513,7 +553,9 @@ def _verdict_changes(step: _Step, event: e.Report, moved: Move) -> e.FieldChange
     is_kept = label_of(after, task.lease) in {Status.APPROVED, Status.READY_FOR_REVIEW}
     lease = {"lease": task.lease} if is_kept else {}
     is_approval = bool(after.approvals) and after.approvals != step.position.approvals
-    return {**lease, "approved_by": step.by.id} if is_approval else lease
+    # Who let it pass before did so to what was forced; who accepts that lets all of it pass.
+    is_accepted = step.position.waiting == TAINT and task.approved_by is None
+    return {**lease, "approved_by": step.by.id} if is_approval or is_accepted else lease
 
 
 def _onward_changes(step: _Step, moved: Move, artifacts: Mapping[str, Artifact]) -> e.FieldChanges:
@@ -623,13 +665,20 @@ def _decisions(step: _Step, moved: Move) -> tuple[Decision, ...]:
     )
 
 
+def _gate_options(step: _Step, after: Position) -> Mapping[str, Any]:
+    """Return what the human gate is told at which a person is waited for; nothing where none is."""
+    gate = step.workflow.phases[after.phase].gate(after.waiting or "")
+    return gate.options if gate else {}
+
+
 def _question(step: _Step, after: Position) -> str:
     """Return what a person is asked who is next."""
-    event, gate = step.event, step.workflow.phases[after.phase].gate(after.waiting or "")
+    event, options = step.event, _gate_options(step, after)
     if isinstance(event, e.Report) and event.outcome is Outcome.ASK and event.reason:
         return event.reason
-    options = gate.options if gate else {}
     asked = options.get("question") or QUESTIONS[options.get("asks", "approve")]
+    if after.waiting == TAINT and (marks := [one for one in after.taints if one not in after.accepted]):
+        asked = f"Is it good as it is, though {'; '.join(map(taint_meaning, marks))}?"
     return f"{step.task.id}: {asked}"
 
 
@@ -667,8 +716,8 @@ def add_task(task: Task, *, by: Actor, at: datetime) -> Change:
 
 
 def _reopen_goal(state: State) -> State:
-    """A goal that was complete is not, once there is more to do."""
-    if state.goal.status is not GoalStatus.COMPLETE:
+    """A goal that was over is not, once there is more to do."""
+    if state.goal.status is GoalStatus.IN_PROGRESS:
         return state
     return state.replace(goal=state.goal.replace(status=GoalStatus.IN_PROGRESS, completed=None))
 
@@ -691,13 +740,17 @@ def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
 
     def make(state: State) -> State:
         found = state.task(task)
-        if asks_for_answer(state, found):
+        if found.asks_for_answer:
             judged = None if found.nothing_to_do else found.review_commit
             said = with_answer_noted(state, task, text, by=by, at=at)
             return apply(e.Report(commit=judged, reason=text), to=task, by=by, at=at)(said)
+        if found.status is Status.AWAITING_APPROVAL:
+            no = f'`liza task reject {task} --reason "…"`'
+            message = f"{task}: it asks for a yes or a no; `{found.approval_command}`, or {no}"
+            raise Refused(message)
         if found.status is not Status.BLOCKED:
             message = (
-                f"{task}: it asks nothing, because it is {state.task(task).status}; "
+                f"{task}: it asks nothing, because it is {found.status}; "
                 f'`liza note "…" --for {task}` tells the agents something'
             )
             raise Refused(message)
@@ -714,15 +767,6 @@ def with_answer_noted(state: State, task: str, text: str, *, by: Actor, at: date
     noted = add_note(text, about=task, by=by, at=at)(state)
     note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
     return noted.replace(human_notes=with_record(noted.human_notes, note))
-
-
-def asks_for_answer(state: State, task: Task) -> bool:
-    """Return whether a person is asked for words where *task* waits, and not for consent."""
-    here = task.position
-    if task.status is not Status.AWAITING_APPROVAL or here is None:
-        return False
-    gate = workflow_on(state).phases[here.phase].gate(here.waiting or "")
-    return gate is not None and gate.options.get("asks") == "answer"
 
 
 def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
@@ -748,6 +792,9 @@ def accept_task(task: str, reason: str, *, by: Actor, at: datetime, label: str |
 
     def make(state: State) -> State:
         found = state.task(task)
+        if found.asks_for_answer:
+            asked, how = found.approval_question, found.approval_command
+            raise Refused(f"{task}: a yes does not answer {asked!r}; `{how}` does")
         if found.is_tainted and found.position and found.position.waiting == TAINT:
             state = apply(e.Accept(reason=reason), to=task, by=by, at=at)(state)
             found = state.task(task)
@@ -774,3 +821,58 @@ def reject_task(
     """
     said = (Feedback(message=reason), *comments)
     return apply(e.Report(outcome=Outcome.REVISE, reason=reason, feedback=said), to=task, by=by, at=at)
+
+
+def apply_rules(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* with the rules about the task *name* applied, in the supervisor's name.
+
+    A task that they, or whoever updates it, blocked may break a rule of those that wait for it.
+    """
+    state = _apply_to(workflow, state, name, at)
+    blocked = state.tasks.get(name)
+    if blocked is None or blocked.status is not Status.BLOCKED:
+        return state
+    for waiting in [task.id for task in state.tasks.values() if name in task.depends_on]:
+        state = _apply_to(workflow, state, waiting, at)
+    return state
+
+
+def _apply_to(workflow: Workflow, state: State, name: str, at: datetime) -> State:
+    """Return *state* with every alert about the task recorded, and the strongest other rule applied."""
+    task = state.tasks.get(name)
+    if task is None or task.status in TERMINAL | {Status.BLOCKED} or task.merging:
+        return state
+    rules = [rule for rule in workflow.watched_rules() if rule.subject is Subject.TASK]
+    events = [event for event in task_events(state, task) if event.at <= at]
+    found = evaluate(rules, events, state.config.limits, at)
+    if any(fired.action is RuleAction.ALERT for fired in found):
+        alerts = [rule for rule in rules if rule.action is RuleAction.ALERT]
+        state = with_due_trips(state, at, alerts, events)
+    for fired in reversed(found):
+        act = _EVENT_OF_ACTION.get(fired.action)
+        if act is None:
+            continue
+        try:
+            return apply(act(fired), to=name, by=SUPERVISOR, at=at)(state)
+        except Refused:  # not from where the task is now; the next update looks again
+            continue
+    return state
+
+
+def _block(fired: FiredRule) -> e.Event:
+    reason = fired.row.reason.format(count=fired.needed) or f"{fired.rule}: {'; '.join(fired.evidence)}"
+    is_for_people = fired.action in {RuleAction.ASK, RuleAction.PAUSE}
+    return e.Block(reason=reason, questions=fired.row.then, rule=fired.rule, only_people=is_for_people)
+
+
+def _force_pass(fired: FiredRule) -> e.Event:
+    return e.Report(mark=f"forced:{fired.rule}")
+
+
+_EVENT_OF_ACTION: Final[dict[RuleAction, Callable[[FiredRule], e.Event]]] = {
+    RuleAction.BLOCK: _block,
+    RuleAction.PAUSE: _block,  # a task that is paused waits for people, as one that is blocked does
+    RuleAction.STOP: _block,
+    RuleAction.ASK: _block,
+    RuleAction.FORCE_PASS: _force_pass,
+}

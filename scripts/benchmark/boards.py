@@ -9,15 +9,30 @@ from typing import Final
 
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config
-from liza.domain.events import Amend, Event, Release, Report, Take, Write
-from liza.domain.model import Actor, Checkpoint, Goal, Lease, Role, State, Status, Task, TaskScope, Validation
+from liza.domain.lifecycle import Amend, Event, Release, Report, Take, Write
+from liza.domain.model import (
+    Actor,
+    Checkpoint,
+    Feedback,
+    Goal,
+    Lease,
+    Outcome,
+    Role,
+    Severity,
+    State,
+    Status,
+    Task,
+    TaskScope,
+    Validation,
+    Verdict,
+)
 from liza.domain.record import records_by_id
-from liza.domain.verdicts import Feedback, Outcome, Severity, Verdict
-from liza.workflow.load import load_workflow
+from liza.workflow.document import load_workflow
 from liza.workflow.transition import advance, new_task_at_start
 
 FLOW: Final = load_workflow(Config().workflow)
 REALISTIC: Final = 8  # events in the history of a task that was tried once and sent back
+MOST_ROUNDS: Final = 5  # of review; the workflow blocks a task that is sent back more often
 KINDS: Final = 16  # tasks that walk the lifecycle; a larger board repeats them under other ids
 BEGIN: Final = datetime(2025, 1, 6, 9, tzinfo=UTC)
 PACE: Final = timedelta(minutes=7)  # between two events
@@ -79,7 +94,9 @@ def _walked(number: int, events: int) -> Task:
 
 def _walk(number: int, events: int) -> Iterator[tuple[Event, Actor]]:
     """Yield whole rounds, which end in IDLE, and fill up with amendments."""
-    while events >= len(round_ := _round(number, events)):
+    for _ in range(MOST_ROUNDS):
+        if events < len(round_ := _round(number, events)):
+            break
         yield from round_
         events -= len(round_)
     for priority in range(events):

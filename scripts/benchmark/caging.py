@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 from liza.daemon.project_sandbox import ProjectSandbox
 from liza.domain.config import Network, SandboxConfig
@@ -17,52 +17,77 @@ from liza.repo.repository import Repository
 from liza.system import process
 from liza.system.run_control import RunControl
 from liza.system.sandbox.bubblewrap import UNSANDBOXED, Sandbox, Tenant, sandbox_obstacle
+from scripts.benchmark.bare import all_cpu
 from scripts.benchmark.projects import git
 from scripts.benchmark.race import quantile
-from scripts.benchmark.speed import MS
+from scripts.benchmark.speed import MS, progress
 from scripts.benchmark.tables import Table
 
 RUNS: Final = 20
 COMMIT: Final = "date +%N > f; git add f; git -c user.name=a -c user.email=a@b commit -qm x"
 
 
-def cage_table(place: Path) -> Table:
-    table = Table("12. The cage: milliseconds a run, from its start to its end", ("how", "p50 ms", "adds ms"))
+class Cages(NamedTuple):
+    """Milliseconds of a run, the median."""
+
+    free: float
+    reads: float
+    closed: float  # without a network
+    free_commits: float
+    commits: float
+    cpu: float  # milliseconds of CPU that the cage adds to a run with a commit
+
+
+def run_cages(place: Path) -> Cages | str:
     if why := sandbox_obstacle():
-        table.notes.append(f"skipped: {why}")
-        return table
+        return f"skipped: {why}"
+    progress("the sandbox")
     with TemporaryDirectory(prefix="cage-", dir=place) as name:
-        _measure(Path(name), table)
+        return _measure(Path(name))
+
+
+def cage_table(found: Cages | str) -> Table:
+    table = Table("The cage: milliseconds a run, from its start to its end", ("how", "p50 ms", "adds ms"))
+    if isinstance(found, str):
+        table.notes.append(found)
+        return table
+    table.add("free", found.free, None)
+    table.add("caged, reads", found.reads, found.reads - found.free)
+    table.add("caged, without a network", found.closed, found.closed - found.free)
+    table.add("free, with a commit", found.free_commits, None)
+    table.add("caged, with a commit", found.commits, found.commits - found.free_commits)
     table.notes.append(f"of {RUNS} runs of a shell; what git commits in the cage is taken over after it")
     return table
 
 
-def _measure(root: Path, table: Table) -> None:
+def _measure(root: Path) -> Cages:
     git(root, "init", "-q")
     git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "begin")
     repository = Repository.around(root)
     worktree = Worktrees(repository).prepare("t", str(repository.head()), at=utc_now())
 
-    def took(warden: Sandbox, visit: Tenant, script: str) -> float:
-        return _median(lambda: _run(root, worktree.path, warden, visit, script))
+    def took(sandbox: Sandbox, tenant: Tenant, script: str) -> float:
+        return _median(lambda: _run(root, worktree.path, sandbox, tenant, script))
 
     guard = ProjectSandbox(root / ".liza", repository, SandboxConfig())
     closed = ProjectSandbox(root / ".liza", repository, SandboxConfig(network=Network.NONE))
     reads, writes = Tenant("t.reads", writes=False), Tenant("t.writes", task="t")
-    free, commits = took(UNSANDBOXED, reads, "true"), took(UNSANDBOXED, writes, COMMIT)
-    table.add("free", free, None)
-    for how, visit, warden in (("caged, reads", reads, guard), ("caged, without a network", reads, closed)):
-        caged = took(warden, visit, "true")
-        table.add(how, caged, caged - free)
-    table.add("free, with a commit", commits, None)
-    caged = took(guard, writes, COMMIT)
-    table.add("caged, with a commit", caged, caged - commits)
+    times = (
+        took(UNSANDBOXED, reads, "true"),
+        took(guard, reads, "true"),
+        took(closed, reads, "true"),
+    )
+    begun = all_cpu()
+    free = took(UNSANDBOXED, writes, COMMIT)
+    between = all_cpu()
+    wrap = took(guard, writes, COMMIT)
+    return Cages(*times, free, wrap, (all_cpu() - 2 * between + begun) / RUNS * MS)
 
 
-def _run(root: Path, cwd: Path, warden: Sandbox, visit: Tenant, script: str) -> None:
+def _run(root: Path, cwd: Path, sandbox: Sandbox, tenant: Tenant, script: str) -> None:
     job = process.Job(("/bin/sh", "-c", script), cwd, root / ".liza" / "runs" / "r", dict(os.environ))
-    with warden.caged(job, visit) as caged:
-        outcome = process.run_job(caged, RunControl())
+    with sandbox.wrap(job, tenant) as wrapped:
+        outcome = process.run_job(wrapped, RunControl())
     if outcome.code != 0:
         raise RuntimeError(outcome.err)
 

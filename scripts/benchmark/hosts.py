@@ -13,21 +13,24 @@ from typing import Final, NamedTuple
 
 from liza.board.protocol import Board, create_board_at, open_board
 from liza.domain.changes import HUMAN, Change
-from liza.domain.events import Amend, Take
+from liza.domain.lifecycle import Amend, Take
 from liza.domain.model import Actor, Lease, Role, State, Status
 from liza.domain.record import build_validators
 from liza.workflow.transition import apply
+from scripts.benchmark.aims import Aim
+from scripts.benchmark.bare_server import bare_commits, bare_median, bare_wakings, server_cpu
 from scripts.benchmark.boards import board_of
+from scripts.benchmark.fleet import Fleet, fleet_table, run_fleet
 from scripts.benchmark.processes import child
 from scripts.benchmark.race import HEAD_START, quantile
-from scripts.benchmark.tables import Table
+from scripts.benchmark.tables import Cell, Table
 from tests.support.postgres_server import WHAT_IS_MISSING, PostgresServer, find_programs
 
 MS: Final = 1000.0
 HOUR: Final = timedelta(hours=1)
 GAP: Final = 0.05  # seconds between two changes that wake everybody
 LONGEST: Final = 60.0  # seconds that a waiter waits for one
-SETTLE: Final = 6.0  # seconds after which those that wait do nothing but that
+SETTLE: Final = 12.0  # seconds until the server has counted how they began: at their second look
 
 
 class HostsPlan(NamedTuple):
@@ -39,10 +42,13 @@ class HostsPlan(NamedTuple):
     idlers: int
     idle: float  # seconds that they are watched
     opened: tuple[int, ...]  # tasks on the boards that are opened
+    fleet: Fleet
 
 
-FULL: Final = HostsPlan(1_000, (1, 8, 64), 200, (1, 16, 64), 50, 64, 20.0, (1_000, 10_000))
-QUICK: Final = HostsPlan(60, (1, 4), 20, (1, 4), 5, 4, 2.0, (100,))
+FULL: Final = HostsPlan(
+    1_000, (1, 8, 64), 200, (1, 16, 64), 50, 64, 20.0, (1_000, 10_000), Fleet(4, 8, 4, 200, 8.0)
+)
+QUICK: Final = HostsPlan(60, (1, 4), 20, (1, 4), 5, 4, 2.0, (100,), Fleet(2, 2, 1, 4, 0.5))
 
 
 def tables(plan: HostsPlan, place: Path) -> Iterator[Table]:
@@ -50,24 +56,41 @@ def tables(plan: HostsPlan, place: Path) -> Iterator[Table]:
     if find_programs() is None:
         print(f"  {WHAT_IS_MISSING}")
         return
-    os.environ["XDG_STATE_HOME"] = str(place / "state")
     with PostgresServer() as server:
-        yield claims_table(plan, server)
-        yield updates_table(plan, server, place)
-        yield wakings_table(plan, server)
-        yield idling_table(plan, server)
+        claims = claims_table(plan, server)
+        yield claims
+        updates = updates_table(plan, server, place)
+        yield updates
+        wakings = wakings_table(plan, server)
+        yield wakings
+        idling = idling_table(plan, server)
+        yield idling
         yield opening_table(plan, server)
+        fleet = fleet_table(plan.fleet, run_fleet(plan.fleet, server, place / "fleet"))
+        yield fleet
+        yield aims_table(claims, wakings, idling, fleet)
 
 
 def claims_table(plan: HostsPlan, server: PostgresServer) -> Table:
     table = Table(
         f"   Claims on PostgreSQL, {plan.tasks} tasks that are all claimed",
-        ("claimers", "a second", "p50 ms", "p99 ms", "twice", "fewest by one"),
+        (
+            "claimers",
+            "a second",
+            "p50 ms",
+            "p99 ms",
+            "twice",
+            "fewest by one",
+            "CPU ms",
+            "bare commits a second",
+        ),
     )
     for claimers in plan.claimers:
         location = f"{server.address}#claims-{claimers}"
         create_board_at(location, board_of(plan.tasks, events=1)).close()
-        took, names, seconds = _claims(location, claimers)
+        before = server_cpu(server)
+        took, names, seconds, cpu = _claims(location, claimers)
+        cpu += server_cpu(server) - before
         table.add(
             claimers,
             len(names) / seconds,
@@ -75,11 +98,18 @@ def claims_table(plan: HostsPlan, server: PostgresServer) -> Table:
             quantile(took, 0.99) * MS,
             len(names) - len(set(names)),
             _fewest(location, claimers),
+            cpu / len(names) * MS,
+            bare_commits(server, claimers, max(1, plan.tasks // claimers)),
         )
+    table.notes.append(
+        "CPU: of claimer and server, to follow what the others claimed, to judge, and to write; "
+        f"the {os.cpu_count()} cores of this machine do no more than that lets them"
+    )
+    table.notes.append("bare: as many sessions that take turns by a lock and write as long a line, no more")
     return table
 
 
-def _claims(location: str, claimers: int) -> tuple[list[float], list[str], float]:
+def _claims(location: str, claimers: int) -> tuple[list[float], list[str], float, float]:
     with ExitStack() as stack:
         lines = [
             stack.enter_context(child(_claim_all, location, f"coder-{number}")) for number in range(claimers)
@@ -90,9 +120,9 @@ def _claims(location: str, claimers: int) -> tuple[list[float], list[str], float
         for line in lines:
             line.send(start)
         found = [line.recv() for line in lines]
-    took = sorted(one for laps, _ in found for one in laps)
-    names = [name for _, claimed in found for name in claimed]
-    return took, names, max(sum(laps) for laps, _ in found)
+    took = sorted(one for laps, _, _ in found for one in laps)
+    names = [name for _, claimed, _ in found for name in claimed]
+    return took, names, max(sum(laps) for laps, _, _ in found), sum(cpu for _, _, cpu in found)
 
 
 def _fewest(location: str, claimers: int) -> int:
@@ -109,6 +139,7 @@ def _claim_all(line: Connection, location: str, name: str) -> None:
         time.sleep(max(0.0, line.recv() - time.monotonic()))
         took: list[float] = []
         claimed: list[str] = []
+        cpu = time.process_time()
         while True:
             begun = time.monotonic()
             task = _claim(board, name)
@@ -116,7 +147,7 @@ def _claim_all(line: Connection, location: str, name: str) -> None:
                 break
             took.append(time.monotonic() - begun)
             claimed.append(task)
-        line.send((took, claimed))
+        line.send((took, claimed, time.process_time() - cpu))
 
 
 def _claim(board: Board, name: str) -> str | None:
@@ -143,6 +174,7 @@ def updates_table(plan: HostsPlan, server: PostgresServer, place: Path) -> Table
         with closing(create_board_at(location, board_of(plan.tasks, events=1))) as board:
             took = sorted(_update(board, number) for number in range(plan.updates))
         table.add(engine, quantile(took, 0.5) * MS, quantile(took, 0.99) * MS)
+    table.add("PostgreSQL, bare", bare_median(server, plan.updates) * MS, None)
     table.notes.append("on loopback, with fsync as a server has it")
     return table
 
@@ -157,7 +189,7 @@ def _update(board: Board, number: int) -> float:
 def wakings_table(plan: HostsPlan, server: PostgresServer) -> Table:
     table = Table(
         "   From the call of update until wait returns in every other process",
-        ("listeners", "p50 ms", "p99 ms"),
+        ("listeners", "p50 ms", "p99 ms", "bare p50 ms", "bare p99 ms"),
     )
     for listeners in plan.listeners:
         location = f"{server.address}#wakings-{listeners}"
@@ -172,7 +204,9 @@ def wakings_table(plan: HostsPlan, server: PostgresServer) -> Table:
                 _update(board, number)
                 took += [line.recv() - begun for line in lines]
         took.sort()
-        table.add(listeners, quantile(took, 0.5) * MS, quantile(took, 0.99) * MS)
+        bare = bare_wakings(server, listeners, plan.wakings, GAP)
+        table.add(listeners, *(quantile(some, part) * MS for some in (took, bare) for part in (0.5, 0.99)))
+    table.notes.append("bare: from a NOTIFY until processes have it that do nothing but listen")
     return table
 
 
@@ -198,7 +232,10 @@ def idling_table(plan: HostsPlan, server: PostgresServer) -> Table:
         asked = _transactions(server) - before
         for line in lines:
             line.send("enough")
-    table = Table("   Workers that wait", ("workers", "queries a second"))
+    from liza.board.postgres.listener import POLL  # noqa: PLC0415 - it needs psycopg
+
+    title = f"   Workers that wait, and ask by themselves every {POLL:g} s (aim: under 20 in all)"
+    table = Table(title, ("workers", "queries a second"))
     table.add(plan.idlers, asked / plan.idle)
     return table
 
@@ -227,3 +264,39 @@ def opening_table(plan: HostsPlan, server: PostgresServer) -> Table:
             board.read()
             table.add(size, (time.monotonic() - begun) * MS)
     return table
+
+
+def aims_table(claims: Table, wakings: Table, idling: Table, fleet: Table) -> Table:
+    """Judge the last row of each, which has the most of everybody."""
+    claimers, rate, _, _, twice, fewest, cpu, bare = claims.rows[-1]
+    listeners, _, wake, _, bare_wake = wakings.rows[-1]
+    workers, asked = idling.rows[-1]
+    tasks, merged, *_, least = fleet.rows[-1]
+    by_cpu = (os.cpu_count() or 1) * MS / _number(cpu)
+    rows = (
+        (Aim(f"{claimers} claimers: 200 a second", _number(rate), least=200), min(by_cpu, _number(bare))),
+        (Aim(f"{claimers} claimers: none twice", _number(twice), most=0), None),
+        (Aim(f"{claimers} claimers: nobody starved", _number(fewest), least=1), None),
+        (Aim(f"{listeners} listeners: p99 under 50 ms", _number(wake), most=50), _number(bare_wake)),
+        (Aim(f"{workers} workers that wait: under 20 queries a second", _number(asked), most=20), None),
+        (Aim(f"hosts: all {tasks} tasks merged", _number(merged), least=_number(tasks)), None),
+        (Aim("hosts: over 70 % of ideal", _number(fleet.rows[-1][4]), least=70), _share(fleet, least)),
+    )
+    table = Table("   Aims of hosts", ("aim", "measured", "verdict", "limit of this machine"))
+    for aim, limit in rows:
+        table.add(aim.says, aim.measured, aim.verdict(), limit)
+    table.notes.append(
+        f"load of the machine: {os.getloadavg()[0]:.1f} (1 minute); others' work lowers all of it"
+    )
+    return table
+
+
+def _number(cell: Cell) -> float:
+    if not isinstance(cell, int | float):
+        raise TypeError(cell)
+    return cell
+
+
+def _share(fleet: Table, least: Cell) -> float:
+    """Return the per cent of the ideal at which the cores of this machine would do nothing else."""
+    return min(100.0, 100 * _number(fleet.rows[-1][3]) / _number(least))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from liza.board.file import FileBoard
 from liza.domain.config import Workers
 from liza.domain.model import State, WorkerStatus
-from liza.system.proc_table import process_table as processes
+from liza.system.process import process_table as processes
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project
 from scripts.benchmark.speed import progress
@@ -112,7 +112,7 @@ def _megabytes(pid: int) -> float:
 
 def idle_table(found: Idle | str) -> Table:
     table = Table(
-        f"6. Idle: the supervisor and {WORKERS} workers",
+        f"Idle: the supervisor and {WORKERS} workers",
         ("who", "CPU s an hour", "% of a core", "RSS MB"),
     )
     if isinstance(found, str):

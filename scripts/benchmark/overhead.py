@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 from liza.domain.config import Workers
 from liza.domain.lifecycle import ADDED
 from liza.domain.model import Status, Task
+from scripts.benchmark.bare import children_cpu
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, start_cost, task
 from scripts.benchmark.race import quantile
@@ -55,6 +57,7 @@ class Done(NamedTuple):
     work: float
     end: float
     handed_over: list[float]  # seconds from a submission to the review, where a reviewer was free
+    cpu: float  # seconds of all processes of the run, its agents too
 
     @property
     def whole(self) -> float:
@@ -66,24 +69,24 @@ Histories = dict[str, History]  # by task
 Runs = dict[Case, Done | str]  # a string says why there is no measurement
 
 
-def run_all(plan: DaemonPlan, place: Path, deadline: float) -> Runs:
-    cases = [Case(step, tasks, coders) for step, tasks in plan.steps for coders in plan.coders]
-    found: Runs = {}
-    for case in cases:
-        if time.monotonic() + case.ideal > deadline:
-            found[case] = "skipped: the time for the daemon's part is used up"
-            continue
-        progress(f"{case.tasks} tasks, {case.step:g} s a step, coders: {case.coders}")
-        with TemporaryDirectory(prefix="run-", dir=place) as name:
-            found[case] = _run(case, Path(name))
-    return found
+def cases_of(plan: DaemonPlan, step: float) -> list[Case]:
+    """Return the runs of *plan* with agents that take *step* seconds."""
+    return [Case(step, tasks, coders) for each, tasks in plan.steps if each == step for coders in plan.coders]
+
+
+def run_case(case: Case, place: Path, deadline: float) -> Done | str:
+    if time.monotonic() + case.ideal > deadline:
+        return "skipped: the time for the daemon's part is used up"
+    progress(f"{case.tasks} tasks, {case.step:g} s a step, coders: {case.coders}")
+    with TemporaryDirectory(prefix="run-", dir=place) as name:
+        return _run(case, Path(name))
 
 
 def _run(case: Case, place: Path) -> Done | str:
     coders, reviewers = case.team
     project = Project(place, Workers(planner=1, coder=coders, reviewer=reviewers), case.step)
     project.add(*_tasks(case))
-    begun = time.time()
+    begun, before = time.time(), children_cpu()
     with project.running() as run:
         try:
             code = run.wait(PATIENCE + LONGEST * case.ideal)
@@ -98,7 +101,8 @@ def _run(case: Case, place: Path) -> Done | str:
     first, last = min(moments), max(moments)
     if last - first < case.ideal:
         return f"measured wrongly: {last - first:.2f} s is less than the agents alone take"
-    return Done(first - begun, last - first, ended - last, sorted(_handed_over(histories, reviewers)))
+    waits = sorted(_handed_over(histories, reviewers))
+    return Done(first - begun, last - first, ended - last, waits, children_cpu() - before)
 
 
 def _tasks(case: Case) -> Iterator[Task]:
@@ -132,9 +136,9 @@ def _spans(
 
 
 def overhead_table(found: Runs, place: Path) -> Table:
-    ours = ("work s", "% of ideal", "start s", "end s", "% with both")
+    ours = ("work s", "% of ideal", "% by its CPU", "start s", "end s", "% with both")
     table = Table(
-        f"9. Orchestration: a chain of {CHAIN} and tasks that wait for nothing, against the ideal schedule",
+        f"Orchestration: a chain of {CHAIN} and tasks that wait for nothing, against the ideal schedule",
         ("step s", "tasks", "coders", "reviewers", "ideal s", *ours),
     )
     for case, done in found.items():
@@ -143,11 +147,12 @@ def overhead_table(found: Runs, place: Path) -> Table:
             table.notes.append(f"{case.step:g} s a step, coders: {case.coders}: {done}")
             table.add(*known, *[None] * len(ours))
         else:
-            shares = percent(case, done.work), percent(case, done.whole)
-            table.add(*known, done.work, shares[0], done.start, done.end, shares[1])
+            shares = percent(case, done.work), possible_percent(case, done)
+            table.add(*known, done.work, *shares, done.start, done.end, percent(case, done.whole))
     alone = start_cost(place, STARTS)
     table.notes += [
         "work: from the first claim to the last merge; start and end: the rest of `liza run`",
+        "by its CPU: what the cores would allow if they were never idle, the agents' own CPU included",
         f"not in the ideal: the agent itself takes {alone * MS:.1f} ms for a step of 0 s",
     ]
     return table
@@ -157,9 +162,14 @@ def percent(case: Case, took: float) -> float:
     return 100 * case.ideal / took
 
 
+def possible_percent(case: Case, done: Done) -> float:
+    """Return what the cores allow: the CPU of the run, agents and all, shared out without a gap."""
+    return percent(case, max(case.ideal, done.cpu / (os.cpu_count() or 1)))
+
+
 def latency_table(found: Runs) -> Table:
     table = Table(
-        "10. From the write of one worker (submit) to the start of the next (take_review)",
+        "From the write of one worker (submit) to the start of the next (take_review)",
         ("how", "coders", "step s", "hand-overs", "p50 ms", "p99 ms"),
     )
     for case, done in found.items():

@@ -16,7 +16,7 @@ from typing import Final
 
 from liza.board.file import FileBoard
 from liza.domain.record import utc_now
-from liza.system.proc_table import process_of, resource_use
+from liza.system.process import process_of, resource_use
 from liza.workflow.transition import apply
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.screens import (

@@ -63,11 +63,12 @@ class DaemonPlan(NamedTuple):
     rest: float  # seconds that an idle run is watched
     judged: tuple[int, ...]  # files in the repositories on which gates are asked
     rounds: int  # of all gates
+    queued: int  # tasks that four reviewers merge
 
 
-# Rows are left out when the time is used up; those that run by then may take it to six minutes.
+# Rows are left out when the time is used up; those that run by then may take it to eight minutes.
 DAEMON: Final = DaemonPlan(
-    seconds=330.0,
+    seconds=420.0,
     steps=((0.2, 40), (1.0, 8)),
     coders=(1, 2, 4, 8),
     aborts=6,
@@ -78,18 +79,20 @@ DAEMON: Final = DaemonPlan(
     rest=30.0,
     judged=(50, 5_000),
     rounds=5,
+    queued=100,
 )
 
 QUICK_DAEMON: Final = DaemonPlan(
-    seconds=60.0,
-    steps=((0.2, 4),),
-    coders=(1, 2),
+    seconds=90.0,
+    steps=((0.2, 6), (1.0, 2)),
+    coders=(1, 8),
     aborts=1,
     pauses=2,
     files=(100, 1_000),
     merges=5,
     worktrees=2,
     rest=3.0,
-    judged=(50,),
+    judged=(50, 5_000),
     rounds=1,
+    queued=12,
 )

@@ -16,10 +16,11 @@ from liza.board.file import FileBoard
 from liza.daemon.project import HOME, IGNORED
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config, Workers
-from liza.domain.model import Goal, State, Status, Task
+from liza.domain.model import CostStats, Goal, Spend, State, Status, Task
 from liza.domain.record import utc_now
 from liza.repo.command import exclude
 from liza.workflow.transition import add_task
+from scripts.benchmark.bare import children_cpu
 from scripts.benchmark.race import quantile
 
 GRACE: Final = 20.0  # seconds that a run gets to end after SIGTERM, when it is in the way
@@ -61,7 +62,11 @@ class Project:
         config = Config.model_validate({**settings, "workers": workers})
         self.home = self.root / HOME
         goal = Goal(description="Add files", created=utc_now())
-        FileBoard.create(self.home, State(revision=1, goal=goal, config=config)).close()
+        # That the agent never says what it costs is known from before: the first run of one of which
+        # nothing is known has nothing beside it.
+        silent = CostStats(kind="review command", runs=0, usd=0, silent=1)
+        state = State(revision=1, goal=goal, config=config, spend=Spend(kinds=(silent,)))
+        FileBoard.create(self.home, state).close()
         exclude(self.root, IGNORED)
 
     def add(self, *tasks: Task) -> None:
@@ -126,6 +131,13 @@ def start_cost(place: Path, times: int) -> float:
         subprocess.run([agent, "0"], env=environment, input=b"", check=True, capture_output=True)
         took.append(time.monotonic() - begun)
     return quantile(sorted(took), 0.5)
+
+
+def agent_cpu(place: Path, times: int) -> float:
+    """Return the CPU seconds that the agent itself takes for a step in which it does not wait."""
+    before = children_cpu()
+    start_cost(place, times)
+    return (children_cpu() - before) / times
 
 
 def task(name: str, *, after: str | None = None, priority: int = 1) -> Task:

@@ -24,7 +24,7 @@ import yaml
 
 from liza.board.file import FileBoard
 from liza.domain.changes import HUMAN, Change
-from liza.domain.events import Amend
+from liza.domain.lifecycle import Amend
 from liza.domain.model import State
 from liza.domain.record import utc_now
 from liza.workflow.transition import apply

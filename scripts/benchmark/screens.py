@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.board.file import FileBoard
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN
 from liza.domain.record import utc_now
-from liza.system.proc_table import process_of, resource_use
+from liza.system.process import process_of, resource_use
 from liza.workflow.transition import apply
 from scripts.benchmark.aims import Aim
 from scripts.benchmark.plan import DaemonPlan

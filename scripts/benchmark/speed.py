@@ -21,8 +21,8 @@ from scripts.benchmark.tables import Table
 
 MS: Final = 1000.0
 BEGAN: Final = time.monotonic()
-TOO_SLOW: Final = 30.0  # seconds an update; what is slower is said to be so instead of measured
-ENOUGH: Final = 10.0  # seconds after which an engine gets no further round
+TOO_SLOW: Final = 15.0  # seconds an update; what is slower is said to be so instead of measured
+ENOUGH: Final = 3.0  # seconds after which an engine gets no further round
 LONGEST_TURN: Final = 10.0  # seconds that all writers of a race may take for one update each
 CONTENDERS: Final = (LIZA, SQLITE, C_YAML)
 HISTORY_SIZE: Final = 100  # tasks on the boards with growing histories

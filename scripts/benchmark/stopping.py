@@ -13,10 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.daemon.recover import RUNS
-from liza.domain.config import Workers
-from liza.domain.switches import Switch
+from liza.domain.config import Switch, Workers
 from liza.system.platform import Process
-from liza.system.proc_table import leftover_processes, process_of
+from liza.system.process import leftover_processes, process_of
 from scripts.benchmark.plan import DaemonPlan
 from scripts.benchmark.projects import Project, task
 from scripts.benchmark.race import quantile
@@ -85,7 +84,8 @@ def _agents(project: Project) -> list[Process]:
     found: list[Process] = []
 
     def is_complete() -> bool:
-        found[:] = leftover_processes(project.home / RUNS, lambda _: True)
+        # Without the git processes of workers, which bear the same kind of mark and are not frozen.
+        found[:] = leftover_processes(project.home / RUNS, lambda run: not run.endswith(".git"))
         # Its shell has read the prompt by then and starts nothing more, so this is all there is to stop.
         return sum(process.name == "sleep" for process in found) == AGENTS
 
@@ -124,7 +124,7 @@ def _last(ends: list[int], begun: float) -> float:
 
 def stops_table(stops: Stops) -> Table:
     table = Table(
-        f"8. Switches with {AGENTS} agents at work: from the file until the last process of an agent follows",
+        f"Switches with {AGENTS} agents at work: from the file until the last process of an agent follows",
         ("switch", "rounds", "p50 ms", "p99 ms", "longest ms"),
     )
     rows = {

@@ -6,7 +6,6 @@ import json
 import os
 import pstats
 import re
-import resource
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,15 @@ from typing import Final, NamedTuple
 
 from liza.domain.config import Workers
 from liza.domain.model import Status
-from scripts.benchmark.projects import Project, task
+from scripts.benchmark.bare import children_cpu
+from scripts.benchmark.projects import Project, agent_cpu, task
 from scripts.benchmark.speed import progress
 from scripts.benchmark.tables import Table
 
 RECORDER: Final = Path(__file__).parent / "recorder"
 TASKS: Final = 10
+STEPS: Final = 3  # of an agent, for a task
+STARTS: Final = 20  # of the agent, by which it is told what it takes
 PATIENCE: Final = 300.0  # seconds for a run of agents that answer at once, on a busy machine
 SHOWN: Final = 15  # rows of a table of functions
 _ROLE: Final = re.compile(r"worker (planner|coder|reviewer)|fork server|liza run")
@@ -30,7 +32,7 @@ class Cost(NamedTuple):
     """What a run of *tasks* tasks came to."""
 
     tasks: int
-    cpu: float  # seconds of the whole run: the supervisor, its workers, and all that they started
+    cpu: float  # seconds of the whole run, without what the agents themselves take
     started: Counter[str]  # processes by kind
     used: dict[str, tuple[float, float]]  # CPU seconds by role: its own, and those of what it started
     functions: dict[str, pstats.Stats]  # by role, where they were wanted
@@ -47,18 +49,14 @@ def run_tasks(place: Path, tasks: int = TASKS, *, profiles: bool = False) -> Cos
         notes.mkdir()
         project = Project(Path(directory), Workers(coder=1, reviewer=1), 0.0)
         project.add(*(task(f"t{number}") for number in range(tasks)))
-        before = _children_cpu()
+        agents = STEPS * tasks * agent_cpu(Path(directory), STARTS)
+        before = children_cpu()
         with _recorder(notes, profiles=profiles), project.running() as run:
             run.wait(PATIENCE)
         merged = sum(one.status is Status.MERGED for one in project.state().tasks.values())
         if merged != tasks:
             return f"{merged} of {tasks} were merged: {project.last_words()}"
-        return _read(notes, tasks, _children_cpu() - before)
-
-
-def _children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        return _read(notes, tasks, children_cpu() - before - agents)
 
 
 class _recorder:  # noqa: N801 - a context, written as one
@@ -107,7 +105,7 @@ def _role_of(words: str) -> str | None:
 
 
 def cost_table(cost: Cost | str) -> Table:
-    table = Table("11. What a task costs, agents that answer at once", ("what", "a task"))
+    table = Table("What a task costs, agents that answer at once", ("what", "a task"))
     if isinstance(cost, str):
         table.notes.append(cost)
         return table

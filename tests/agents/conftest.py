@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import load_recording
+from liza.agents.protocol import load_recording
 from tests.agents.programs import table
 from tests.agents.real import BEHIND
 

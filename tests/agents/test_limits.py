@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import load_recording
-from liza.domain.model import Status
-from liza.domain.spending import ProviderState
+from liza.agents.protocol import load_recording
+from liza.domain.model import ProviderState, Status
 from liza.system.run_control import RunEnding
 from tests.agents.endpoint import Fault
 from tests.agents.real import Project

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.agents.llm.backend import LlmAgent
-from liza.agents.pricing import PricingAgent
-from liza.agents.protocol import Brief, Reply
+from liza.agents.protocol import Brief, PricingAgent, Reply
 from liza.domain.answers import ROLE_OF_STEP, Step
-from liza.domain.model import Status
+from liza.domain.model import Provenance, ProviderState, Status
 from liza.domain.record import utc_now
-from liza.domain.spending import Provenance, ProviderState
 from liza.system.run_control import RunControl, RunEnding, RunLimits
 from tests.support.llm_server import Act, Endpoint, endpoint
 from tests.support.scripted_team import ScriptedTeam

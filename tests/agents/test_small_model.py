@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.agents.recording import load_recording
+from liza.agents.protocol import load_recording
 from liza.domain.model import Status
 from tests.agents.real import INTEGRATION, Project
 from tests.agents.script import ANSWERS, GATE, TASK

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board.protocol import PLANNING_NAME, SUPERVISOR_NAME, Glance, glance_at, has_board, validate_board
-from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.invariants import violations
+from liza.domain import lifecycle as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, violations
+from liza.domain.config import SWITCH_FILES, Switch
 from liza.domain.model import Handoff, Status
 from liza.domain.record import utc_now, with_record
-from liza.domain.switches import SWITCH_FILES, Switch
 from liza.errors import AlreadyRunning, Forbidden, InvalidBoard, LizaError, NotThere, Refused
 from liza.workflow.transition import apply
 from tests.support.board_engines import (
@@ -493,7 +492,7 @@ class TestTimeTravel:
 
     @pytest.mark.parametrize("moment", [0, 2, -1, NOW - timedelta(days=9999)])
     def test_what_never_was_is_one_sentence(self, moment: int, board: Board) -> None:
-        with pytest.raises(NotThere, match=r"there is no revision .*`liza log` lists them"):
+        with pytest.raises(NotThere, match=r"there is no revision .*`liza log`"):
             board.at(moment)
 
 

@@ -11,7 +11,7 @@ from liza.daemon.notify import Channel
 from liza.domain.record import NonEmptyStr, Record
 from liza.forges.local import LocalOptions, open_local
 from liza.forges.protocol import ForgeType
-from liza.gates.finding import blocker, passed, revise
+from liza.gates.context import blocker, passed, revise
 from liza.gates.registry import EffectType, GateType
 from liza.system.files import append_line
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from liza.domain.config import AgentChoice
     from liza.domain.model import State
     from liza.forges.protocol import Forge
-    from liza.gates.context import GateContext
-    from liza.gates.finding import Finding
+    from liza.gates.context import Finding, GateContext
     from liza.system.run_control import RunControl
     from liza.system.sandbox.bubblewrap import Sandbox
 
@@ -63,7 +62,7 @@ class SampleAgent:
     def __init__(self, choice: AgentChoice, sandbox: Sandbox) -> None:
         log, *command = choice.command or ()
         self._log = Path(log)
-        self._agent = CommandAgent(tuple(command), warden=sandbox)
+        self._agent = CommandAgent(tuple(command), sandbox=sandbox)
 
     def run(self, brief: Brief, stop: RunControl) -> Reply:
         append_line(self._log, f"asked for {brief.step}")

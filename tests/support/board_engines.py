@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.board.protocol import create_board_at, open_board
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import Change
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from liza.errors import Refused
 from liza.workflow.transition import apply
 from tests.support.boards import noted

@@ -8,17 +8,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.domain.events import Report, Take
-from liza.domain.model import Actor, GoalStatus, Lease, Role, Status
+from liza.daemon.turn import StopRequests
+from liza.domain.lifecycle import Report, Take
+from liza.domain.model import Actor, GoalStatus, Lease, Outcome, Role, Status, Verdict
 from liza.domain.record import utc_now
-from liza.domain.verdicts import Outcome, Verdict
-from liza.system.proc_table import RUN_MARK
+from liza.system.process import RUN_MARK
 from liza.workflow.transition import apply
 from tests.support.fake_worker import starts
 from tests.support.sample_tasks import BASE
 
 if TYPE_CHECKING:
-    from liza.domain.events import Event
+    from liza.domain.lifecycle import Event
     from tests.support.fake_worker import Worker
 
 LONG: Final = timedelta(hours=1)
@@ -48,6 +48,12 @@ def hold(worker: Worker) -> int:
         environment = {"PATH": os.environ["PATH"], RUN_MARK: str(worker.home / "runs" / f"{worker.name}-1")}
         agent = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
         worker.say(f"agent {agent.pid}")
+    return worker.wait()
+
+
+def pause(worker: Worker) -> int:
+    """Pause everybody for something that only people can mend, and wait."""
+    StopRequests(FileBoard(worker.home)).pause("nobody has the label")
     return worker.wait()
 
 

@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.domain.changes import HUMAN, Change, add_note
-from liza.domain.invariants import violations
+from liza.domain.changes import HUMAN, Change, add_note, violations
 from liza.domain.record import utc_now
 from tests.support.sample_tasks import board as story
 from tests.support.sample_tasks import new_task

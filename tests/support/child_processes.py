@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 import liza.board.watch  # noqa: F401 - a child that gave up its rights or its threads cannot import it any more
-from liza.board import snapshot
-from liza.board.disk import has_no_writer
+from liza.board import journal
 from liza.board.file import FileBoard
-from liza.daemon.coding import claim_next
-from liza.daemon.stop_requests import StopRequests
-from liza.daemon.turn import Worker
+from liza.board.journal import has_no_writer
+from liza.daemon.jobs import take_job
+from liza.daemon.turn import StopRequests, Worker
 from liza.daemon.worker import with_worker_started
 from liza.domain.changes import HUMAN, Change
-from liza.domain.events import Amend, Report
-from liza.domain.model import Role
+from liza.domain.config import Switch
+from liza.domain.lifecycle import Amend, Report
+from liza.domain.model import Outcome, Role, Verdict
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
-from liza.domain.verdicts import Outcome, Verdict
 from liza.errors import DiskTrouble, LizaError
 from liza.repo.repository import Repository
 from liza.workflow.transition import apply
@@ -49,15 +47,15 @@ NOBODY: Final = 65534  # the user and the group that own nothing
 def claim_in_rounds(home: Path, name: str, rounds: int, start: Barrier, pipe: Connection) -> None:
     """Be a coder that claims what there is, whenever all are told to start; say what it got, if anything."""
     board = FileBoard(home)
-    place = Worker(home, board, Repository.around(home.parent), Role.CODER, name, StopRequests(board))
-    board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
+    worker = Worker(home, board, Repository.around(home.parent), Role.CODER, name, StopRequests(board))
+    board.update(Change(name, "start", lambda state: with_worker_started(worker, state)))
     for _ in range(rounds):
         start.wait(LONGEST)
-        claimed = claim_next(place, BASE)
+        claimed = take_job(worker, BASE)
         if claimed:
             said = Verdict(gate="checkpoint", outcome=Outcome.PASS, at=utc_now())
             done = Report(nothing_to_do=f"{name} did it", verdicts=(said,))
-            board.update(apply(done, to=claimed.task.id, by=place.actor(claimed.token), at=utc_now()))
+            board.update(apply(done, to=claimed.task.id, by=worker.actor(claimed.token), at=utc_now()))
         pipe.send(claimed.task.id if claimed else None)
     board.close()
 
@@ -263,7 +261,7 @@ def remove_for_ever(path: Path, stop: Event) -> None:
 
 def count_and_tell(home: Path, task: str, pipe: Connection) -> None:
     """Raise the priority of *task* for ever, and say each count once it is done."""
-    snapshot.EVERY = 20_000  # type: ignore[misc]  # bytes: so that deaths hit snapshots as well
+    journal.SNAPSHOT_EVERY = 20_000  # type: ignore[misc]  # bytes: so that deaths hit snapshots as well
     board = FileBoard(home)
     while True:
         count = board.update(raised(task)).task(task).priority

@@ -6,9 +6,9 @@ import os
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.board.archive import SLACK
 from liza.board.file import FileBoard
-from liza.domain import events as e
+from liza.board.view import SLACK
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN
 from liza.domain.config import Config, Limits
 from liza.domain.model import State, Status
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from liza.board.disk import Disk
+    from liza.board.journal import Disk
 
     Say = Callable[[str], None]
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.board.disk import Disk
+from liza.board.journal import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

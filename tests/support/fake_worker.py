@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from liza.errors import LizaError
-from liza.system import locks
+from liza.system import files
 
 
 class Worker:
@@ -79,9 +79,9 @@ def main() -> int:
     habits = json.loads(Path(sys.argv[2]).read_text())
     habit = habits.get(worker.name) or habits.get(worker.role) or "wait"
     signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
-    (worker.home / locks.WORKERS_DIRECTORY).mkdir(exist_ok=True)
-    with locks.hold_for_life(
-        worker.home / locks.WORKERS_DIRECTORY / f"{worker.name}.lock", at=datetime.now(UTC)
+    (worker.home / files.WORKERS_DIRECTORY).mkdir(exist_ok=True)
+    with files.hold_for_life(
+        worker.home / files.WORKERS_DIRECTORY / f"{worker.name}.lock", at=datetime.now(UTC)
     ):
         worker.say(f"start {os.getpid()}")
         try:

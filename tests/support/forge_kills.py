@@ -1,7 +1,7 @@
 """Kills what writes to a forge before each of its steps, runs it again, and prints what the forge has then.
 
-A program of its own, since it forks: `python -m tests.support.forge_kills FORGE OPTIONS SCENE COMMIT`. The
-scene has a directory `home`, the checkout; each step begins with a copy of it all, at the same place.
+A program of its own, since it forks: `python -m tests.support.forge_kills FORGE OPTIONS SCENE COMMIT STRIDE`.
+The scene has a directory `home`, the checkout; each step begins with a copy of it all, at the same place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.forges.protocol import Forge, PullRequestDraft, Thread, ThreadKind
-from liza.forges.registry import open_forge
+from liza.forges.protocol import Forge, PullRequestDraft, Thread, ThreadKind, open_forge
 from tests.support.scripted_gh import STATE
 
 # What writes: with gh only programs do.
@@ -86,7 +85,7 @@ def contents(scene: Path) -> list[str]:
 
 
 def main() -> None:
-    name, options, place, commit = sys.argv[1:]
+    name, options, place, commit, stride = sys.argv[1:]
     work = Work(name, json.loads(options), Path(place), commit)
     model = work.scene.with_name(f"{work.scene.name}-model")
     work.scene.rename(model)
@@ -97,7 +96,7 @@ def main() -> None:
         assert not dies(work, None)
         sys.stdout.write(json.dumps(contents(work.scene)) + "\n")
         shutil.rmtree(work.scene)
-        step += 1
+        step += int(stride)
 
 
 if __name__ == "__main__":

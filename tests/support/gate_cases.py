@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from liza.domain.config import Config, Gates
-from liza.domain.model import Checkpoint, Status, Task, TaskScope, Validation
-from liza.domain.verdicts import Severity, Verdict
-from liza.gates.context import GateContext, Statements
+from liza.domain.model import Checkpoint, Severity, Status, Task, TaskScope, Validation, Verdict
+from liza.gates.context import CommandResult, GateContext, Statements, run_shell
 from liza.gates.registry import run_gate
-from liza.gates.runner import CommandResult, run_shell
 from liza.system.run_control import RunControl, RunLimits
 from tests.support.repos import NOW, Home
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from liza.daemon.stop_requests import StopRequests
+from liza.daemon.jobs import take_turn
 from liza.daemon.travel import begin_integration
-from liza.daemon.turn import AfterTurn, Worker
-from liza.daemon.worker import TURNS, with_worker_started
+from liza.daemon.turn import AfterTurn, StopRequests, Worker
+from liza.daemon.worker import with_worker_started
 from liza.domain.changes import Change
 from liza.domain.model import Role
 from liza.repo.command import exclude
-from liza.repo.signing import KEY_FILE, ensure_key
+from liza.repo.merge import KEY_FILE, ensure_key
 from tests.support.repos import Hand, Home
 from tests.support.scripted_team import ScriptedTeam
 
@@ -40,7 +40,10 @@ class TeamOfHosts(ScriptedTeam):
         if name not in self.hosts:
             path = self.directory / name
             subprocess.run(["git", "clone", "-q", self.user.directory, path], check=True)
-            subprocess.run(["git", "-C", path, "remote", "remove", "origin"], check=True)
+            clone = Hand(path)
+            clone.git("remote", "remove", "origin")
+            clone.git("config", "user.name", "Ada")
+            clone.git("config", "user.email", "ada@example.org")
             (path / ".liza").mkdir()
             exclude(path, ("/.liza/", "/.worktrees/"))
             (path / ".liza" / KEY_FILE).write_bytes(ensure_key(self.home) + b"\n")
@@ -49,9 +52,9 @@ class TeamOfHosts(ScriptedTeam):
         return self.hosts[name]
 
     def worker_on(self, host: str, name: str) -> Worker:
-        if name not in self.places:
+        if name not in self.workers:
             clone = self.host(host)
-            place = Worker(
+            worker = Worker(
                 clone.directory / ".liza",
                 self.board,
                 clone.repository,
@@ -59,14 +62,14 @@ class TeamOfHosts(ScriptedTeam):
                 name,
                 StopRequests(self.board),
             )
-            self.board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
-            self.places[name] = place
-        return self.places[name]
+            self.board.update(Change(name, "start", lambda state: with_worker_started(worker, state)))
+            self.workers[name] = worker
+        return self.workers[name]
 
     def turn_on(self, host: str, name: str) -> AfterTurn:
-        place = self.worker_on(host, name)
+        worker = self.worker_on(host, name)
         self.adopt()
-        return TURNS[place.role](place)
+        return take_turn(worker)
 
     def refs(self) -> dict[str, str]:
         """Return what the remote has, by the full name of each ref."""

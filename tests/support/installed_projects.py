@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza.daemon.project_sandbox import ProjectSandbox
 from liza.domain.config import Config, Gates, SandboxConfig
-from liza.gates import runner
+from liza.gates import context
 from liza.gates.context import GateContext
 from liza.gates.registry import run_gate
 from liza.system import process
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from liza.domain.verdicts import Verdict
+    from liza.domain.model import Verdict
 
 RIGHT: Final = "def add(a, b):\n    return a + b\n"
 WRONG: Final = "def add(a, b):\n    return a - b\n"
@@ -130,12 +130,12 @@ class InstalledProject(GateCase):
         self.liza = self.root / ".liza"
         self.guard = ProjectSandbox(self.liza, self.home.repository, SandboxConfig.model_validate(sandbox))
 
-    def run(self, line: str, cwd: Path, name: str) -> runner.CommandResult:
+    def run(self, line: str, cwd: Path, name: str) -> context.CommandResult:
         self.ran.append((name, line))
         folder = self.runs / f"{name}.{len(self.ran)}"
-        job = runner.shell_job(line, cwd, folder, RunLimits(total=60))
-        with self.guard.caged(job, Tenant("t1.gate-coder-1", doing=RunPurpose.COMMAND)) as caged:
-            return runner.command_result(process.run_job(caged, RunControl()), folder.name)
+        job = context.shell_job(line, cwd, folder, RunLimits(total=60))
+        with self.guard.wrap(job, Tenant("t1.gate-coder-1", doing=RunPurpose.COMMAND)) as wrapped:
+            return context.command_result(process.run_job(wrapped, RunControl()), folder.name)
 
     def tried(self, head: str, line: str, checkout: str) -> Verdict:
         """Judge *head* by the test command *line*, while the user has *checkout*, its base, checked out."""
@@ -143,7 +143,7 @@ class InstalledProject(GateCase):
         with self._case_of(head, line, checkout) as case:
             return run_gate("test", "command", {"command": "test"}, case)
 
-    def ran_on(self, commit: str, line: str) -> runner.CommandResult:
+    def ran_on(self, commit: str, line: str) -> context.CommandResult:
         """Run *line* on *commit*, as a gate does."""
         with self._case_of(commit, line, commit) as case:
             return case.run_on(case.tree, "test", line).ran

@@ -1,4 +1,4 @@
-"""`liza` as a process of its own that goes on, forked from one that has loaded it.
+"""`liza`, or one of its workers, as a process of its own that goes on, forked from one that has loaded it.
 
 Starting Python and loading Liza takes half a second of a core, and the tests start it more than a hundred
 times. That the program itself can be started is shown where somebody types it: `acceptance/daemon/test_run`.
@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from liza.cli.main import main
+from liza.daemon import worker
+from liza.domain.model import Role
 from tests.support.boards import PATIENCE, PROCESSES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -38,12 +40,26 @@ def be_liza(words: Sequence[str], cwd: Path, environment: Mapping[str, str], log
     main(words)
 
 
-class LizaProcess:
-    """A process that runs `liza` with *words* in *cwd*, to be waited for and signalled as `Popen` has it."""
+def be_worker(home: Path, name: str, environment: Mapping[str, str], dies_at: str) -> None:
+    """Be the worker *name*, which kills itself before it writes a file whose path has *dies_at*."""
+    gc.freeze()
+    os.environ.clear()
+    os.environ.update(environment)
+    if dies_at:
+        sys.addaudithook(lambda event, said: _die_at(dies_at, event, said))
+    sys.exit(worker.main(home, Role(name.partition("-")[0]), name))
 
-    def __init__(self, *words: str, cwd: Path, log: Path = Path(os.devnull), **environment: str) -> None:
-        variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-        self._process = PROCESSES.Process(target=be_liza, args=(words, cwd, variables, log))
+
+def _die_at(where: str, event: str, said: tuple[object, ...]) -> None:
+    if event in {"open", "os.link"} and where in str(said[:2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class ForkedProcess:
+    """A process that calls *target*, to be waited for and signalled as `Popen` has it."""
+
+    def __init__(self, target: Callable[..., None], *arguments: object) -> None:
+        self._process = PROCESSES.Process(target=target, args=arguments)
         self._process.start()
         self.pid: Final = self._process.pid or 0
 
@@ -75,3 +91,10 @@ class LizaProcess:
 
     def __exit__(self, *_: object) -> None:
         self._process.join()
+
+
+class LizaProcess(ForkedProcess):
+    """A process that runs `liza` with *words* in *cwd*."""
+
+    def __init__(self, *words: str, cwd: Path, log: Path = Path(os.devnull), **environment: str) -> None:
+        super().__init__(be_liza, words, cwd, {**os.environ, "PYTHONPATH": str(ROOT), **environment}, log)

@@ -20,6 +20,7 @@ WORK: Final[dict[str, Any]] = {
     "run": 'date +%s%N >> "$LIZA_TASK.txt"',
     "answer": {"status": "done", "summary": "Write it"},
 }
+APPROVE: Final = {"answer": {"verdict": "approve", "reason": "good"}}
 REJECT: Final = {"answer": {"verdict": "reject", "reason": "no", "feedback": [{"message": "more"}]}}
 
 

@@ -1,7 +1,7 @@
 """Machines in network namespaces of their own: a hub, and hosts that can be cut off from it.
 
 A namespace lives as long as the process that holds it, so that nothing of it is left of the machine's own
-network, nor after the tests, however they end.
+network, nor after the tests, however they end. An ordinary user makes them in a user namespace of his own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,21 @@ PATIENCE: Final = 60.0  # seconds
 
 def why_impossible() -> str | None:
     """Return why there can be no such network here."""
-    if os.geteuid() != 0:
-        return "network namespaces of a test's own need root"
     if missing := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
         return f"network namespaces need {' and '.join(missing)} (on Debian: apt install iproute2 util-linux)"
-    tried = subprocess.run(
-        ["unshare", "--net", "ip", "link", "add", "br0", "type", "bridge"], capture_output=True, check=False
-    )
-    return None if tried.returncode == 0 else "this machine allows no network namespace"
+    make = [*_unshare(), "ip", "link", "add", "br0", "type", "bridge"]
+    if subprocess.run(make, capture_output=True, check=False).returncode == 0:
+        return None
+    return "this machine allows no network namespace" + ("" if _is_root() else " to an ordinary user")
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _unshare() -> list[str]:
+    """Return the words that start a command in a network of its own, whose root it is."""
+    return ["unshare", "--net"] if _is_root() else ["unshare", "--map-root-user", "--net"]
 
 
 class Network:
@@ -50,19 +57,21 @@ class Network:
             self._ip("hub", "link", "set", device, "up")
 
     def _hold(self) -> int:
+        words = _unshare()
+        if not _is_root() and self._started:  # whoever connects two of them has to own both
+            words = [*_enter(self._started[0].pid, "-U"), "unshare", "--net"]
         # `cat` waits for the end of its input, which comes with the end of this process.
-        holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        holder = subprocess.Popen([*words, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._started.append(holder)
         deadline = time.monotonic() + PATIENCE
-        own = Path("/proc/self/ns/net").readlink()
-        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+        while Path(f"/proc/{holder.pid}/comm").read_text() != "cat\n":  # all before it is done by then
             assert time.monotonic() < deadline
             time.sleep(0.01)
         return holder.pid
 
     def inside(self, name: str) -> list[str]:
         """Return the words that start a command in the namespace *name*."""
-        return ["nsenter", "-t", str(self.holders[name]), "-n", "--"]
+        return _enter(self.holders[name], "-n", *([] if _is_root() else ["-U"]))
 
     def _ip(self, name: str, *words: str) -> None:
         subprocess.run([*self.inside(name), "ip", *words], check=True, capture_output=True)
@@ -136,6 +145,11 @@ class Network:
         for process in self._started:
             process.kill()
             process.communicate()
+
+
+def _enter(pid: int, *spaces: str) -> list[str]:
+    own_user = ["--preserve-credentials"] if "-U" in spaces else []
+    return ["nsenter", "-t", str(pid), *spaces, *own_user, "--"]
 
 
 def _is_agent(pid: int) -> bool:

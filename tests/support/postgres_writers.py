@@ -8,8 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from liza.board.protocol import open_board
-from liza.domain.changes import Change
-from liza.domain.invariants import violations
+from liza.domain.changes import Change, violations
 from liza.errors import BoardUnreachable
 from tests.support.boards import messages, noted
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import liza.agents.protocol
-import liza.domain.events  # noqa: F401 - its records are built, too
+import liza.domain.lifecycle  # noqa: F401 - its records are built, too
 from liza.domain.record import build_validators
 from tests.support.boards import is_whole, new_board, noted
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from liza.system.fork_server import SERVER_NAME
-from liza.system.proc_table import mark_of, process_table
+from liza.system.process import mark_of, process_table
 
 if TYPE_CHECKING:
     import random

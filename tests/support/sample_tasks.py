@@ -5,23 +5,24 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN, SUPERVISOR
 from liza.domain.model import (
     Actor,
     Adopted,
     Checkpoint,
+    Feedback,
     Goal,
     Lease,
+    Outcome,
     Role,
     State,
     Status,
     Task,
 )
 from liza.domain.record import records_by_id
-from liza.domain.verdicts import Feedback, Outcome
 from liza.workflow import transition
-from liza.workflow.load import parse_workflow
+from liza.workflow.document import parse_workflow
 from liza.workflow.transition import new_task_at_start
 
 if TYPE_CHECKING:

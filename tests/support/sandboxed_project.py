@@ -60,12 +60,14 @@ class SandboxedProject:
     def run(self, script: str, *, stop: RunControl | None = None, **changes: object) -> Reply:
         """Run *script* by a shell in the cage."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.person), "MY_PASSWORD": SECRET}
-        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, warden=self.guard)
+        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, sandbox=self.guard)
         return command.run(self.brief(**changes), stop or RunControl())
 
     def python(self, code: str, **changes: object) -> Reply:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.person)}
-        command = CommandAgent([sys.executable, "-I", "-c", code], environment=environment, warden=self.guard)
+        command = CommandAgent(
+            [sys.executable, "-I", "-c", code], environment=environment, sandbox=self.guard
+        )
         return command.run(self.brief(**changes), RunControl())
 
     def brief(self, **changes: object) -> Brief:

@@ -33,19 +33,25 @@ def save(script: dict[str, Any], path: Path) -> None:
     path.write_bytes(marshal.dumps(json.loads(json.dumps(script))))
 
 
-def by_default(step: str, task: str) -> Act:
-    plan = {
-        "tasks": [
-            {
-                "id": "t1",
-                "description": "do t1",
-                "done_when": ["t1.txt is there"],
-                "scope": {"in": ["t1.txt"]},
-            }
-        ]
+def planned(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a task may have
+    """Return a task of a plan: add the file of its name."""
+    return {
+        "id": name,
+        "description": f"do {name}",
+        "done_when": [f"{name}.txt is there"],
+        "scope": {"in": [f"{name}.txt"]},
+        **fields,
     }
+
+
+def plan(*tasks: dict[str, Any]) -> Act:
+    """Return the act of a planner who answers with *tasks*."""
+    return {"answer": {"tasks": list(tasks)}}
+
+
+def by_default(step: str, task: str) -> Act:
     acts: dict[str, Act] = {
-        "plan": {"answer": plan},
+        "plan": plan(planned("t1")),
         "replan": {"answer": {"questions": ["What now?"]}},
         "checkpoint": {"answer": {"intent": f"do {task}"}},
         "implement": {
@@ -84,8 +90,7 @@ def turns(path: str) -> int:
 
 def do(act: Act) -> int:
     if "note" in act:
-        with open(act["note"], "a") as file:
-            file.write(f"{os.environ['LIZA_STEP']} {os.environ['LIZA_TASK']} {os.getpid()}\n")
+        note(act["note"], f"{os.environ['LIZA_STEP']} {os.environ['LIZA_TASK']} {os.getpid()}\n")
     for name, content in act.get("write", {}).items():
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         with open(name, "w") as file:
@@ -104,6 +109,19 @@ def do(act: Act) -> int:
     if "answer" in act:
         sys.stdout.write(f"Here you are.\n\n```liza\n{as_json(act['answer'])}\n```\n")
     return int(act.get("exit", 0))
+
+
+def note(path: str, line: str) -> None:
+    """Append *line*. The file is never there without it: a test may kill us once it sees the file."""
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w") as file:
+        file.write(line)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        with open(path, "a") as file:
+            file.write(line)
+    os.unlink(draft)
 
 
 def as_json(value: object) -> str:

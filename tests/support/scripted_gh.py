@@ -146,7 +146,9 @@ def main() -> None:
         state = json.load(file)
         state["calls"].append(sys.argv[1:])
         fault = state["faults"].pop(0) if state["faults"] else None
-        printed = "" if fault and not fault.get("done") else answer(state, sys.argv[1:], stdin)
+        printed = fault.get("printed", "") if fault else ""
+        if not fault or fault.get("done"):
+            printed = answer(state, sys.argv[1:], stdin)
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_text(json.dumps(state))
         draft.replace(path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -12,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.board.file import FileBoard
-from liza.daemon.flows import adopt_workflow
-from liza.daemon.stop_requests import StopRequests
-from liza.daemon.turn import AfterTurn, Worker
-from liza.daemon.worker import TURNS, with_worker_started
-from liza.domain.changes import HUMAN, Change, add_note
+from liza.daemon.jobs import take_turn
+from liza.daemon.turn import AfterTurn, StopRequests, Worker
+from liza.daemon.worker import with_worker_started
+from liza.daemon.workflow_in_use import adopt_workflow
+from liza.domain.changes import HUMAN, Change, add_note, violations
 from liza.domain.config import Config
-from liza.domain.invariants import violations
 from liza.domain.model import Goal, Role, State, Status, Task
 from liza.domain.record import utc_now
 from liza.repo.snapshot import snapshot
 from liza.workflow.transition import add_task
 from tests.support import scripted_agent
+from tests.support.liza_process import ForkedProcess, be_worker
 from tests.support.repos import Home
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class ScriptedTeam:
         goal = Goal(description="make files", created=utc_now())
         self.board = FileBoard.create(self.home, State(revision=1, goal=goal, config=config))
         self.ref = self.user.repository.ensure_branch(config.integration_branch)
-        self.places: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}
 
     def script(self, script: dict[str, Any]) -> None:
         scripted_agent.save(script, self.yard / "script")
@@ -92,19 +90,19 @@ class ScriptedTeam:
     def note(self, text: str, about: str | None = None) -> None:
         self.board.update(add_note(text, about=about, by=HUMAN, at=utc_now()))
 
-    def place(self, name: str) -> Worker:
-        """Return the place of the worker *name*, such as coder-1, which is registered the first time."""
-        if name not in self.places:
+    def worker(self, name: str) -> Worker:
+        """Return the worker *name*, such as coder-1, which is registered the first time."""
+        if name not in self.workers:
             role = Role(name.partition("-")[0])
-            place = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.board))
-            self.board.update(Change(name, "start", lambda state: with_worker_started(place, state)))
-            self.places[name] = place
-        return self.places[name]
+            worker = Worker(self.home, self.board, self.user.repository, role, name, StopRequests(self.board))
+            self.board.update(Change(name, "start", lambda state: with_worker_started(worker, state)))
+            self.workers[name] = worker
+        return self.workers[name]
 
     def turn(self, name: str) -> AfterTurn:
-        place = self.place(name)
+        worker = self.worker(name)
         self.adopt()
-        return TURNS[place.role](place)
+        return take_turn(worker)
 
     def turns(self, *names: str) -> None:
         """Let workers take turns in this order, over and over, until none has anything to do."""
@@ -145,27 +143,17 @@ class ScriptedTeam:
         return snapshot(worktree)
 
     @contextmanager
-    def process(self, name: str, *, dies_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    def process(self, name: str, *, dies_at: str = "") -> Iterator[ForkedProcess]:
         """Run a worker as a process of its own, and see to it that none is left.
 
         It kills itself before it writes a file whose path has *dies_at*.
         """
-        role = name.partition("-")[0]
-        code = (
-            "import os, sys; where = sys.argv[4]; where and sys.addaudithook(lambda event, said: "
-            "event in {'open', 'os.link'} and where in str(said[:2]) and os.kill(os.getpid(), 9)); "
-            "from pathlib import Path; "
-            "from liza.domain.model import Role; from liza.daemon.worker import main; "
-            "sys.exit(main(Path(sys.argv[1]), Role(sys.argv[2]), sys.argv[3]))"
-        )
-        worker = subprocess.Popen(
-            [sys.executable, "-c", code, str(self.home), role, name, dies_at],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        worker = ForkedProcess(be_worker, self.home, name, environment, dies_at)
         try:
             yield worker
         finally:
-            worker.send_signal(signal.SIGKILL)
+            worker.kill()
             worker.wait()
 
     def until(self, holds: Callable[[State], bool]) -> State:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
 import os
+import pkgutil
 import sys
 import tempfile
 import traceback
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import liza
 
 # Imported here, so that no child has to.
 import tests.support.prebuilt_models  # noqa: F401
@@ -24,6 +31,14 @@ class Done(NamedTuple):
     err: str
 
 
+@cache
+def _import_all() -> None:
+    """Import all of Liza and what it imports: another user may not be able to read where Python lies."""
+    for module in pkgutil.walk_packages(liza.__path__, "liza."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+
+
 class Shell:
     """Runs commands in one directory, each in a forked child: a process with files and an exit code."""
 
@@ -33,6 +48,8 @@ class Shell:
         self.state = self.home / "state.yaml"
 
     def __call__(self, *words: str, user: int | None = None, **environment: str) -> Done:
+        if user is not None:
+            _import_all()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if child == 0:
@@ -45,6 +62,8 @@ class Shell:
     def _child(
         self, words: tuple[str, ...], user: int | None, environment: dict[str, str], out: int, err: int
     ) -> int:
+        gc.freeze()  # what the tests before left behind is theirs to collect, and to complain about
+        logging.getLogger().handlers.clear()  # of pytest, and perhaps of a stream that is closed
         try:
             os.chdir(self.directory)
             os.environ.update(environment, PYTHONPATH=str(ROOT))

@@ -11,19 +11,25 @@ from typing import Final
 
 import pytest
 
-# Real runs, which take ten seconds and more; the longest first.
+# Real runs and sweeps, which take three seconds of a core and more; the longest first.
 LONGEST: Final = (
     "acceptance/daemon/test_run_whole.py",
-    "acceptance/daemon/test_people.py",
-    "acceptance/gauntlet/test_gauntlet.py",
     "acceptance/cli/test_demo.py",
+    "acceptance/gauntlet/test_gauntlet.py",
+    "acceptance/daemon/test_rules.py",
+    "integration/forges/test_github.py",
+    "acceptance/daemon/test_cycle.py",
+    "acceptance/daemon/test_issues.py",
+    "acceptance/daemon/test_ideas.py",
+    "acceptance/cli/test_experiments.py",
     "acceptance/daemon/test_installed_projects.py",
     "acceptance/daemon/test_secrets.py",
+    "acceptance/daemon/test_people.py",
+    "integration/repo/test_durability.py",
     "acceptance/cli/test_history_commands.py",
-    "integration/daemon/test_worker_money.py",
-    "acceptance/daemon/test_own_agent.py",
-    "integration/daemon/test_merge_queue.py",
-    "acceptance/daemon/test_breaker.py",
+    "integration/daemon/test_experiments.py",
+    "integration/board/test_crash.py",
+    "integration/daemon/test_supervisor.py",
 )
 # Files, then directories whose tests start processes.
 RANKS: Final = (*LONGEST, "/acceptance/", "/integration/")

@@ -18,7 +18,7 @@ from liza.cli.views.screen import LineView
 from liza.daemon.supervisor import Until, supervise
 from liza.domain.config import Config, Workers
 from liza.errors import LizaError
-from liza.system.proc_table import leftover_processes
+from liza.system.process import leftover_processes
 from tests.support.boards import PROCESSES
 from tests.support.fake_worker import said, starts
 from tests.support.sample_tasks import board as story
@@ -117,17 +117,21 @@ class SupervisorProcess:
         return [pid for path in self.home.glob("*.said") for pid in self.starts(path.stem)]
 
     def is_quiet(self) -> bool:
-        """Tell whether neither a worker nor anything of an agent is left."""
+        """Return whether neither a worker nor anything of an agent is left."""
         return not any(map(is_alive, self.pids())) and not leftover_processes(
             self.home / "runs", lambda _: True
         )
 
     def close(self) -> None:
+        forks: list[int] = []
         for process in self.started:
-            if process.is_alive():
+            if process.is_alive() and process.pid:
+                os.kill(process.pid, signal.SIGSTOP)  # so that it starts nobody between the look and its end
+                forks += children_of(process.pid)
                 process.kill()
             process.join()
         for pid in [
+            *forks,  # one that had not become its program yet has no command line that names this place
             *self.pids(),
             *started_for(self.home),  # one that was killed before it could say its number
             *(process.pid for process in leftover_processes(self.home / "runs", lambda _: True)),
@@ -135,6 +139,11 @@ class SupervisorProcess:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         self.board.close()
+
+
+def children_of(pid: int) -> list[int]:
+    paths = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in paths for child in path.read_text().split()]
 
 
 def started_for(home: Path) -> list[int]:

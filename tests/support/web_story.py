@@ -7,22 +7,25 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from liza.board.file import FileBoard
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.anomalies import ExternalBlocker
 from liza.domain.changes import HUMAN, SUPERVISOR, Change, with_anomaly
 from liza.domain.model import (
     Checkpoint,
+    Evidence,
+    Feedback,
     Goal,
     Lease,
+    Outcome,
     Role,
     Status,
     Task,
     Validation,
+    Verdict,
     WorkerRecord,
     WorkerStatus,
 )
 from liza.domain.record import records_by_id, utc_now
-from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
 from liza.workflow.transition import apply, new_task_at_start
 from tests.support.repos import Home
 from tests.support.sample_tasks import CODER, OTHER_CODER, PLAIN, PLANNER, REVIEWER, board

@@ -8,17 +8,15 @@ from functools import cache
 from typing import Any, Final
 
 from liza.domain.config import Limits
-from liza.domain.position import Position
+from liza.domain.model import Evidence, Outcome, Position, Verdict
 from liza.domain.rules import CountedEvent, EventKind, FiredRule, RuleAction, evaluate
-from liza.domain.verdicts import Evidence, Outcome, Verdict
 from liza.workflow import engine
-from liza.workflow.document import GateKind, GateMode, Predicate, Workflow
-from liza.workflow.engine import Facts
-from liza.workflow.load import load_workflow
-from liza.workflow.position import (
+from liza.workflow.document import GateKind, GateMode, Predicate, Workflow, load_workflow
+from liza.workflow.engine import (
     Accepted,
     Answered,
     Crashed,
+    Facts,
     GateJob,
     JobResult,
     Move,

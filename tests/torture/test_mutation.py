@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from liza.daemon.flows import workflow_of
+from liza.daemon.workflow_in_use import workflow_of
 from liza.domain.config import Config
 from liza.domain.yaml_parse import parse_yaml
 from liza.errors import UsageError
@@ -49,6 +49,7 @@ ALONE: Final = {
     "no_progress": ("is_always_full",),
     "anomaly_patterns": ("works_around",),
 }
+NEED_IT: Final = {"checkpoint": ("validation",)}  # gates that look at what another one asks for
 FLOOR: Final = frozenset({"review", "merge"})  # no document without them is one that can be run
 
 
@@ -80,7 +81,8 @@ def without(document: dict[str, Any], part: Part) -> dict[str, Any]:
             phase.pop("on_exhausted", None)  # which says what follows them
     else:
         phase = mutant["phases"][part.phase]
-        phase["gates"] = [gate for gate in phase["gates"] if gate["id"] != part.id]
+        gone = (part.id, *NEED_IT.get(part.id, ()))
+        phase["gates"] = [gate for gate in phase["gates"] if gate["id"] not in gone]
     return mutant
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.alerts import ALERTS
+from liza.daemon.project_sandbox import DRIFTED
 from liza.daemon.supervisor import EXIT_CODES, RunEnd
-from liza.daemon.tamper import DRIFTED
 from liza.domain.model import GoalStatus
 from liza.system.host import host
 from tests.support.daemon_run import Daemon

@@ -1,4 +1,4 @@
-"""What each of the other systems demands, row by row: a test that shows it, or the reason why not."""
+"""What each system demands, and its traces, row by row: a test that shows it, or the reason why not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import yaml
 
 ROOT: Final = Path(__file__).parents[2]
 TABLES: Final = ROOT / "tests/acceptance/daemon/demands"
-ROWS: Final = {"phased": {"A": 45}, "cycle": {"M": 56}, "experiment": {"R": 34}}
+ROWS: Final = {
+    "phased": {"A": 45},
+    "cycle": {"M": 56},
+    "experiment": {"R": 34},
+    "traces": {"T": 51},
+    "bad_input": {"B": 19},
+}
 
 Row = dict[str, str]
 

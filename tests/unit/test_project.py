@@ -48,8 +48,9 @@ HEIGHTS: Final = {part: height for height, part in enumerate(LAYERS)}
 # Where each library may be imported. One that is not here may not be imported at all.
 HOMES: Final = {
     "acp": ["liza.agents.acp_bridge"],
-    "detect_secrets": ["liza.gates.secrets"],
-    "filelock": ["liza.system.locks"],
+    "detect_secrets": ["liza.gates.scan"],
+    "filelock": ["liza.system.files"],
+    "git": ["liza.gauntlet.git_reader"],
     "litellm": ["liza.agents.llm.model"],
     "mcp": ["liza.cli.mcp_server"],
     "opentelemetry": ["liza.daemon.trace_export"],
@@ -61,7 +62,7 @@ HOMES: Final = {
     "uvicorn": ["liza.cli.web.server"],
     "rich": ["liza.cli.terminal"],
     "textual": ["liza.cli.terminal"],
-    "watchdog": ["liza.board.watch"],
+    "watchdog": ["liza.board.polled_watch"],
     "yaml": ["liza.domain.yaml_parse"],
 }
 
@@ -70,6 +71,7 @@ HEAVY: Final = {
     "asyncio",
     "detect_secrets",
     "filelock",
+    "git",
     "litellm",
     "mcp",
     "opentelemetry",
@@ -152,7 +154,7 @@ def libraries_of(module: str) -> set[str]:
 
 
 def runs_git(tree: ast.Module) -> bool:
-    """Say whether *tree* has a command line that starts with git."""
+    """Return whether *tree* has a command line that starts with git."""
     sequences = (node for node in ast.walk(tree) if isinstance(node, ast.List | ast.Tuple))
     firsts = (sequence.elts[0] for sequence in sequences if sequence.elts)
     return any(isinstance(first, ast.Constant) and first.value == "git" for first in firsts)
@@ -266,7 +268,7 @@ OPEN_OF_BOARD: Final = {
     "liza.board.protocol": "what an engine promises, and the door to it",
     "liza.board.location": "where a project keeps its board",
     "liza.board.mirror": "a board on any server as files of this machine",
-    "liza.board.disk.can_exchange": "a question about the file system, asked before there is a board",
+    "liza.board.journal.can_exchange": "a question about the file system, asked before there is a board",
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.suite_order import _rank, deal
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [2, 3, 6])
 def test_each_process_begins_with_its_share_of_the_long_ones(
     request: pytest.FixtureRequest, processes: int
 ) -> None:

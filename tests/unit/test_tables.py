@@ -9,14 +9,14 @@ from typing import Final
 import pytest
 
 from liza.cli.registry import COMMANDS
-from liza.domain import switches
+from liza.domain import config
+from liza.domain.changes import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
 from liza.domain.config import Config
-from liza.domain.events import AMENDABLE
-from liza.domain.invariants import BOARD_RULES, DIFF_CHECKS, TASK_CHECKS
-from liza.domain.lifecycle import EVENTS, REQUIRES, TERMINAL, TRANSITIONS, event_name, moves
-from liza.domain.model import MEANING, Role, State, Status
+from liza.domain.lifecycle import AMENDABLE, EVENTS, REQUIRES, TERMINAL, TRANSITIONS, event_name, moves
+from liza.domain.model import STATUS_MEANING, Role, State, Status
 from liza.errors import EXIT_CODES, UsageError
 from scripts import specs
+from scripts.setting_meanings import SETTING_MEANINGS
 from scripts.specs import MANY, RENDERINGS, main, refreshed, table
 
 ROOT: Final = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ class TestLifecycle:
     def test_every_status_is_told_with_its_meaning_and_promises(self, status: Status) -> None:
         (line,) = [line for line in cells("statuses") if line[0] == f"`{status}`"]
 
-        assert line[1] == MEANING[status]
+        assert line[1] == STATUS_MEANING[status]
         assert line[2] == "; ".join(promise.says for promise in REQUIRES[status])
 
     @pytest.mark.parametrize("role", Role)
@@ -106,7 +106,7 @@ class TestBoard:
 
     def test_switches_are_told_strongest_first(self) -> None:
         assert [line[0] for line in cells("switches")] == ["`ABORT`", "`PAUSE`", "`CHECKPOINT`"]
-        assert set(switches.MEANING) == set(switches.Switch)
+        assert set(config.SWITCH_MEANING) == set(config.Switch)
 
     def test_every_section_is_told(self) -> None:
         told = {line[0].strip("`") for line in cells("sections")}
@@ -128,6 +128,9 @@ class TestBoard:
         assert told["`gates.test`"] == "not set"
         assert told["`worktree.copy`"] == "`[]`"
 
+    def test_a_setting_that_is_gone_is_not_explained(self) -> None:
+        assert {line[0].strip("`") for line in cells("config")} == set(SETTING_MEANINGS)
+
     def test_every_type_of_anomaly_is_told_with_its_fields(self) -> None:
         told = dict(line[:2] for line in cells("anomalies"))
 
@@ -148,6 +151,16 @@ class TestCommands:
         assert set(told) == {f"liza {name}" for name in COMMANDS}
         assert told["liza note"] == ["tell the agents something", "`[--json]`, `TEXT`, `[--for TASK]`"]
         assert "`[--kind code\\|docs\\|config]`" in told["liza task add"][1]
+
+    def test_every_argument_is_explained_in_help(self) -> None:
+        bare = [
+            (name, a.names)
+            for name, one in COMMANDS.items()
+            for a in one.arguments
+            if not a.options.get("help")
+        ]
+
+        assert bare == []
 
 
 class TestRendering:

@@ -12,9 +12,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon
-from liza.domain.model import Status
-from liza.domain.verdicts import Feedback
+from liza.domain.lifecycle import Abandon
+from liza.domain.model import Feedback, Status
 from tests.support.boards import noted
 from tests.support.web_server import page_of
 from tests.support.web_story import WebStory

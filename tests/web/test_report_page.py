@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import FileBoard
-from liza.cli.views.report import gather_report
-from liza.cli.views.report_html import report_html
+from liza.cli.views.report import gather_report, report_html
 from liza.domain.record import utc_now
 from tests.support.eventful_run import eventful_run
 from tests.support.sample_tasks import board as sample_board
@@ -60,7 +59,7 @@ def of_board(make: Callable[[Path], Board]) -> Callable[[Path], Path]:
 
 MAKERS: Final[dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]]] = {
     "afternoon": (of_board(afternoon), ("Ship it?", "Which colour, blue or green?")),
-    "thousand": (of_board(many_tasks), ("Not merged, and why",)),
+    "thousand": (of_board(many_tasks), ("Not done, and why",)),
     "demo": (demo, ("git merge liza/integration", "Waste by cause", "rejected")),
     "tripped": (tripped, ("the rule spec_gap_cluster fired", "Blue or green?", "missing the limit", "parse")),
 }

@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Final
 from liza.agents.clis.private_home import PrivateHome, prompt_path, setup_for, substitute
 from liza.agents.clis.spec import PERMISSION_BY_STEP, Effort, Permission, PromptInput, RunOutput
 from liza.agents.command import exit_words, liza_variables, start_obstacle
-from liza.agents.pricing import with_cost
-from liza.agents.protocol import Provenance, Reply, Session, Usage, is_session_broken, tenant_of
-from liza.agents.recording import STDOUT, previous_run, recorded_output, recorded_reply, write_brief
+from liza.agents.protocol import (
+    STDOUT,
+    Provenance,
+    Reply,
+    Session,
+    Usage,
+    is_session_broken,
+    previous_run,
+    recorded_output,
+    recorded_reply,
+    tenant_of,
+    with_cost,
+    write_brief,
+)
 from liza.domain.record import utc_now
 from liza.errors import UsageError
 from liza.system import process
-from liza.system.masking import Mask, secrets_of
+from liza.system.files import Mask, secrets_of
 from liza.system.run_control import RunEnding
-from liza.system.sandbox.bubblewrap import UNSANDBOXED, Tenant, files_named
-from liza.system.sandbox.environment import HEADLESS, allowed_environment
+from liza.system.sandbox.bubblewrap import HEADLESS, UNSANDBOXED, Tenant, allowed_environment, files_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,12 +68,12 @@ class CliAgent:
         homes: Path,
         *,
         environment: Mapping[str, str] | None = None,
-        warden: Sandbox = UNSANDBOXED,
+        sandbox: Sandbox = UNSANDBOXED,
     ) -> None:
         self._cli = cli
         self._choice = choice
         self._homes = homes
-        self._warden = warden
+        self._sandbox = sandbox
         self._user = dict(os.environ if environment is None else environment)
         self._effort = effort_of(cli, choice.effort)
 
@@ -99,8 +109,8 @@ class CliAgent:
             meter=self._meter,
         )
         try:
-            with self._warden.caged(job, self._tenant(brief)) as caged:
-                outcome = process.run_job(caged, stop)
+            with self._sandbox.wrap(job, self._tenant(brief)) as wrapped:
+                outcome = process.run_job(wrapped, stop)
         finally:
             home.remove_logins()
         report = _mask_text(home.report(), secrets)
@@ -129,20 +139,20 @@ class CliAgent:
         return with_cost(usage, self._choice.model, "", out).usd
 
     def _tenant(self, brief: Brief) -> Tenant:
-        """Return what the cage has to know: the home that was furnished is the one it works in."""
+        """Return what the sandbox has to know; the private home that was prepared is its home."""
         cli, own = self._cli, self._choice.own_home
-        named = files_named(self._user, (*cli.keys, *cli.passing, *(self._choice.passing or ())))
+        named = files_named(self._user, (*cli.keys, *cli.env_passthrough, *(self._choice.passing or ())))
         return tenant_of(brief)._replace(
-            may_nest=cli.brings_own_sandbox and cli.caged is None,
+            may_nest=cli.brings_own_sandbox and cli.flags_in_sandbox is None,
             shows=(*named, *(cli.credentials if own else ())),
             keeps=cli.writable if own else (".",),
             hosts=cli.endpoints,
         )
 
     def _permission_flags(self, brief: Brief) -> PermissionFlags:
-        caged = self._cli.caged if self._warden.is_sandboxed else None
+        in_sandbox = self._cli.flags_in_sandbox if self._sandbox.is_sandboxed else None
         return (
-            caged
+            in_sandbox
             or self._cli.permission_flags[
                 Permission.NONE if brief.only_answer else PERMISSION_BY_STEP[brief.step]
             ]
@@ -176,7 +186,7 @@ class CliAgent:
 
     def _environment(self, brief: Brief, home: PrivateHome) -> dict[str, str]:
         cli = self._cli
-        also = {*cli.keys, *cli.passing, *(self._choice.passing or ())}
+        also = {*cli.keys, *cli.env_passthrough, *(self._choice.passing or ())}
         found = allowed_environment(self._user, also)
         if not self._choice.own_home:
             found = {

@@ -15,7 +15,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents.clis.spec import PromptInput
-from liza.system.no_follow import make_directory, read_file, remove, remove_file, write_file
+from liza.system.files import make_directory, read_file, remove, remove_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -115,7 +115,7 @@ class Cli:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[SetupVariant, ...] = ()  # the first that applies counts
     keys: Words = ()  # variables that log it in
-    passing: Words = ()  # further variables of the user's that it may see
+    env_passthrough: Words = ()  # further variables of the user's that it may see
     credentials: Words = ()  # files in the user's home that log it in where no key is set
     licences: Words = ()  # variables, without one of which those files are a login that nobody serves
     advice: str = ""  # what its prompt needs beside ours
@@ -124,9 +124,7 @@ class Cli:
     # It has a mode in which it cannot write; without, Liza finds out afterwards.
     has_read_only_mode: bool = True
     version: Words = ("--version",)
-    # For the cage: where it writes below the user's home, whether it makes a cage of its own, whom it calls.
-    # Instead of its ways, where the cage already holds back what they would.
-    caged: PermissionFlags | None = None
-    writable: Words = ()
+    flags_in_sandbox: PermissionFlags | None = None  # instead of *permission_flags*, in a sandbox of ours
+    writable: Words = ()  # paths below the user's home that it writes
     brings_own_sandbox: bool = False
-    endpoints: Words = ()
+    endpoints: Words = ()  # hosts that it calls

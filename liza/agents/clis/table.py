@@ -67,7 +67,7 @@ _CLAUDE: Final = Cli(
         "DISABLE_AUTOUPDATER": "1",
     },
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-    passing=(
+    env_passthrough=(
         *_ANTHROPIC,
         *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLOUD_ML_REGION", "AWS_REGION"),
         *("ANTHROPIC_VERTEX_PROJECT_ID", "AWS_BEARER_TOKEN_BEDROCK"),
@@ -104,12 +104,12 @@ _CODEX: Final = Cli(
         SetupVariant("OPENAI_API_KEY", environment={"CODEX_API_KEY": "$OPENAI_API_KEY"}),
     ),
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
-    passing=_OPENAI,
+    env_passthrough=_OPENAI,
     credentials=(".codex/auth.json",),
     is_cumulative=True,
     # Inside of its own sandbox it cannot commit: git's directory is not in the worktree. Ours lets it, and
     # need not leave user namespaces open to it.
-    caged=PermissionFlags(("-c", 'sandbox_mode="danger-full-access"')),
+    flags_in_sandbox=PermissionFlags(("-c", 'sandbox_mode="danger-full-access"')),
     writable=(".codex",),
     brings_own_sandbox=True,
     endpoints=("api.openai.com", "chatgpt.com", "auth.openai.com"),
@@ -181,7 +181,7 @@ _GEMINI: Final = Cli(
         SetupVariant(files=_gemini_auth("oauth-personal")),
     ),
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    passing=(
+    env_passthrough=(
         *("GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT"),
         *("GOOGLE_CLOUD_LOCATION", "GEMINI_MODEL"),
     ),
@@ -222,7 +222,7 @@ _QWEN: Final = Cli(
         ),
     ),
     keys=("OPENAI_API_KEY",),
-    passing=(*_OPENAI, "OPENAI_MODEL"),
+    env_passthrough=(*_OPENAI, "OPENAI_MODEL"),
     credentials=(".qwen/oauth_creds.json",),
     is_cumulative=True,
     writable=(".qwen",),
@@ -259,7 +259,7 @@ _OPENCODE: Final = Cli(
         "OPENCODE_DISABLE_PROJECT_CONFIG": "1",  # it may name servers, plugins and permissions
     },
     keys=MODEL_KEYS,
-    passing=(*_ANTHROPIC, *_OPENAI, "OPENCODE_CONFIG"),
+    env_passthrough=(*_ANTHROPIC, *_OPENAI, "OPENCODE_CONFIG"),
     credentials=(".local/share/opencode/auth.json",),
     writable=(".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
     endpoints=(*MODEL_HOSTS, "opencode.ai", "models.dev"),
@@ -292,7 +292,7 @@ _GOOSE: Final = Cli(
         SetupVariant("OPENROUTER_API_KEY", environment={"GOOSE_PROVIDER": "openrouter"}),
     ),
     keys=MODEL_KEYS,
-    passing=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "ANTHROPIC_HOST", *_OPENAI),
+    env_passthrough=("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "ANTHROPIC_HOST", *_OPENAI),
     credentials=(".config/goose/config.yaml", ".config/goose/secrets.yaml"),
     is_cumulative=True,
     writable=(".config/goose", ".local/share/goose", ".local/state/goose"),
@@ -328,7 +328,7 @@ _AIDER: Final = Cli(
     # Where its home has no name for commits, it writes one into the repository's configuration.
     settings=(SetupVariant(files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"}),),
     keys=MODEL_KEYS,
-    passing=(*_ANTHROPIC, *_OPENAI),
+    env_passthrough=(*_ANTHROPIC, *_OPENAI),
     credentials=(".aider.conf.yml",),
     report="llm.history",
     writable=(".aider", ".cache"),
@@ -354,7 +354,7 @@ _MINI: Final = Cli(
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
     keys=MODEL_KEYS,
-    passing=(*_ANTHROPIC, *_OPENAI, "MSWEA_MODEL_NAME"),
+    env_passthrough=(*_ANTHROPIC, *_OPENAI, "MSWEA_MODEL_NAME"),
     credentials=(".config/mini-swe-agent/.env",),
     advice="Write the block of the answer into the text of your last message, beside the command that "
     "submits; what commands print is not read.",

@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import liza
-from liza.agents.metering import usage_in, usd_in
-from liza.agents.protocol import Reply, tenant_of
-from liza.agents.recording import STDOUT, write_brief
+from liza.agents.protocol import STDOUT, Reply, tenant_of, usage_in, usd_in, write_brief
 from liza.domain.answers import Step
+from liza.domain.model import Usage
 from liza.domain.record import NonEmptyStr, Record, Time, utc_now
-from liza.domain.spending import Usage
 from liza.system import process
-from liza.system.masking import secrets_of
+from liza.system.files import secrets_of
 from liza.system.run_control import RunEnding
-from liza.system.sandbox.bubblewrap import UNSANDBOXED, files_named
-from liza.system.sandbox.environment import HEADLESS, allowed_environment
+from liza.system.sandbox.bubblewrap import HEADLESS, UNSANDBOXED, allowed_environment, files_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,12 +92,12 @@ class LlmAgent:
         effort: str | None = None,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
-        warden: Sandbox = UNSANDBOXED,
+        sandbox: Sandbox = UNSANDBOXED,
     ) -> None:
         self._model = model
         self._effort = effort
         self._python = python
-        self._warden = warden
+        self._sandbox = sandbox
         self._environment = allowed_environment(
             os.environ if environment is None else environment, provider_variables(model)
         )
@@ -114,7 +111,7 @@ class LlmAgent:
             effort=self._effort,
             step=brief.step,
             prompt=brief.prompt,
-            cwd=self._warden.path_inside(brief.cwd),
+            cwd=self._sandbox.path_inside(brief.cwd),
             folder=brief.folder,
         )
         job = process.Job(
@@ -128,9 +125,9 @@ class LlmAgent:
             meter=lambda out: usd_in(out, self._model),
         )
         named = files_named(self._environment, provider_variables(self._model))
-        visit = tenant_of(brief)._replace(shows=(str(PACKAGE), *named))
-        with self._warden.caged(job, visit) as caged:
-            outcome = process.run_job(caged, stop)
+        tenant = tenant_of(brief)._replace(shows=(str(PACKAGE), *named))
+        with self._sandbox.wrap(job, tenant) as wrapped:
+            outcome = process.run_job(wrapped, stop)
         return _reply_of(outcome, brief, began)
 
 

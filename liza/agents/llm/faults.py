@@ -20,7 +20,7 @@ class FaultHandling(NamedTuple):
     """How a run ends by a fault, and whether the call is retried first."""
 
     ending: RunEnding
-    is_passing: bool = False
+    is_transient: bool = False
 
 
 HANDLING_BY_NAME: Final[dict[str, FaultHandling]] = {
@@ -37,13 +37,13 @@ HANDLING_BY_NAME: Final[dict[str, FaultHandling]] = {
     "BadRequestError": FaultHandling(RunEnding.CRASHED),
     "UnprocessableEntityError": FaultHandling(RunEnding.CRASHED),
     # An overloaded provider is no fault of the task: after the tries everybody leaves it alone for a while.
-    "ServiceUnavailableError": FaultHandling(RunEnding.RATE_LIMITED, is_passing=True),
-    "Timeout": FaultHandling(RunEnding.CRASHED, is_passing=True),
-    "APIConnectionError": FaultHandling(RunEnding.CRASHED, is_passing=True),
-    "BadGatewayError": FaultHandling(RunEnding.CRASHED, is_passing=True),
-    "InternalServerError": FaultHandling(RunEnding.CRASHED, is_passing=True),
-    "APIResponseValidationError": FaultHandling(RunEnding.CRASHED, is_passing=True),
-    "APIError": FaultHandling(RunEnding.CRASHED, is_passing=True),
+    "ServiceUnavailableError": FaultHandling(RunEnding.RATE_LIMITED, is_transient=True),
+    "Timeout": FaultHandling(RunEnding.CRASHED, is_transient=True),
+    "APIConnectionError": FaultHandling(RunEnding.CRASHED, is_transient=True),
+    "BadGatewayError": FaultHandling(RunEnding.CRASHED, is_transient=True),
+    "InternalServerError": FaultHandling(RunEnding.CRASHED, is_transient=True),
+    "APIResponseValidationError": FaultHandling(RunEnding.CRASHED, is_transient=True),
+    "APIError": FaultHandling(RunEnding.CRASHED, is_transient=True),
 }
 UNKNOWN_FAULT: Final = FaultHandling(RunEnding.CRASHED)
 

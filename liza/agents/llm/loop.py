@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from liza.agents.llm.faults import Fault
 from liza.domain.answer_parsing import ParsedAnswer, parse_answer
-from liza.domain.fenced_blocks import TAG
+from liza.domain.model import USD_DIGITS, Provenance, Usage
 from liza.domain.record import utc_now
-from liza.domain.spending import USD_DIGITS, Provenance, Usage
+from liza.domain.yaml_parse import TAG
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Conversation:
     def _converse(self, prompt: str) -> ConversationEnd:
         nudges = 0
         while self._has_budget():
-            said = self._asked(self.tools.schemas(), None)
+            said = self._ask(self.tools.schemas(), None)
             if said.calls:
                 self._run_tools(said.calls)
                 continue
@@ -139,9 +139,9 @@ class Conversation:
     def _ask_by_schema(self) -> str | None:
         """Ask for the answer by JSON schema; return None where the model cannot do that."""
         try:
-            said = self._asked((), self.schema)
+            said = self._ask((), self.schema)
         except Fault as fault:
-            if fault.handling.ending is not RunEnding.CRASHED or fault.handling.is_passing:
+            if fault.handling.ending is not RunEnding.CRASHED or fault.handling.is_transient:
                 raise
             return None
         try:
@@ -151,7 +151,7 @@ class Conversation:
         block = f"```{TAG}\n{json.dumps(value)}\n```\n"
         return block if isinstance(parse_answer(block, self.step), ParsedAnswer) else None
 
-    def _asked(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> ModelReply:
+    def _ask(self, tools: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None) -> ModelReply:
         said = self._complete_with_retries(tools, schema)
         self.calls += 1
         self.usage = add_usage(self.usage, said.usage)
@@ -169,7 +169,7 @@ class Conversation:
             try:
                 return self.model.complete(self.history, tools, schema)
             except Fault as fault:
-                wait = delay if fault.handling.is_passing else self._wait(fault)
+                wait = delay if fault.handling.is_transient else self._wait(fault)
                 if wait is None:
                     raise
                 self.tell({"fault": str(fault), "again_in": wait})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from liza.agents.llm.faults import Fault, FaultHandling, handling_of, reset_in_headers
 from liza.agents.llm.loop import ModelReply, ToolCall
+from liza.domain.model import Provenance, Usage
 from liza.domain.record import utc_now
-from liza.domain.spending import Provenance, Usage
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class LiteLlmModel:
     def _said(self, reply: Any) -> ModelReply:  # noqa: ANN401 - litellm's own, whose types come and go
         if not reply.choices:
             raise Fault(
-                FaultHandling(RunEnding.CRASHED, is_passing=True), "the provider answered without an answer"
+                FaultHandling(RunEnding.CRASHED, is_transient=True), "the provider answered without an answer"
             )
         choice = reply.choices[0]
         calls = tuple(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from liza.domain.answers import Step
 from liza.system import process
 from liza.system.run_control import RunControl, RunEnding, RunLimits
-from liza.system.sandbox.environment import HEADLESS, allowed_environment
+from liza.system.sandbox.bubblewrap import HEADLESS, allowed_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from liza.board.protocol import Alert
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from liza.board.postgres.shared_connection import SharedConnection
+    from liza.board.postgres.server import SharedConnection
 
 
 class PostgresAlerts:

@@ -10,19 +10,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from liza.board.file import write_to_quarantine
 from liza.board.journal import JournalPosition
 from liza.board.postgres.alerts import PostgresAlerts
 from liza.board.postgres.journal import PostgresJournal
 from liza.board.postgres.listener import Listener
 from liza.board.postgres.presence import PostgresPresence, process_secret
-from liza.board.postgres.server import PASSING, Server
-from liza.board.postgres.shared_connection import SharedConnection
+from liza.board.postgres.server import PASSING, Server, SharedConnection
 from liza.board.postgres.switches import PostgresSwitches
-from liza.board.quarantine import write_to_quarantine
-from liza.board.render import render_state
+from liza.board.statefile import render_state
 from liza.board.view import JournalView, state_at
+from liza.domain.config import Switch
 from liza.domain.record import build_validators
-from liza.domain.switches import Switch
 from liza.errors import BoardRewound, ConcurrentChange, DiskTrouble, LizaError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from liza.board.postgres.address import Address
+    from liza.board.postgres.server import Address
     from liza.board.protocol import BoardText, JournalEntry
     from liza.domain.changes import Change
     from liza.domain.model import State
@@ -69,14 +68,14 @@ class PostgresBoard:
             return self._retry(self._view.catch_up)
 
     def update(self, change: Change) -> State:
-        """Let *change* happen to the state as it is under the lock; durable when this returns.
+        """Apply *change* to the state under the lock; it is durable when this returns.
 
         Where the connection broke before it was written, *change* is called again on what is there then.
         """
         return self._write(lambda: self._view.commit(change))
 
     def take(self, data: bytes) -> State:
-        """Do to the board what a person changed in *data*, or raise why not, with nothing written."""
+        """Apply the edit *data* to the board, or raise its problems with nothing written."""
         return self._write(lambda: self._view.take(data))
 
     def _write(self, act: Callable[[], None]) -> State:
@@ -90,6 +89,8 @@ class PostgresBoard:
                 state = self._retry(lambda: self._try_write(act))
             finally:
                 self._is_updating = False
+            with suppress(OSError):  # then no snapshot is written, and that is told
+                self.home.mkdir(parents=True, exist_ok=True)  # of who works on a board without a checkout
             self._view.save_snapshot_if_due(f"snapshot-{os.getpid()}.new")
         if self.switches.listener:
             self.switches.listener.note(state.revision)
@@ -172,7 +173,7 @@ class PostgresBoard:
         return listener
 
     def judge(self, data: bytes) -> None:
-        """Raise what is wrong with *data* as an edit of the board's text; nothing is written."""
+        """Raise the problems of *data* as an edit of the board's text; nothing is written."""
         with self._mutex:
             self.read()
             self._view.judge(data)

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from liza.board.journal import JournalPosition, encode_entry
-from liza.board.postgres.address import Address, own_home, parse_address
+from liza.board.journal import JournalPosition, encode_entry, first_state
 from liza.board.postgres.board import PostgresBoard
-from liza.board.postgres.schema import grant as grant_right
-from liza.board.postgres.schema import migrate, version_of
-from liza.board.postgres.server import Server
+from liza.board.postgres.server import Address, Server, migrate, own_home, parse_address, version_of
+from liza.board.postgres.server import grant as grant_right
 from liza.board.protocol import SUPERVISOR_NAME, Glance, JournalEntry
-from liza.board.replay import first_state
-from liza.domain.invariants import violations
+from liza.domain.changes import violations
 from liza.errors import InvalidBoard, LizaError
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 from uuid import uuid4
 
 import psycopg
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from liza.board.protocol import JournalEntry
 
 SEEN: Final = "seen.json"  # in the home: the last change that this machine knows to be on the server
+NOWHERE: Final = 2**63 - 1  # a place behind every line
 SEEN_SIZE: Final = 512  # bytes, so that what was there is covered
 
 # The line at the place itself comes along without its text: its sum says whether it is the one that was seen.
@@ -33,10 +35,19 @@ _NEWS: Final = """
 SELECT b.sum, clock_timestamp(), e.ends, e.sum, CASE WHEN e.ends > %(after)s THEN e.line END
 FROM liza.board b LEFT JOIN liza.entry e ON e.board = b.name AND e.ends >= %(after)s
 WHERE b.name = %(board)s ORDER BY e.ends"""
-# Each of these is one message: every way to the server and back counts while everybody waits.
-_QUEUE: Final = "BEGIN; SELECT pg_advisory_lock(liza.key(%s, '/next'))"
-_LOCK: Final = """SELECT liza.lock_board(%(board)s); SELECT pg_advisory_unlock(liza.key(%(board)s, '/next'));
-SELECT sum FROM liza.board WHERE name = %(board)s"""
+# Of those who wait for the lock, so many read meanwhile what the others wrote. With one, everybody would wait
+# for it wherever that takes longer than a turn; each more has another's change to read under the lock.
+QUEUES: Final = 2
+# Each of these is one message: every way to the server and back counts while everybody waits. Where nobody
+# has the lock, the first brings it at once, and the news as they are under it.
+_QUEUE: Final = (
+    "BEGIN; SELECT pg_advisory_lock(liza.key(%(board)s, %(queue)s)); "
+    "SELECT locked, CASE WHEN locked THEN pg_advisory_unlock(liza.key(%(board)s, %(queue)s)) END "
+    "FROM (SELECT pg_try_advisory_xact_lock(liza.key(%(board)s, '')) AS locked OFFSET 0) AS tried;" + _NEWS
+)
+_LOCK: Final = (
+    "SELECT liza.lock_board(%(board)s); SELECT pg_advisory_unlock(liza.key(%(board)s, %(queue)s));" + _NEWS
+)
 _LOCK_AT_ONCE: Final = "BEGIN; SELECT liza.lock_board(%s)"
 _COMMIT: Final = "SELECT liza.commit(%s, %s, %s, %s, %s); COMMIT"
 
@@ -48,7 +59,19 @@ class ServerTime(NamedTuple):
     steady: float
 
     def now(self) -> datetime:
-        return self.at + timedelta(seconds=time.monotonic() - self.steady)
+        return self.at_steady(time.monotonic())
+
+    def at_steady(self, steady: float) -> datetime:
+        return self.at + timedelta(seconds=steady - self.steady)
+
+
+class _News(NamedTuple):
+    """What the server said to `_NEWS`: the rows behind a place, and when it was asked and answered."""
+
+    after: int
+    rows: list[tuple[Any, ...]]
+    asked: float
+    answered: float
 
 
 class PostgresJournal:
@@ -63,7 +86,8 @@ class PostgresJournal:
         self._seen = -1  # descriptor of what was seen
         self.clock: ServerTime | None = None
         self._revision = 0  # the latest that was seen, to say which one was lost
-        self._sum = ""  # of the journal up to there
+        self._mark = JournalPosition()  # the end of what was seen
+        self._brought: _News | None = None  # what came along with the lock, until it is taken
 
     @property
     def place(self) -> str:
@@ -81,7 +105,7 @@ class PostgresJournal:
         if self._connection is not None:
             with suppress(psycopg.Error):
                 self._connection.close()
-        self._connection, self._is_locked = None, False
+        self._connection, self._is_locked, self._brought = None, False, None
 
     def __del__(self) -> None:
         self.close()  # a board need not be closed by whoever only looked
@@ -90,7 +114,7 @@ class PostgresJournal:
 
     def abandon(self) -> None:
         """Forget the session without ending it: it is the one of the process that this was forked from."""
-        self._connection, self._is_locked = None, False
+        self._connection, self._is_locked, self._brought = None, False, None
 
     def now(self) -> datetime:
         """Return the time by the server's clock, whatever this machine's says."""
@@ -108,20 +132,17 @@ class PostgresJournal:
     def locked(self, catch_up: Callable[[], object]) -> Iterator[None]:
         """Hold the lock of the board on the server, all news known, until a line is written or this ends.
 
-        Only one waits for the lock itself, and catches up while its holder still works: so the news that
-        many made are read by each of them outside of its own turn.
+        Only the first of each queue waits for the lock itself, and catches up while its holder still works:
+        so the news that many made are read by each of them outside of its own turn.
         """
-        connection, board = self.connection(), self.server.address.board
+        connection, queue = self.connection(), f"/next-{random.randrange(QUEUES)}"  # noqa: S311 - to spread them
         try:
             with ClientCursor(connection) as cursor:
-                cursor.execute(_QUEUE, (board,))
+                is_locked = self._bring_news(cursor, _QUEUE, queue)
                 catch_up()
-                cursor.execute(_LOCK, {"board": board})
-                while cursor.nextset():
-                    pass
-                row = cursor.fetchone()
-            if row is None or row[0] != self._sum:
-                catch_up()
+                if not is_locked:
+                    self._bring_news(cursor, _LOCK, queue)
+                    catch_up()
         except BaseException:
             self.close()  # the place in the queue is the session's, and goes with it alone
             raise
@@ -135,6 +156,18 @@ class PostgresJournal:
                 with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
 
+    def _bring_news(self, cursor: ClientCursor[tuple[Any, ...]], query: LiteralString, queue: str) -> bool:
+        """Ask *query*, keep the news that it ends with, and return whether the lock came at once."""
+        # Who knows nothing yet reads a snapshot first, and asks then.
+        after = self._mark.offset or NOWHERE
+        asked = time.monotonic()
+        cursor.execute(query, {"board": self.server.address.board, "after": after, "queue": queue})
+        tables = [cursor.fetchall() if cursor.description else []]
+        while cursor.nextset():
+            tables.append(cursor.fetchall())
+        self._brought = _News(after, tables[-1], asked, time.monotonic())
+        return tables[-2][0][0] is True
+
     def holds(self, mark: JournalPosition) -> bool:
         if not mark.offset:
             return True
@@ -144,15 +177,26 @@ class PostgresJournal:
 
     def news(self, after: JournalPosition) -> list[JournalLine]:
         """Return the lines behind *after*; raise BoardRewound where the server does not know that place."""
-        values = {"after": after.offset, "board": self.server.address.board}
-        before = time.monotonic()
-        rows = self.connection().execute(_NEWS, values).fetchall()
+        brought, self._brought = self._brought, None
+        found = brought if brought and brought.after == after.offset else self._ask_news(after.offset)
+        rows = found.rows
         if not rows:
             raise JournalDamaged(f"there is no board at {self.place}; `liza init` makes one")
-        self.clock = ServerTime(rows[0][1].astimezone(UTC), before)
+        self._learn_time(rows[0][1], found)
         if after.offset and (rows[0][2], rows[0][3]) != after:
             raise BoardRewound(self.place, self._revision, self._home / SEEN)
         return self._decode([row[4] for row in rows if row[4] is not None], after)
+
+    def _ask_news(self, after: int) -> _News:
+        asked, values = time.monotonic(), {"after": after, "board": self.server.address.board}
+        rows = self.connection().execute(_NEWS, values).fetchall()
+        return _News(after, rows, asked, time.monotonic())
+
+    def _learn_time(self, at: datetime, news: _News) -> None:
+        """Mend the clock where it cannot be right: the server said *at* while *news* were waited for."""
+        earliest, latest = at, at + timedelta(seconds=news.answered - news.asked)
+        known = self.clock.at_steady(news.answered) if self.clock else latest
+        self.clock = ServerTime(min(max(known, earliest), latest).astimezone(UTC), news.answered)
 
     def _decode(self, texts: list[str], after: JournalPosition) -> list[JournalLine]:
         lines: list[JournalLine] = []
@@ -164,7 +208,7 @@ class PostgresJournal:
             lines.append(line)
         if lines:
             self._revision = lines[-1].entry.revision
-        self._sum = after.sum
+        self._mark = after
         return lines
 
     def reread(self, after: JournalPosition) -> Iterator[JournalLine]:
@@ -208,7 +252,7 @@ class PostgresJournal:
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
             raise _refusal(error, entry) from error
-        self._revision, self._sum = entry.revision, mark.sum
+        self._revision, self._mark = entry.revision, mark
         self._note_seen(mark, entry.revision)
         return mark
 

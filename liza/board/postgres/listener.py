@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from liza.board.postgres.server import readable
+from liza.board.watch import wait_for
 from liza.errors import LizaError
 
 if TYPE_CHECKING:
@@ -38,16 +39,12 @@ class Listener:
 
     def wait(self, since: int, alarms: int, timeout: float) -> None:
         """Return once there is a later revision than *since* or another alarm, or after *timeout* seconds."""
-        with self._heard:
-            self._heard.wait_for(
-                lambda: self.revision > since or self.alarms > alarms or self._is_over, timeout
-            )
+        wait_for(self._heard, lambda: self.revision > since or self.alarms > alarms or self._is_over, timeout)
 
     def wait_until_ready(self, timeout: float) -> bool:
         """Return whether it has looked once; from then on it misses nothing."""
-        with self._heard:
-            self._heard.wait_for(lambda: self.switches is not None, timeout)
-            return self.switches is not None
+        wait_for(self._heard, lambda: self.switches is not None, timeout)
+        return self.switches is not None
 
     def note(self, revision: int) -> None:
         """Take note of a change that this process made or saw itself."""

@@ -24,14 +24,14 @@ from liza.board.postgres.server import readable
 from liza.board.presence import FilePresence, is_worker_name
 from liza.board.protocol import HostSign
 from liza.errors import AlreadyRunning, LizaError
+from liza.system.files import Holder
 from liza.system.host import host
-from liza.system.locks import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from liza.board.postgres.shared_connection import SharedConnection
+    from liza.board.postgres.server import SharedConnection
 
 RETRY: Final = 0.5  # seconds between two tries to take a name again
 PATIENCE: Final = 10.0  # seconds a server gets to notice that a process of this machine is dead

@@ -1,26 +1,156 @@
-"""Connections to the server, each error as a sentence, and what to do once more where one broke."""
+"""A server's address and schema, and connections to it: each error is a sentence, a break is mended."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import random
 import re
 import select
+import threading
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 
-from liza.board.postgres.schema import require_schema
+from liza.board.location import without_password
 from liza.errors import BoardUnreachable, LizaError, Refused, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from liza.board.postgres.address import Address
+
+# The address of a board on a server: `postgresql://user@host:port/database?options#board`.
+
+DEFAULT_BOARD: Final = "liza"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+class Address(NamedTuple):
+    conninfo: str  # as libpq takes it
+    board: str
+
+    def __str__(self) -> str:
+        return f"{without_password(self.conninfo)}#{self.board}"
+
+
+def parse_address(location: str) -> Address:
+    """Return what *location* names; raise where its board has no name that can be one."""
+    conninfo, _, board = location.partition("#")
+    board = board or DEFAULT_BOARD
+    if not _NAME.fullmatch(board):
+        raise UsageError(
+            f"{board!r} in {without_password(location)} is no name of a board; "
+            "give letters, digits, '-', '_' and '.' after the '#'"
+        )
+    return Address(conninfo, board)
+
+
+def own_home(address: Address) -> Path:
+    """Return the directory of this machine for a board that belongs to no checkout."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    name = hashlib.sha256(str(address).encode()).hexdigest()[:16]
+    return Path(state) / "liza" / f"{address.board}-{name}"
+
+
+# The schema of the database, by version: made by its owner, known by everybody else.
+
+
+# Each brings a database from the version before to its own. One that was ever released is never changed.
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql")
+LATEST: Final = len(MIGRATIONS)
+_MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
+
+_TABLES: Final = ("board", "entry", "task", "switch", "alert", "migration")
+_READS: Final = (
+    "live_names(text)",
+    "known_hosts(text)",
+    "waiting_tasks(text)",
+    "key(text,text)",
+    "is_owner()",
+)
+_WRITES: Final = (
+    "lock_board(text)",
+    "commit(text,uuid,text,text,text)",
+    "throw_switch(text,text,text)",
+    "append_alert(text,text,text)",
+    "hold_name(text,text,json,text)",
+    "remove_stale(text)",
+    "note_host(text,text,json,text)",
+    "share_secret(text,text)",
+    # What only its owner may do says so itself, in a sentence.
+    "restore(text,text[])",
+    "replace_switch(text,text,text)",
+    "clear_switch(text,text)",
+    "mark_sent(text,bigint)",
+)
+RIGHTS: Final[dict[str, tuple[str, ...]]] = {"reader": _READS, "worker": (*_READS, *_WRITES)}
+
+
+def _statement(text: str, role: sql.Identifier) -> sql.Composed:
+    return sql.SQL(text).format(role)  # of the tables above alone
+
+
+def version_of(connection: psycopg.Connection) -> int:
+    """Return the version of the schema; 0 where there is none."""
+    found = connection.execute("SELECT to_regclass('liza.migration') IS NOT NULL").fetchone()
+    if not found or not found[0]:
+        return 0
+    row = connection.execute("SELECT max(version) FROM liza.migration").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def require_schema(connection: psycopg.Connection, address: Address) -> None:
+    """Raise where a newer Liza made the schema; bring an older one up where its owner asks."""
+    version = version_of(connection)
+    if version > LATEST:
+        raise LizaError(
+            f"the database of {address} is of version {version}, and this Liza knows {LATEST}; "
+            "upgrade Liza on this machine"
+        )
+    if 0 < version < LATEST:
+        migrate(connection)
+
+
+def migrate(connection: psycopg.Connection) -> None:
+    """Bring the schema to the latest version, in one transaction that only one process makes."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        for number in range(version_of(connection), LATEST):
+            text = files("liza.board.postgres").joinpath(MIGRATIONS[number]).read_text()
+            connection.execute(text.encode())
+            connection.execute("INSERT INTO liza.migration (version) VALUES (%s)", (number + 1,))
+
+
+def grant(connection: psycopg.Connection, right: str, role: str) -> None:
+    """Give *role* of the database exactly what a worker, or a reader, needs."""
+    if right not in RIGHTS:
+        raise UsageError(f"{right!r} is no right on a board; there are {' and '.join(sorted(RIGHTS))}")
+    name = sql.Identifier(role)
+    with connection.transaction():
+        found = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+        if found is None:
+            raise UsageError(f"the server has no role {role!r}; make it first (`createuser {role}`)")
+        for text in (
+            "REVOKE ALL ON ALL TABLES IN SCHEMA liza FROM {}",
+            "REVOKE ALL ON ALL FUNCTIONS IN SCHEMA liza FROM {}",
+            "GRANT USAGE ON SCHEMA liza TO {}",
+        ):
+            connection.execute(_statement(text, name))
+        for table in _TABLES:
+            connection.execute(
+                sql.SQL("GRANT SELECT ON {} TO {}").format(sql.Identifier("liza", table), name)
+            )
+        for function in RIGHTS[right]:
+            text = f"GRANT EXECUTE ON FUNCTION liza.{function} TO {{}}"
+            connection.execute(_statement(text, name))
+
 
 OLDEST_SERVER: Final = 130000  # PostgreSQL 13: gen_random_uuid
 CONNECT_TIMEOUT: Final = 10  # seconds for one try; a busy server takes some
@@ -97,9 +227,10 @@ class Server:
                 # A server behind a pool or a proxy may be another one for each statement.
                 prepare_threshold=None,
             )
-        except psycopg.ProgrammingError as error:
-            raise UsageError(f"{self.address} is no address of a server: {_one_line(error)}") from error
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
+            if isinstance(error, psycopg.ProgrammingError) or _MALFORMED.search(str(error)):
+                said = f"{self.address} is no address of a server: {_one_line(error)}"
+                raise UsageError(said) from error
             raise self.as_mistake(error) or error from error
         try:
             self._check(connection)
@@ -157,6 +288,8 @@ class Server:
         return LizaError(f"{self.address}: {MISTAKES[code]} ({_one_line(error)})")
 
 
+# What libpq says of an option before it asks anybody.
+_MALFORMED: Final = re.compile(r"^connection is bad: invalid ")
 _CODES: Final = {
     re.compile(r"password authentication failed|no password supplied|fe_sendauth"): "28P01",
     re.compile(r"no pg_hba.conf entry|role .* does not exist|authentication failed"): "28000",
@@ -195,3 +328,45 @@ def _leave_to_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+# One connection for small questions, shared by the threads of a process and made anew where it broke.
+
+
+class SharedConnection:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.board = server.address.board
+        self._mutex = threading.Lock()
+        self._connection: psycopg.Connection | None = None
+
+    def call(self, query: LiteralString, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Return the rows of *query*, which may be asked twice where the connection broke."""
+        with self._mutex:
+            return self.server.retry(lambda: self._call(query, values))
+
+    def _call(self, query: LiteralString, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = self.server.connect()
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except PASSING:
+            self._close()
+            raise
+
+    def close(self) -> None:
+        with self._mutex:
+            self._close()
+
+    def __del__(self) -> None:
+        self._close()  # a board need not be closed by whoever only looked
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+        self._connection = None
+
+    def abandon(self) -> None:
+        """Forget the connection without ending it: it is the one of the process that this was forked from."""
+        self._mutex, self._connection = threading.Lock(), None

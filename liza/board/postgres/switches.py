@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.postgres.listener import Listener
-    from liza.board.postgres.shared_connection import SharedConnection
-    from liza.domain.switches import Switch
+    from liza.board.postgres.server import SharedConnection
+    from liza.domain.config import Switch
 
 
 class PostgresSwitches:

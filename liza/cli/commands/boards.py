@@ -46,8 +46,8 @@ _NO_PLUGINS: Final = "PYDANTIC_DISABLE_PLUGINS"
     NO_BASELINE,
 )
 def _init(args: Namespace) -> None:
-    from liza.daemon.flows import workflow_of
     from liza.daemon.project import create_board
+    from liza.daemon.workflow_in_use import workflow_of
 
     goal = args.goal if args.goal is not None else _goal_elsewhere(args)
     words = {"spec": args.spec, "workflow": args.workflow, "issues": args.issues}
@@ -73,16 +73,16 @@ RUN_NEXT: Final = "`liza run`; or first `liza task add`, `liza edit`."
 def _show_baseline(board: Board) -> str:
     """Try the project's gates at once, and return what to do next: whoever made the board can mend them."""
     from liza.daemon.baseline import BaselineContext, run_baseline
-    from liza.errors import NoCage
+    from liza.errors import SandboxUnavailable
     from liza.repo.repository import Repository
     from liza.system.run_control import RunControl
 
-    ground = BaselineContext(board.home, Repository.around(board.home.parent), board.read().config)
-    if ground.base() is None:
+    project = BaselineContext(board.home, Repository.around(board.home.parent), board.read().config)
+    if project.base() is None:
         return "make a first commit, as by `git commit --allow-empty -m 'the beginning'`; then `liza run`."
     try:
-        found = run_baseline(ground, RunControl(), lambda line: print(f"  gates     {line} …", flush=True))
-    except NoCage:  # `liza run` says so
+        found = run_baseline(project, RunControl(), lambda line: print(f"  gates     {line} …", flush=True))
+    except SandboxUnavailable:  # `liza run` says so
         return RUN_NEXT
     for line in found.lines() if found else ():
         print(f"  gates     {line}")
@@ -91,7 +91,7 @@ def _show_baseline(board: Board) -> str:
     return RUN_NEXT
 
 
-@command("status", "show the board", AS_JSON)
+@command("status", "show how the run stands: tasks, questions, money", AS_JSON)
 def _status(args: Namespace) -> int | None:
     with _hurry():
         return _show_status(args)
@@ -199,7 +199,7 @@ def _goal(args: Namespace) -> None:
     perform(args, actions.queue, text=args.text, spec=spec)
 
 
-@command("answer", "answer what a BLOCKED task or the plan asks; or say what all may cost", AS_JSON,
+@command("answer", "answer a BLOCKED task or the planner, or raise the budget", AS_JSON,
          argument("task", metavar="TASK", help="the id of a task, `plan` or `budget`"),
          argument("text", metavar="TEXT", help="the answer; for money the amount in USD"))  # fmt: skip
 def _answer(args: Namespace) -> None:
@@ -223,13 +223,24 @@ def _edit(args: Namespace) -> None:
          argument("-n", "--last", type=int, metavar="N", help="only the last N"),
          argument("--task", metavar="TASK", help="only what touched this task"))  # fmt: skip
 def _log(args: Namespace) -> None:
-    from liza.cli.views.log import log_lines
+    from liza.cli.views.status import log_lines
 
     board = board_of(args)
     if args.last is not None and args.last < 0:
         raise UsageError(f"--last {args.last} is less than nothing; give how many changes to show")
+    if args.task is not None:
+        _require_task(board, args.task)
     for line in log_lines(board, last=args.last, task=args.task, follow=args.follow, as_json=args.json):
         print(line, flush=args.follow)
+
+
+def _require_task(board: Board, name: str) -> None:
+    """Refuse a task that the board never had; the log has those that were archived, too."""
+    from liza.errors import NotThere
+
+    state = board.absorb()
+    if name not in state.tasks and name not in state.archived:
+        raise NotThere("task", name, "`liza status` lists the tasks")
 
 
 @command("board", "print the board as it is, or as it was", AS_JSON,
@@ -249,7 +260,7 @@ def _board_at(args: Namespace) -> None:
 
 
 @command("board diff", "show what differs between two moments", AS_JSON,
-         argument("one", metavar="MOMENT"),
+         argument("one", metavar="MOMENT", help="a revision (12), a time or an age (10m)"),
          argument("other", metavar="MOMENT", nargs="?", help="the latest, if not given"))  # fmt: skip
 def _board_diff(args: Namespace) -> None:
     from liza.cli.views import status
@@ -274,7 +285,8 @@ def _board_copy(args: Namespace) -> None:
 
     source, target = (_location(args.directory, said) for said in (args.source, args.target))
     count = copy_board(source, target)
-    print(f"Copied {count} changes from {without_password(source)} to {without_password(target)}.")
+    changes = "1 change" if count == 1 else f"{count} changes"
+    print(f"Copied {changes} from {without_password(source)} to {without_password(target)}.")
 
 
 def _location(directory: Path, said: str) -> str:

@@ -8,18 +8,20 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of
+from liza.cli.registry import AS_JSON, NO_BASELINE, argument, board_of, command, home_of, refuse_beside
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
     from liza.domain.config import Agents
 
 
-@command("agents", "show the coding programs that were found, and who would work on what and why", AS_JSON)
+@command(
+    "agents", "list the coding programs that were found, and say which one would do what and why", AS_JSON
+)
 def _agents(args: Namespace) -> None:
     from liza.cli.views.agents import agent_survey, survey_text
-    from liza.daemon.flows import workflow_of
     from liza.daemon.project import settings_around
+    from liza.daemon.workflow_in_use import workflow_of
 
     settings = settings_around(args.directory)
     survey = agent_survey(settings.agents, flow=workflow_of(settings, args.directory))
@@ -85,7 +87,7 @@ def _hook_pre_receive(args: Namespace) -> None:
     check_push(args.board if "://" in args.board else str(args.directory / args.board), sys.stdin)
 
 
-@command("completion", "print what completes `liza` in a shell",
+@command("completion", "print the completion script for a shell",
          argument("shell", choices=("bash", "zsh", "fish"), help="which shell"))  # fmt: skip
 def _completion(args: Namespace) -> None:
     from liza.cli.completion import SHELLS
@@ -107,7 +109,7 @@ def _mcp(args: Namespace) -> None:
     serve_stdio(board, read_only=args.read_only)
 
 
-@command("gauntlet", "let misbehaving agents loose on throw-away repositories; 1 if one escapes", AS_JSON,
+@command("gauntlet", "run misbehaving agents on throw-away repositories; 1 if one escapes", AS_JSON,
          argument("names", metavar="NAME", nargs="*", help="which; all, if none is given"),
          argument("--workflow", metavar="NAME", default="liza",
                   help="those that make sense under another workflow that comes with Liza"),
@@ -128,6 +130,7 @@ def _gauntlet(args: Namespace) -> int | None:
     sandboxed = is_sandboxed(more)
     selection = runner.select(args.names, is_sandboxed=sandboxed, workflow=args.workflow)
     if args.list:
+        refuse_beside("--list", jobs=args.jobs is not None, keep=args.keep)
         print(runner.case_list(selection, as_json=args.json))
         return None
     keep = args.keep and args.directory / args.keep

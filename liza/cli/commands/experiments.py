@@ -15,19 +15,33 @@ def _experiment(args: Namespace) -> None:
     from liza.daemon.project import settings_around
 
     home = home_of(args)
+    _require_ideas(args)
     ideas = graded_ideas(home, settings_around(args.directory).experiment)
     if args.json:
         print(json.dumps([idea.to_json() for idea in ideas]))
         return
     ended = open_board(home).read().goal.search_ended
-    print("\n".join([experiment_text(home, ideas), *([f"The search is over: {ended}."] if ended else [])]))
+    print("\n".join([experiment_text(home, ideas), *([f"It is over: {ended}."] if ended else [])]))
+
+
+def _require_ideas(args: Namespace) -> None:
+    """Refuse a board on which no idea is ever tried."""
+    from liza.daemon.project import settings_around
+    from liza.daemon.workflow_in_use import workflow_of
+    from liza.errors import UsageError
+    from liza.repo.command import top_level
+    from liza.workflow.document import IDEA_SOURCE
+
+    config = settings_around(args.directory)
+    if workflow_of(config, top_level(args.directory)).tasks.source != IDEA_SOURCE:
+        raise UsageError(f"the workflow {config.workflow} tries no ideas; `workflow: experiment` does")
 
 
 @command("baseline refresh", "make the results in your checkout the baseline that ideas must beat", AS_JSON)
 def _baseline_refresh(args: Namespace) -> None:
     from liza.daemon.experiment_files import refresh_baseline
     from liza.daemon.project import settings_around
-    from liza.domain.scoring import ScoreColumn
+    from liza.domain.ideas import ScoreColumn
     from liza.errors import UsageError
     from liza.repo.command import top_level
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from liza.cli.registry import AS_JSON, MANY, TASK, argument, command, home_of
 
 
-@command("recover", "put right what a crash left; `liza run` does it at its start", AS_JSON,
+@command("recover", "repair what a crash left behind; `liza run` does it at its start", AS_JSON,
          argument("--dry-run", action="store_true", help="only print what would be done"))  # fmt: skip
 def _recover(args: Namespace) -> None:
     from liza.daemon.policy.recovery import action_json
@@ -23,7 +23,7 @@ def _recover(args: Namespace) -> None:
         print("\n".join(map(str, actions)) or "There is nothing to put right.")
 
 
-@command("salvage list", "show all that was saved before it would have been lost", AS_JSON)
+@command("salvage list", "list work that was saved before its worktree was removed", AS_JSON)
 def _salvage_list(args: Namespace) -> None:
     from liza.repo.repository import Repository
     from liza.repo.salvage import list_salvages
@@ -38,7 +38,7 @@ def _salvage_list(args: Namespace) -> None:
         )
 
 
-@command("salvage restore", "make a branch of something that was saved", TASK,
+@command("salvage restore", "make a branch from work that was saved", TASK,
          argument("number", metavar="N", type=int, help="which, as `liza salvage list` counts"))  # fmt: skip
 def _salvage_restore(args: Namespace) -> None:
     from liza.repo.repository import Repository
@@ -93,11 +93,11 @@ def _verify(args: Namespace) -> int | None:
     return None if found.is_proven and not found.findings else 1
 
 
-@command("replay", "rehearse a recorded run offline, perhaps under other settings, and compare", AS_JSON,
+@command("replay", "repeat a recorded run offline, also with other settings, and compare", AS_JSON,
          argument("recording", metavar="RECORDING", type=Path, help="such as .liza/runs, or a YAML file"),
          argument("--with", dest="changes", metavar="KEY=VALUE", help="such as workers.coder=4", **MANY),
          argument("--pace", type=float, default=0.0, metavar="P",
-                  help="0 (at once, if not given), 1 (as long as it took), or between"))  # fmt: skip
+                  help="0 is at once (if not given), 1 as long as it took, 0.5 half as long"))  # fmt: skip
 def _replay(args: Namespace) -> int | None:
     from liza.cli.replay import replay_run
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from liza.cli.registry import LABELS, NO_BASELINE, argument, command, home_of
 
 
-@command("host", "work on a board on a server, beside other machines that do the same",
+@command("host", "work on a board on a server, together with other machines",
          argument("--board", metavar="ADDRESS", help="where the board is (as LIZA_BOARD or liza.yaml say)"),
          argument("--name", metavar="N", help="what this machine is called (as it calls itself)"),
          argument("--slots", metavar="ROLE=N,…", help="how many workers it offers (as the settings say)"),
@@ -23,17 +23,16 @@ def _host(args: Namespace) -> int | None:
     from liza.board.location import VARIABLE
     from liza.cli.commands.runs import forked_worker, settle_process, write_reports
     from liza.cli.views.screen import DetachedView
-    from liza.daemon.joining import check_host, host_facts, own_name, parse_name, parse_slots
-    from liza.daemon.metrics_endpoint import parse_endpoint, serve_metrics
+    from liza.daemon.joining import check_host, host_facts, own_name, parse_labels, parse_name, parse_slots
     from liza.daemon.policy.staffing import HostOffer
+    from liza.daemon.reports.prometheus import parse_endpoint, serve_metrics
     from liza.daemon.supervisor import Until, supervise
     from liza.errors import UsageError
 
     if args.once and args.stay:
         raise UsageError("--once ends when there is nothing to do, and --stay never does; give one of them")
-    labels = tuple(dict.fromkeys(parse_name(one, "label") for one in args.label))
     slots = parse_slots(args.slots) if args.slots is not None else None
-    offer = HostOffer(parse_name(args.name or own_name()), slots, labels)
+    offer = HostOffer(parse_name(args.name or own_name()), slots, parse_labels(args.label))
     endpoint = parse_endpoint(args.metrics) if args.metrics is not None else None
     if args.board is not None:
         os.environ[VARIABLE] = args.board  # of this process and its workers; agents never see it

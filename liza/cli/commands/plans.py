@@ -10,7 +10,7 @@ from liza.cli.registry import AS_JSON, argument, board_of, command, perform
 
 @command("plan show", "show the plan that waits for approval", AS_JSON)
 def _plan_show(args: Namespace) -> None:
-    from liza.cli.views.plans import plan_json, plan_lines
+    from liza.cli.views.questions import plan_json, plan_lines
 
     state = board_of(args).absorb()
     print(json.dumps(plan_json(state)) if args.json else "\n".join(plan_lines(state)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform
+from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform, refuse_beside
 from liza.errors import UsageError
 
 
-@command("explain", "say why a task, a worker or the run does not go on, and what to do", AS_JSON,
-         argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run"))  # fmt: skip
+@command("explain", "say why a task, a worker or the run does not continue, and what to do", AS_JSON,
+         argument("subject", metavar="TASK|WORKER|run", nargs="?", default="run",
+                  help="a task, a worker such as coder-1, or the run (this, if not given)"))  # fmt: skip
 def _explain(args: Namespace) -> None:
     import sys
 
@@ -30,8 +31,10 @@ def _diff(args: Namespace) -> None:
     import sys
 
     from liza.cli.views.diffs import diff_lines, stat_lines, task_diff
-    from liza.domain.visible_text import raw_stream, takes_colour
+    from liza.domain.printed_text import raw_stream, takes_colour
 
+    if args.stat:
+        refuse_beside("--stat", json=args.json)
     found = task_diff(board_of(args), args.task)
     if args.json:
         print(json.dumps(found.to_json()))
@@ -43,11 +46,11 @@ def _diff(args: Namespace) -> None:
         raw_stream(sys.stdout).writelines(f"{line}\n" for line in lines)
 
 
-@command("prompt", "print what an agent is told in a step, as it would be now",
+@command("prompt", "print the prompt of a step, as an agent would get it now",
          argument("step", metavar="STEP", help="plan, replan, checkpoint, implement or review"),
          argument("task", metavar="TASK", nargs="?", help="if not the first, or an example"))  # fmt: skip
 def _prompt(args: Namespace) -> None:
-    from liza.daemon.prompt_preview import preview_prompt
+    from liza.daemon.prompting import preview_prompt
     from liza.domain.answers import Step
     from liza.domain.record import utc_now
     from liza.repo.repository import Repository
@@ -70,14 +73,14 @@ def _breaker(args: Namespace) -> None:
 @command("breaker show", "show what a rule saw and what to do about it", AS_JSON, TRIP)
 def _breaker_show(args: Namespace) -> None:
     from liza.daemon.reports import trips
-    from liza.domain.trips import trip_of
+    from liza.domain.rules import trip_of
 
     state = board_of(args).absorb()
     trip = trip_of(state, args.trip)
     print(json.dumps(trips.trip_json(trip)) if args.json else trips.trip_report(trip, state).rstrip())
 
 
-@command("breaker resolve", "say that what a rule saw is settled, and let the agents go on", TRIP,
+@command("breaker resolve", "say that a trip is settled, and let the agents continue", TRIP,
          argument("--reason", required=True, metavar="R", help="what was done about it"))  # fmt: skip
 def _breaker_resolve(args: Namespace) -> None:
     from liza.cli import actions
@@ -85,13 +88,12 @@ def _breaker_resolve(args: Namespace) -> None:
     perform(args, actions.resolve, trip=args.trip, reason=args.reason)
 
 
-@command("report", "say what came of it: merged, not merged and why, time, money, trouble",
+@command("report", "report what was merged, what was not and why, time, money and trouble",
          argument("--html", action="store_true", help="one page that opens anywhere without a network"),
          argument("--markdown", action="store_true", help="for a pull request (this, if nothing is said)"),
          argument("--since", metavar="MOMENT", help="only since then: an age (8h), a time"))  # fmt: skip
 def _report(args: Namespace) -> None:
-    from liza.cli.views.report import gather_report, report_markdown
-    from liza.cli.views.report_html import report_html
+    from liza.cli.views.report import gather_report, report_html, report_markdown
     from liza.cli.views.time_argument import parse_time
     from liza.domain.record import utc_now
 
@@ -102,7 +104,7 @@ def _report(args: Namespace) -> None:
     print(report_html(report) if args.html else report_markdown(report), end="")
 
 
-@command("metrics", "show what the run comes to in numbers", AS_JSON,
+@command("metrics", "show the run in numbers: throughput, cycle times, approval rates", AS_JSON,
          argument("--all", action="store_true", dest="whole",
                   help="of all sprints, not only the current one"),
          argument("--prometheus", action="store_true",

@@ -12,7 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from liza.cli.registry import AS_JSON, LABELS, NO_BASELINE, argument, board_of, command, home_of, perform
+from liza.cli.registry import (
+    AS_JSON,
+    LABELS,
+    NO_BASELINE,
+    argument,
+    board_of,
+    command,
+    home_of,
+    perform,
+    refuse_beside,
+)
 from liza.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,17 +41,26 @@ if TYPE_CHECKING:
                   help="say yes to what agents changed in liza.yaml and in the workflow"))  # fmt: skip
 def _run(args: Namespace) -> int | None:
     if args.plan_bound:
+        refuse_beside(
+            "--plan-bound",
+            detach=args.detach,
+            until_idle=args.until_idle,
+            no_baseline=not args.baseline,
+            label=args.label,
+            accept_settings=args.accept_settings,
+        )
         _print_worst_case(args)
         return None
     from liza.cli.views.screen import DetachedView
     from liza.daemon.background import LOG, detach
+    from liza.daemon.joining import parse_labels
     from liza.daemon.policy.staffing import HostOffer
     from liza.daemon.supervisor import Until, supervise
 
+    offer = HostOffer(labels=parse_labels(args.label))
     settle_process()
     home, view = home_of(args), DetachedView(sys.stdout)
     until = Until.IDLE if args.until_idle else Until.COMPLETE
-    offer = HostOffer(labels=tuple(args.label))
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
@@ -75,9 +94,8 @@ def _run(args: Namespace) -> int | None:
 
 def write_reports(board: Board) -> None:
     """Leave the report of what came of it beside the board, for people and for a pull request."""
-    from liza.cli.views.report import gather_report, report_markdown
-    from liza.cli.views.report_html import report_html
-    from liza.daemon.files import write_report
+    from liza.cli.views.report import gather_report, report_html, report_markdown
+    from liza.daemon.breaker import write_report
     from liza.domain.record import utc_now
 
     report = gather_report(board, utc_now())
@@ -110,10 +128,9 @@ def settle_process() -> None:
 
 def _accept_settings(home: Path) -> None:
     from liza.board.protocol import open_board
-    from liza.daemon.flows import workflow_of
     from liza.daemon.project import TEAM_FILE
     from liza.daemon.team_file import apply_team_file
-    from liza.daemon.vetting import vet
+    from liza.daemon.workflow_in_use import vet, workflow_of
     from liza.repo.repository import Repository
 
     board = open_board(home)
@@ -126,7 +143,7 @@ def _accept_settings(home: Path) -> None:
 def _announce(home: Path) -> None:
     from liza.board.protocol import open_board
     from liza.cli.views.agents import announcements
-    from liza.daemon.flows import workflow_of
+    from liza.daemon.workflow_in_use import workflow_of
 
     config = open_board(home).read().config
     for line in announcements(config.agents, workflow_of(config, home.parent)):
@@ -139,7 +156,7 @@ def _print_worst_case(args: Namespace) -> None:
     print("\n".join(worst_case_lines(board_of(args).absorb())))
 
 
-@command("demo", "show the main job in under a minute, with recorded agents, no key and no network",
+@command("demo", "show a whole run in under a minute, with recorded agents, no key and no network",
          argument("where", metavar="DIR", nargs="?",
                   help="an empty directory (a temporary one, if not given)"),
          argument("--workflow", metavar="W",
@@ -159,7 +176,7 @@ def _demo(args: Namespace) -> int | None:
     board = prepare_repository(where, workflow)
     print(f"A repository with a goal is in {where}. Its agents play a recording; all else is real.")
     # On a terminal the live view shows the pause by itself.
-    code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else print(line, flush=True))
+    code = run_demo(board, workflow, lambda line: None if sys.stdout.isatty() else _print_whole(line))
     print(demo_summary(board, workflow))
     return code
 
@@ -167,21 +184,28 @@ def _demo(args: Namespace) -> int | None:
 def _demo_hosts(args: Namespace) -> int:
     import tempfile
 
-    from liza.cli.demo_hosts import check_hosts_demo, run_hosts_demo
+    from liza.cli.demo import check_hosts_demo, run_hosts_demo
 
     check_hosts_demo(args.hosts, args.workflow)
     where = args.directory / args.where if args.where else Path(tempfile.mkdtemp(prefix="liza-demo-"))
-    return run_hosts_demo(where, args.hosts, lambda line: print(line, flush=True))
+    return run_hosts_demo(where, args.hosts, _print_whole)
 
 
-@command("stop", "end the run that is going on here; work is saved")
+def _print_whole(line: str) -> None:
+    """Print *line* and its end in one write, since the run prints to the same stream meanwhile."""
+    print(f"{line}\n", end="", flush=True)
+
+
+@command("stop", "end the run in this repository; work in progress is saved")
 def _stop(args: Namespace) -> None:
     from liza.daemon.background import stop_supervisor
 
     print(f"Stopped {stop_supervisor(home_of(args))}.")
 
 
-@command("watch", "look on as a run goes, and act on it; `q` leaves it, and the run goes on", AS_JSON)
+@command(
+    "watch", "show a run live in the terminal, and act on it; `q` leaves, and the run continues", AS_JSON
+)
 def _watch(args: Namespace) -> None:
     from liza.cli.views.screen import is_interactive, json_lines, view_on, watch
 
@@ -222,12 +246,14 @@ def _web(args: Namespace) -> None:
         serve(board_of(args), options, lambda line: print(line, flush=True))
 
 
-@command("logs", "read along what an agent says and does: its text, commands, calls and files", AS_JSON,
-         argument("subject", metavar="WORKER|TASK|RUN", help="a run's folder, or whose latest run"),
-         argument("-f", "--follow", action="store_true", help="go on as it comes, also with the next run"),
+@command("logs", "show what an agent says and does: its text, commands, calls and files", AS_JSON,
+         argument("subject", metavar="WORKER|TASK|RUN",
+                  help="a task or a worker, for its latest run; or the name of a run"),
+         argument("-f", "--follow", action="store_true", help="keep printing, also the next run"),
          argument("-n", "--last", type=int, metavar="N", help="only the last N lines (100)"),
          argument("--raw", action="store_true", help="as it is on disk; all of it without -n"),
-         argument("--before", type=int, metavar="BYTES", help="what it has before that offset"))  # fmt: skip
+         argument("--before", type=int, metavar="BYTES",
+                  help="what comes before that offset, as `liza logs` prints it"))  # fmt: skip
 def _logs(args: Namespace) -> None:
     import time
 
@@ -237,6 +263,8 @@ def _logs(args: Namespace) -> None:
         raise UsageError(f"--last {args.last} is less than nothing; give how many lines to show")
     if args.before is not None and (args.before < 0 or args.follow or args.raw):
         raise UsageError("--before wants an offset in bytes as `liza logs` prints it, without -f and --raw")
+    if args.raw:
+        refuse_beside("--raw", json=args.json)
     request = LogRequest(args.subject, args.last, follow=args.follow, raw=args.raw, before=args.before)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
@@ -246,7 +274,8 @@ def _logs(args: Namespace) -> None:
 
 
 @command("worker", "be one worker; the supervisor starts these",
-         argument("role", metavar="ROLE", choices=["planner", "coder", "reviewer"]),
+         argument("role", metavar="ROLE", choices=["planner", "coder", "reviewer"],
+                  help="planner, coder or reviewer"),
          argument("name", metavar="NAME", help="such as coder-1"))  # fmt: skip
 def _worker(args: Namespace) -> int | None:
     from liza.daemon.worker import main as work
@@ -256,20 +285,20 @@ def _worker(args: Namespace) -> int | None:
     return work(home_of(args), Role(args.role), args.name)
 
 
-@command("pause", "let nothing new start until `liza resume`",
-         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+@command("pause", "freeze the agents and start nothing new until `liza resume`",
+         argument("reason", metavar="REASON", nargs="?", default="", help="why, for others"))  # fmt: skip
 def _pause(args: Namespace) -> None:
     _throw(args, "PAUSE")
 
 
 @command("checkpoint", "halt everybody at the next safe point, and write a summary",
-         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+         argument("reason", metavar="REASON", nargs="?", default="", help="why, for others"))  # fmt: skip
 def _checkpoint(args: Namespace) -> None:
     _throw(args, "CHECKPOINT")
 
 
 @command("abort", "end every agent, save its work, and stop",
-         argument("reason", metavar="REASON", nargs="?", default=""))  # fmt: skip
+         argument("reason", metavar="REASON", nargs="?", default="", help="why, for others"))  # fmt: skip
 def _abort(args: Namespace) -> None:
     from liza.cli import actions
     from liza.domain.changes import HUMAN
@@ -277,7 +306,7 @@ def _abort(args: Namespace) -> None:
     print(actions.abort(board_of(args), by=HUMAN, reason=args.reason))
 
 
-@command("resume", "take back PAUSE, CHECKPOINT and ABORT, and try providers again that refused")
+@command("resume", "take back PAUSE, CHECKPOINT and ABORT, and retry providers that refused")
 def _resume(args: Namespace) -> None:
     from liza.cli import actions
 
@@ -287,6 +316,6 @@ def _resume(args: Namespace) -> None:
 def _throw(args: Namespace, name: str) -> None:
     from liza.cli import actions
     from liza.domain.changes import HUMAN
-    from liza.domain.switches import Switch
+    from liza.domain.config import Switch
 
     print(actions.throw(board_of(args), Switch[name], by=HUMAN, reason=args.reason))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, perform
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, perform, refuse_beside
 
 
 @command("task add", "add a task that coders may claim", AS_JSON,
-         argument("--id", required=True, metavar="ID"),
-         argument("--description", required=True, metavar="D"),
+         argument("--id", required=True, metavar="ID", help="its name, such as parse-names"),
+         argument("--description", required=True, metavar="D", help="what to do, in a sentence"),
          argument("--done-when", required=True, metavar="C", help="what must be true at the end", **MANY),
          argument("--spec", metavar="PATH", help="where it is specified"),
          argument("--in", dest="include", metavar="P", help="paths it may touch", **MANY),
          argument("--out", dest="exclude", metavar="P", help="paths it must not touch", **MANY),
          argument("--depends-on", metavar="ID", help="tasks that must succeed first", **MANY),
          argument("--needs", metavar="LABEL", help="what a host must have to take it, such as gpu", **MANY),
-         argument("--kind", choices=["code", "docs", "config"], default="code"),
+         argument("--kind", choices=["code", "docs", "config"], default="code",
+                  help="what agents are told it is; whether it needs tests, its diff decides"),
          argument("--priority", type=int, default=0, metavar="N", help="higher goes first"))  # fmt: skip
 def _task_add(args: Namespace) -> None:
     from liza.cli import actions
@@ -32,6 +33,8 @@ def _task_add(args: Namespace) -> None:
 def _task_show(args: Namespace) -> None:
     from liza.cli.views.tasks import task_lines, task_text
 
+    if args.yaml:
+        refuse_beside("--yaml", json=args.json)
     board = board_of(args)
     board.absorb()
     if args.json or args.yaml:
@@ -41,7 +44,7 @@ def _task_show(args: Namespace) -> None:
 
 
 @command("task release", "take a task away from whoever holds it", AS_JSON, TASK,
-         argument("--reason", default="released by hand", metavar="R"))  # fmt: skip
+         argument("--reason", default="released by hand", metavar="R", help="why, for others"))  # fmt: skip
 def _task_release(args: Namespace) -> None:
     from liza.cli import actions
 
@@ -64,16 +67,16 @@ def _task_ready(args: Namespace) -> None:
 
 
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
-         argument("--reason", default="accepted by hand", metavar="R"),
+         argument("--reason", default="accepted by hand", metavar="R", help="why, for its history"),
          argument("--squash", action="store_true",
-                  help="merge one commit of all that was made, where the workflow offers it"))  # fmt: skip
+                  help="merge all of it as one commit, where the workflow offers that"))  # fmt: skip
 def _task_accept(args: Namespace) -> None:
     from liza.cli import actions
 
     perform(args, actions.accept, task=args.task, reason=args.reason, squash=args.squash)
 
 
-@command("task waive", "lift a limit for a task, as how many lines and files may change", AS_JSON, TASK,
+@command("task waive", "lift a limit for a task, such as how many lines and files may change", AS_JSON, TASK,
          argument("limit", metavar="LIMIT", help="scope_limit"),
          argument("--reason", required=True, metavar="R", help="why it may be lifted"))  # fmt: skip
 def _task_waive(args: Namespace) -> None:
@@ -94,14 +97,14 @@ def _task_reject(args: Namespace) -> None:
 
 
 @command("task abandon", "give a task up for good; what was committed for it is kept", AS_JSON, TASK,
-         argument("--reason", required=True, metavar="R", help="why nobody is to go on with it"))  # fmt: skip
+         argument("--reason", required=True, metavar="R", help="why it is given up"))  # fmt: skip
 def _task_abandon(args: Namespace) -> None:
     from liza.cli import actions
 
     perform(args, actions.abandon, task=args.task, reason=args.reason)
 
 
-@command("open", "work in the worktree of a task: your shell there, or your editor", TASK,
+@command("open", "open your shell or editor in the worktree of a task", TASK,
          argument("--editor", action="store_true", help="open it in VISUAL or EDITOR"))  # fmt: skip
 def _open(args: Namespace) -> int:
     from liza.cli.views.editing import editor_words, open_worktree, shell_words

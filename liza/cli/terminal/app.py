@@ -18,9 +18,9 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from liza.cli import actions
-from liza.cli.terminal.columns import BoardColumns
 from liza.cli.terminal.diff_screen import DiffScreen
 from liza.cli.terminal.drawing import (
+    BoardColumns,
     hosts_text,
     progress_text,
     question_pieces,
@@ -31,14 +31,21 @@ from liza.cli.terminal.feed import BoardFeed
 from liza.cli.terminal.keys import KEYS, key_rows
 from liza.cli.terminal.line_list import CursorWidget, LineList, text_pieces
 from liza.cli.terminal.log_screen import LogScreen
-from liza.cli.terminal.pages import cost_page, explain_page, task_page
-from liza.cli.terminal.screens import AskScreen, ConfirmScreen, PageScreen, plain
+from liza.cli.terminal.screens import (
+    AskScreen,
+    ConfirmScreen,
+    PageScreen,
+    cost_page,
+    explain_page,
+    plain,
+    task_page,
+)
 from liza.cli.views.board_view import TaskView
 from liza.cli.views.diffs import task_diff
 from liza.cli.views.questions import OpenQuestion, PersonAction, QuestionKind
 from liza.domain.changes import HUMAN
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from liza.errors import LizaError
 
 if TYPE_CHECKING:

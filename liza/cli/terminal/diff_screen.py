@@ -11,7 +11,7 @@ from textual.widgets import Footer, Static
 from liza.cli.terminal.line_list import LineList, fit, safe
 from liza.cli.terminal.screens import AskScreen, plain
 from liza.cli.views.diffs import file_heading
-from liza.domain.verdicts import Feedback
+from liza.domain.model import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

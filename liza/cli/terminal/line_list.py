@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from liza.domain.visible_text import escape_unsafe
+from liza.domain.printed_text import escape_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

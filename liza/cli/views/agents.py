@@ -16,9 +16,8 @@ from liza.agents.detect import (
 )
 from liza.agents.select import select_agent
 from liza.domain.answers import ROLE_OF_STEP
-from liza.domain.routing import RouteKey
-from liza.workflow.document import OWN_HATS
-from liza.workflow.routes import routes_in
+from liza.domain.config import RouteKey
+from liza.workflow.document import OWN_HATS, routes_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

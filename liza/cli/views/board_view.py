@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from liza.agents.select import backend_of, configured_choice
 from liza.cli.views import costs
 from liza.cli.views.cycles import cycle_metrics
-from liza.cli.views.forecast import Forecast, forecast_of
-from liza.cli.views.headline import Headline, RunStanding, Tally, headline_of, tally_of
+from liza.cli.views.headline import Headline, RunStanding, headline_of
 from liza.cli.views.hosts import HostRow, host_views
 from liza.cli.views.past import BurnUpPoint, TimelineSpan, burn_up, seconds_by_status, timeline
-from liza.cli.views.progress import NewsItem, displayed_agent, latest_news
+from liza.cli.views.progress import Forecast, NewsItem, displayed_agent, forecast_of, latest_news
 from liza.cli.views.questions import OpenQuestion, open_questions
 from liza.cli.views.runs import GATE, RunRecord
+from liza.cli.views.status import most_rounds, place_text
 from liza.daemon.policy import planner, progress
-from liza.daemon.policy.conditions import status_since
+from liza.daemon.policy.pick import status_since
 from liza.daemon.policy.staffing import team_of
-from liza.domain import budget, providers
+from liza.domain import budget
 from liza.domain.anomalies import anomaly_facts
 from liza.domain.answers import Step
+from liza.domain.changes import Figures, figures
 from liza.domain.lifecycle import TERMINAL
-from liza.domain.metrics import Figures, figures
-from liza.domain.model import MEANING, Role, Status, WorkerRecord, WorkerStatus, waits_for
-from liza.domain.spending import USD_DIGITS
-from liza.domain.trips import trip_sentence
+from liza.domain.model import STATUS_MEANING, USD_DIGITS, Role, Status, WorkerRecord, WorkerStatus, waits_for
+from liza.domain.report_words import Tally, tally_of
+from liza.domain.rules import trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from liza.cli.views.costs import CostSum
     from liza.cli.views.past import BoardPast, TaskMove
     from liza.domain.config import Config
-    from liza.domain.cycle_metrics import MeasuredMetric
-    from liza.domain.model import State, Task
-    from liza.domain.spending import TaskAccount
-    from liza.system.proc_table import ResourceUse
+    from liza.domain.cycle_archive import MeasuredMetric
+    from liza.domain.model import State, Task, TaskAccount
+    from liza.system.process import ResourceUse
 
 SHOWN_NEWS: Final = 50
 FIRST_STEP: Final = {Role.PLANNER: Step.PLAN, Role.CODER: Step.IMPLEMENT, Role.REVIEWER: Step.REVIEW}
@@ -102,6 +101,7 @@ class TaskView(NamedTuple):
     description: str
     status: Status
     phase: str | None
+    place: str  # where it is in a workflow of several phases, with its loop or round; else nothing
     kind: str
     priority: int
     holder: str | None
@@ -109,7 +109,7 @@ class TaskView(NamedTuple):
     created: datetime
     created_by: str
     iteration: int  # rounds of its current coder
-    max_iterations: int
+    max_iterations: int | None  # None where nothing limits the rounds
     attempt: int
     rejections: int  # in all
     depends_on: tuple[str, ...]
@@ -383,6 +383,7 @@ def _task(state: State, given: _RowFacts) -> TaskView:
         description=task.description,
         status=task.status,
         phase=task.position.phase if task.position else task.phase,
+        place=place_text(state, task),
         kind=str(task.kind),
         priority=task.priority,
         holder=task.lease.holder if task.lease else None,
@@ -390,7 +391,7 @@ def _task(state: State, given: _RowFacts) -> TaskView:
         created=task.created,
         created_by=task.created_by,
         iteration=task.iteration,
-        max_iterations=state.config.limits.max_coder_iterations,
+        max_iterations=most_rounds(state, task),
         attempt=task.attempt,
         rejections=task.review_cycles_total,
         depends_on=task.depends_on,
@@ -419,7 +420,7 @@ def _why(task: Task, lacking: tuple[str, ...]) -> str:
     if task.status is Status.APPROVED and task.is_tainted:
         return "it passed by force; a person has to accept that"
     held = f"{task.lease.holder} holds it" if task.lease else None
-    return _REASON_OF.get(task.status, _no_reason)(task) or held or MEANING[task.status]
+    return _REASON_OF.get(task.status, _no_reason)(task) or held or STATUS_MEANING[task.status]
 
 
 def _no_reason(_: Task) -> None:
@@ -513,7 +514,7 @@ def money_view(state: State) -> MoneyView:
         unreported=total.unreported,
         is_asking=budget.is_budget_question_open(state),
         providers=tuple(
-            providers.provider_sentence_with_fallback(state, one) for one in providers.closed_providers(state)
+            budget.provider_sentence_with_fallback(state, one) for one in budget.closed_providers(state)
         ),
         tasks=tuple(
             TaskCost(one.id, one.spent.usd, one.spent.runs, budget.task_cap(state, one.id))

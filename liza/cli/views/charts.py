@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.cli.views.html import Element, el
-from liza.daemon.reports.words import duration_text
+from liza.domain.report_words import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.cli.views.runs import run_start
 from liza.domain.budget import DEFAULT_RUN_USD
-from liza.domain.model import Status
-from liza.domain.spending import USD_DIGITS, Provenance
+from liza.domain.model import USD_DIGITS, Provenance, Status
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.policy.cycle_log import RESULTS
-from liza.domain.cycle_archive import CycleEnd
-from liza.domain.cycle_metrics import CycleFacts, MeasuredMetric, measure_cycles
+from liza.domain.cycle_archive import CycleEnd, CycleFacts, MeasuredMetric, measure_cycles
 from liza.domain.lifecycle import SUCCEEDED
 from liza.domain.model import Status
 from liza.domain.rules import RULE_BY_NAME, RuleAction
-from liza.workflow.load import workflow_on
+from liza.workflow.document import workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.cli.views.status import whole_task
-from liza.domain.visible_text import escape_unsafe
+from liza.domain.printed_text import escape_unsafe
 from liza.errors import NotThere
-from liza.repo.diff import patch_between
-from liza.repo.repository import Repository, branch_of
+from liza.repo.repository import Repository, branch_of, patch_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from liza.board.protocol import Board
-    from liza.repo.diff import FilePatch
+    from liza.repo.repository import FilePatch
 
 _WORDS: Final = {"A": "added", "D": "removed", "R": "renamed", "C": "copied", "T": "of another type"}
 _COLOURS: Final = {"+": "32", "-": "31", "@": "36"}  # as git's own: green, red, cyan

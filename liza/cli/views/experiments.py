@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from liza.daemon.experiment_files import read_summaries
 from liza.daemon.idea_outcome import EXPERIMENTS, means_in
-from liza.domain.idea_report import RESULTS, rank_ideas
-from liza.domain.metric_gate import grade_metrics
+from liza.domain.experiment_config import grade_metrics
+from liza.domain.ideas import RESULTS, rank_ideas
 from liza.gates.score import read_baseline, read_results_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from liza.domain.experiment_config import ExperimentConfig
-    from liza.domain.idea_report import IdeaRow
-    from liza.domain.metric_gate import MetricResult
+    from liza.domain.experiment_config import ExperimentConfig, MetricResult
+    from liza.domain.ideas import IdeaRow
 
 LONGEST_TITLE = 40  # characters of an idea in the table
 

@@ -10,20 +10,28 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from liza.agents.select import RunRequester, planned_run
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.questions import open_questions
-from liza.cli.views.status import SAID_LINES, opinions
-from liza.daemon.policy import coder, planner, progress, reviewer
-from liza.daemon.policy.admission import denial_of
-from liza.daemon.policy.conditions import Blocker, Candidate, first_blocker, status_since, task_held_by
-from liza.daemon.policy.preconditions import SUPERVISOR_RUNS, RunContext, first_unmet
+from liza.cli.views.status import SAID_LINES, opinions, place_text
+from liza.daemon.policy import pick, planner, progress
+from liza.daemon.policy.jobs import JOB_POLICIES
+from liza.daemon.policy.pick import (
+    SUPERVISOR_RUNS,
+    Blocker,
+    Candidate,
+    RunContext,
+    denial_of,
+    first_blocker,
+    first_unmet,
+    status_since,
+    task_held_by,
+)
 from liza.daemon.policy.staffing import team_of
-from liza.daemon.reports.words import duration_text
-from liza.domain import budget, providers
+from liza.domain import budget
 from liza.domain.answers import Step
 from liza.domain.budget import Cap
 from liza.domain.lifecycle import TERMINAL
-from liza.domain.model import MEANING, Role, Status, WorkerStatus
-from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_reviewer, is_plan_returned, proposed_tasks
-from liza.domain.waits import HumanWait
+from liza.domain.model import STATUS_MEANING, Role, Status, WorkerStatus
+from liza.domain.report_words import duration_text
+from liza.domain.waits import ACCEPT_PLAN, HumanWait, awaits_plan_reviewer, is_plan_returned, proposed_tasks
 from liza.errors import NotThere
 from liza.system.disk_space import disk_shortage
 
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from liza.board.protocol import Board
-    from liza.daemon.policy.conditions import Condition
+    from liza.daemon.policy.pick import Condition
     from liza.domain.model import State, Task
 
 RUN: Final = "run"
@@ -72,19 +80,19 @@ def observed_run_context(board: Board, state: State) -> RunContext:
     return RunContext(state, board.switches.thrown(), running, lack)
 
 
-def explanation_of(subject: str, setting: RunContext, now: datetime) -> Explanation:
+def explanation_of(subject: str, context: RunContext, now: datetime) -> Explanation:
     """Return why the task, the worker or the run called *subject* does not go on."""
-    state = setting.state
+    state = context.state
     if subject in state.tasks:
-        return _explain_task(state.tasks[subject], setting, now)
+        return _explain_task(state.tasks[subject], context, now)
     if subject in state.archived:
         status = state.archived[subject]
-        done = Blocker(MEANING[status], "nobody; it is final", f"liza task show {subject}")
+        done = Blocker(STATUS_MEANING[status], "nobody; it is final", f"liza task show {subject}")
         return _explanation(subject, status, done)
     if subject in (workers := team_of(state) | {a.id: a.role for a in state.agents.values()}):
-        return _explain_worker(subject, workers[subject], setting, now)
+        return _explain_worker(subject, workers[subject], context, now)
     if subject == RUN:
-        return _explain_run(setting, now)._replace(asks=_question_lines(state))
+        return _explain_run(context, now)._replace(asks=_question_lines(state))
     known = f"tasks are listed by `liza status`; workers are {', '.join(workers)}; or say `run`"
     raise NotThere("task or worker", subject, known)
 
@@ -97,73 +105,84 @@ def _explanation(subject: str, status: str, found: Blocker, began: datetime | No
     return Explanation(subject, status, found.what, found.who, found.command, found.since or began)
 
 
-def _explain_task(task: Task, setting: RunContext, now: datetime) -> Explanation:
+def _explain_task(task: Task, context: RunContext, now: datetime) -> Explanation:
     """Tell what people have to do, what the task itself lacks, what stops everybody, then who is next."""
-    found = _status_blocker(task, setting.state) or _lease_blocker(task, now)
+    found = _status_blocker(task, context.state) or _lease_blocker(context.state, task, now)
     if found is None:
-        conditions, role, verb = _TAKERS[task.status](task)
-        place, lacking = _closest_blocker(task, setting.state, conditions, role, verb, now)
+        conditions, role, verb = _TAKERS[task.status](context.state, task)
+        place, lacking = _closest_blocker(task, context.state, conditions, role, verb, now)
         # What only concerns the workers comes last: while all stand still, nobody is busy.
-        found = lacking if place < len(conditions) - 1 else _run_blocker(setting)
+        found = lacking if place < len(conditions) - 1 else _run_blocker(context)
         if found is None and place == len(conditions):
-            found = _admission_blocker(setting, lacking.who, role, _STEPS[role], task.id, now)
-        found = found or _supervisor_blocker(setting) or lacking
+            steps = _first_steps(context.state, task, role)
+            found = _admission_blocker(context, lacking.who, role, steps, task.id, now)
+        found = found or _supervisor_blocker(context) or lacking
     told = _explanation(task.id, task.status, found, status_since(task))
-    seen = task.rejection_output if task.status in _SENT_BACK else None
-    return told._replace(said=seen.last_lines(SAID_LINES), run=seen.run) if seen else told
+    if task.status not in _SENT_BACK:
+        return told
+    if seen := task.rejection_output:
+        return told._replace(said=seen.last_lines(SAID_LINES), run=seen.run)
+    return told._replace(said=_feedback_lines(task))
+
+
+def _feedback_lines(task: Task) -> tuple[str, ...]:
+    """Return what a check found that runs no command, such as which file is out of the scope."""
+    points = [one for one in task.rejection_feedback if one.message != task.rejection_reason]
+    return tuple(": ".join(filter(None, (one.file, one.message))) for one in points[:SAID_LINES])
 
 
 _SENT_BACK: Final = frozenset({Status.REJECTED, Status.BLOCKED})
 
 
-def _run_blocker(setting: RunContext) -> Blocker | None:
+def _run_blocker(context: RunContext) -> Blocker | None:
     """Return what stops everybody, apart from that no supervisor runs: that is told after all else."""
-    found = first_unmet(setting)
+    found = first_unmet(context)
     return found[1] if found and found[0] is not SUPERVISOR_RUNS else None
 
 
-def _supervisor_blocker(setting: RunContext) -> Blocker | None:
-    found = first_unmet(setting)
+def _supervisor_blocker(context: RunContext) -> Blocker | None:
+    found = first_unmet(context)
     return found[1] if found and found[0] is SUPERVISOR_RUNS else None
 
 
-# What each role begins with when it takes a task; a merge costs nothing.
-_STEPS: Final[dict[Role, tuple[Step, ...]]] = {
-    Role.CODER: (Step.CHECKPOINT, Step.IMPLEMENT),
-    Role.REVIEWER: (Step.REVIEW,),
-}
+def _first_steps(state: State, task: Task, role: Role) -> tuple[Step, ...]:
+    """Return what an agent is asked for when *role* takes *task*; a merge costs nothing."""
+    return JOB_POLICIES[role].steps(state, task) or (Step.REVIEW,)
 
 
 def _admission_blocker(
-    setting: RunContext, worker: str, role: Role, steps: tuple[Step, ...], task: str | None, now: datetime
+    context: RunContext, worker: str, role: Role, steps: tuple[Step, ...], task: str | None, now: datetime
 ) -> Blocker | None:
     """Return why money or a provider keeps *worker* from what it would begin: what admits runs decides."""
-    state = setting.state
+    state = context.state
     if task is not None and state.task(task).status is Status.APPROVED:
         return None
     run = planned_run(state, RunRequester(role, worker, now), steps[0], task, *steps[1:])
-    shut = denial_of(state, run, now)
-    if shut is None:
+    denial = denial_of(state, run, now)
+    if denial is None:
         return None
-    if shut.cap is Cap.RUN:
-        return Blocker(shut.why, "you", budget.raise_budget_command(state))
-    if shut.cap is Cap.TASK:
-        return Blocker(f"{shut.why}; {worker} takes it up only to ask you", "you", f"liza task show {task}")
-    until = f" (until {shut.until:%H:%M:%SZ})" if shut.until else ""
-    refused = any(one.id in run.providers for one in providers.refusing_providers(state))
+    if denial.cap is Cap.RUN:
+        return Blocker(denial.why, "you", budget.raise_budget_command(state))
+    if denial.cap is Cap.TASK:
+        return Blocker(f"{denial.why}; {worker} takes it up only to ask you", "you", f"liza task show {task}")
+    until = f" (until {denial.until:%H:%M:%SZ})" if denial.until else ""
+    refused = any(one.id in run.providers for one in budget.refusing_providers(state))
     who = "you" if refused else "the provider; work goes on by itself"
-    return Blocker(f"{shut.why}{until}", who, providers.RESUME if refused else "liza status")
+    return Blocker(f"{denial.why}{until}", who, budget.RESUME if refused else "liza status")
 
 
 def _status_blocker(task: Task, state: State) -> Blocker | None:
     """Return what keeps *task* where no worker takes tasks from."""
     if task.status in TERMINAL:
-        return Blocker(MEANING[task.status], "nobody; it is final", f"liza task show {task.id}")
+        why = f": {task.closing_reason}" if task.closing_reason else ""
+        return Blocker(
+            f"{STATUS_MEANING[task.status]}{why}", "nobody; it is final", f"liza task show {task.id}"
+        )
     if task.status is Status.BLOCKED:
         return _question_blocker(task, state)
     if task.status is Status.AWAITING_APPROVAL:
         said = "".join(f"; {opinion}" for opinion in opinions(task))
-        return Blocker(f"it asks you: {task.approval_question}{said}", "you", f"liza task accept {task.id}")
+        return Blocker(f"it asks you: {task.approval_question}{said}", "you", task.approval_command)
     if task.status is Status.DRAFT:
         return _draft_blocker(task, state)
     return None
@@ -183,8 +202,7 @@ def _draft_blocker(task: Task, state: State) -> Blocker:
 def _question_blocker(task: Task, state: State) -> Blocker:
     questions = " ".join(task.questions)
     command = f'liza answer {task.id} "…"'
-    woken = planner.plan_request(state)
-    if task.asked is None or (woken is not None and woken.task == task.id):
+    if planner.is_next_for(state, task, planner.plan_request(state)):
         what = f"{task.blocked_reason}; it asks: {questions}; the planner looks at it next"
         return Blocker(what, "the planner", command)
     return Blocker(
@@ -197,13 +215,20 @@ def _unblocks_text(task: Task) -> str:
     return f"; the planner has let it go on {times} already" if task.unblocks else ""
 
 
-def _lease_blocker(task: Task, now: datetime) -> Blocker | None:
+def _place_text(state: State, task: Task) -> str:
+    """Return where in a workflow of several phases *task* is."""
+    place = place_text(state, task)
+    return f" ({place})" if place else ""
+
+
+def _lease_blocker(state: State, task: Task, now: datetime) -> Blocker | None:
     lease = task.lease
     if lease is None:
         return None
     until = f"until {lease.expires:%H:%M:%SZ}, and longer while its agent lives"
     if lease.is_live(now):
-        return Blocker(f"{lease.holder} holds it {until}", lease.holder, f"liza task release {task.id}")
+        what = f"{lease.holder} holds it{_place_text(state, task)} {until}"
+        return Blocker(what, lease.holder, f"liza task release {task.id}")
     gone = f"the lease of {lease.holder} ended at {lease.expires:%H:%M:%SZ} and is taken back next"
     return Blocker(gone, "the supervisor", f"liza task release {task.id}")
 
@@ -211,23 +236,23 @@ def _lease_blocker(task: Task, now: datetime) -> Blocker | None:
 Takers = tuple["tuple[Condition, ...]", Role, str]
 
 
-def _for_coders(_: Task) -> Takers:
-    return coder.CONDITIONS, Role.CODER, "take it"
+def _for_workers(state: State, task: Task) -> Takers:
+    return pick.CONDITIONS, pick.process_for(state, task), "take it"
 
 
-def _for_reviewers(_: Task) -> Takers:
-    return reviewer.TO_REVIEW, Role.REVIEWER, "review it"
+def _for_reviewers(_state: State, _task: Task) -> Takers:
+    return pick.TO_REVIEW, Role.REVIEWER, "review it"
 
 
-def _for_mergers(_: Task) -> Takers:
-    return reviewer.TO_MERGE, Role.REVIEWER, "merge it"
+def _for_mergers(_state: State, _task: Task) -> Takers:
+    return pick.TO_MERGE, Role.REVIEWER, "merge it"
 
 
-_TAKERS: Final[dict[Status, Callable[[Task], Takers]]] = {
-    Status.IDLE: _for_coders,
-    Status.REJECTED: _for_coders,
-    Status.INTEGRATION_FAILED: _for_coders,
-    Status.WORKING: _for_coders,
+_TAKERS: Final[dict[Status, Callable[[State, Task], Takers]]] = {
+    Status.IDLE: _for_workers,
+    Status.REJECTED: _for_workers,
+    Status.INTEGRATION_FAILED: _for_workers,
+    Status.WORKING: _for_workers,
     Status.READY_FOR_REVIEW: _for_reviewers,
     Status.APPROVED: _for_mergers,
 }
@@ -250,31 +275,31 @@ def _closest_blocker(
 
 
 def _possible_takers(state: State, role: Role) -> list[str]:
-    if role is Role.CODER:
-        return sorted(coder.available_coders(state))
-    return progress.active_workers(state, role)
+    if role is Role.REVIEWER:
+        return progress.active_workers(state, role)
+    return sorted(pick.available_coders(state, role))
 
 
-def _explain_worker(name: str, role: Role, setting: RunContext, now: datetime) -> Explanation:
-    state = setting.state
+def _explain_worker(name: str, role: Role, context: RunContext, now: datetime) -> Explanation:
+    state = context.state
     agent = state.agents.get(name)
     began = agent.since if agent else None
     if agent and agent.status is WorkerStatus.STOPPED and agent.stopped_reason:
         stopped = Blocker(f"it was stopped: {agent.stopped_reason}", "you", "liza stop; liza run")
         return _explanation(name, agent.status, stopped, began)
     if task := task_held_by(state, name):
-        work = Blocker(f"it works on {task.id}", name, f"liza task show {task.id}")
+        work = Blocker(f"it works on {task.id}{_place_text(state, task)}", name, f"liza task show {task.id}")
         return _explanation(name, "at work", work, status_since(task))
-    found = _run_blocker(setting) or _next_work_blocker(name, role, setting, now)
+    found = _run_blocker(context) or _next_work_blocker(name, role, context, now)
     return _explanation(name, "waiting", found, began)
 
 
-def _next_work_blocker(name: str, role: Role, setting: RunContext, now: datetime) -> Blocker:
-    work = _work_for(name, role, setting.state, now)
+def _next_work_blocker(name: str, role: Role, context: RunContext, now: datetime) -> Blocker:
+    work = _work_for(name, role, context.state, now)
     if work is not None:
-        shut = _admission_blocker(setting, name, role, work.steps, work.task, now)
-        return shut or _supervisor_blocker(setting) or Blocker(work.says, name, work.command)
-    if unmanned := _supervisor_blocker(setting):
+        denied = _admission_blocker(context, name, role, work.steps, work.task, now)
+        return denied or _supervisor_blocker(context) or Blocker(work.says, name, work.command)
+    if unmanned := _supervisor_blocker(context):
         return unmanned
     if role is Role.PLANNER:
         return Blocker("nothing on the board is new to it", "you", 'liza note "…"')
@@ -294,11 +319,17 @@ def _work_for(name: str, role: Role, state: State, now: datetime) -> _NextWork |
     if role is Role.PLANNER:
         wake = planner.plan_request(state)
         # What a task may cost does not keep anybody from thinking about it.
-        return _NextWork((wake.step,), None, f"it plans next: {wake.why}", "liza status") if wake else None
-    task = coder.pick(state, name) if role is not Role.REVIEWER else reviewer.pick(state, name, now)
+        if wake:
+            return _NextWork((wake.step,), None, f"it plans next: {wake.why}", "liza status")
+    task = JOB_POLICIES[role].pick(state, name, now)
     if task is None:
         return None
-    return _NextWork(_STEPS[role], task.id, f"it takes {task.id} next", f"liza task show {task.id}")
+    return _NextWork(
+        _first_steps(state, task, role),
+        task.id,
+        f"it takes {task.id} next",
+        f"liza task show {task.id}",
+    )
 
 
 def _wait_blocker(waits: tuple[HumanWait, ...], *, is_running: bool) -> Blocker:
@@ -307,27 +338,27 @@ def _wait_blocker(waits: tuple[HumanWait, ...], *, is_running: bool) -> Blocker:
     return Blocker(f"{waits[0].what}{more}", "you", then)
 
 
-def _common_admission_blocker(setting: RunContext, now: datetime) -> Blocker | None:
+def _common_admission_blocker(context: RunContext, now: datetime) -> Blocker | None:
     """Return the money or the provider that everybody with something to do waits for."""
-    state, found = setting.state, list[Blocker]()
+    state, found = context.state, list[Blocker]()
     for name, role in team_of(state).items():
         work = _work_for(name, role, state, now)
         if work is not None:
-            shut = _admission_blocker(setting, name, role, work.steps, work.task, now)
-            if shut is None:
+            denied = _admission_blocker(context, name, role, work.steps, work.task, now)
+            if denied is None:
                 return None
-            found.append(shut)
+            found.append(denied)
     return found[0] if found and not any(task.lease for task in state.tasks.values()) else None
 
 
-def _explain_run(setting: RunContext, now: datetime) -> Explanation:
-    state = setting.state
-    if halted := _run_blocker(setting):
+def _explain_run(context: RunContext, now: datetime) -> Explanation:
+    state = context.state
+    if halted := _run_blocker(context):
         return _explanation(RUN, "not going on", halted)
-    unmanned = _supervisor_blocker(setting)
+    unmanned = _supervisor_blocker(context)
     if waits := progress.only_people(state, now):
         return _explanation(RUN, "waiting for you", _wait_blocker(waits, is_running=unmanned is None))
-    if halted := _common_admission_blocker(setting, now) or unmanned:
+    if halted := _common_admission_blocker(context, now) or unmanned:
         return _explanation(RUN, "not going on", halted)
     held = [f"{task.lease.holder} on {task.id}" for task in state.tasks.values() if task.lease]
     what = f"{', '.join(held)}" if held else "somebody takes the next task at once"

@@ -10,15 +10,15 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.agents.recording import STDOUT
+from liza.agents.protocol import STDOUT
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.board_view import BoardFacts, LiveRun, board_view, history_view
 from liza.cli.views.past import BoardPast
 from liza.cli.views.runs import RunFolder
-from liza.cli.views.tail import last_lines
+from liza.cli.views.transcript import last_lines
 from liza.errors import InvalidBoard, LizaError
 from liza.system.disk_space import disk_shortage
-from liza.system.proc_table import process_uses
+from liza.system.process import process_uses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from liza.cli.views.board_view import BoardView, HistoryView
     from liza.cli.views.runs import RunRecord
     from liza.domain.model import State
-    from liza.system.proc_table import ResourceUse
+    from liza.system.process import ResourceUse
 
 USE_INTERVAL: Final = 2.0  # seconds between two looks at all processes of the machine, which take a while
 SHOWN_ALERTS: Final = 50

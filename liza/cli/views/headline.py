@@ -5,21 +5,20 @@ It loads little, so that `liza status` can say it as well.
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from liza.domain.model import SUCCEEDED, GoalStatus, Status
-from liza.domain.switches import Switch, resume_command, strongest_switch, switch_cause
+from liza.domain.config import Switch, resume_command, strongest_switch, switch_cause
+from liza.domain.model import GoalStatus, Status
+from liza.domain.report_words import tally_of
 from liza.domain.waits import human_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from liza.domain.model import State
+    from liza.domain.report_words import Tally
     from liza.domain.waits import HumanWait
-
-GIVEN_UP: Final = frozenset({Status.ABANDONED, Status.SUPERSEDED})
 
 
 class RunStanding(StrEnum):
@@ -49,31 +48,6 @@ class Headline(NamedTuple):
         line = f"{self.says}. Next: `{self.command}`."
         is_long = width is not None and len(line) > width
         return f"{self.says}.\nNext: {self.command}" if is_long else line
-
-
-class Tally(NamedTuple):
-    """How many tasks there are, by what became of them."""
-
-    total: int
-    done: int  # they succeeded
-    given_up: int  # abandoned or superseded
-    by_status: Mapping[str, int]
-
-    @property
-    def ended(self) -> int:
-        return self.done + self.given_up
-
-    def __str__(self) -> str:
-        return f"{self.done} of {self.total - self.given_up} tasks done" if self.total else "no task yet"
-
-
-def tally_of(state: State) -> Tally:
-    """Return how many tasks of *state* are where, those that left the board included."""
-    counts = Counter(task.status for task in state.tasks.values()) + Counter(state.archived.values())
-    done = sum(counts[status] for status in SUCCEEDED)
-    given_up = sum(counts[status] for status in GIVEN_UP)
-    by_status = {str(status): counts[status] for status in Status if counts[status]}
-    return Tally(counts.total(), done, given_up, by_status)
 
 
 def headline_of(
@@ -122,9 +96,14 @@ def _shortened(held: list[str]) -> str:
 
 def _over(state: State, tally: Tally) -> Headline:
     merged = tally.by_status.get(Status.MERGED, 0)
-    then = f"git merge {state.config.integration_branch}" if merged else 'liza goal "…"; liza run'
+    then = f"git merge {state.config.integration_branch}" if merged else _after_nothing_merged(state)
     word = "complete" if state.goal.status is GoalStatus.COMPLETE else "abandoned"
-    return Headline(RunStanding.OVER, f"The goal is {word}: {tally}", then)
+    ended = f"; {state.goal.search_ended}" if state.goal.search_ended else ""
+    return Headline(RunStanding.OVER, f"The goal is {word}: {tally}{ended}", then)
+
+
+def _after_nothing_merged(state: State) -> str:
+    return "liza experiment" if state.config.experiment.sweep else 'liza goal "…"; liza run'
 
 
 def _halt(switches: Mapping[str, str], shortage: str | None) -> Headline | None:

@@ -113,10 +113,10 @@ def _git(machine: MachineFacts) -> HealthFinding:
 
 def _bubblewrap(machine: MachineFacts) -> HealthFinding:
     if machine.obstacle is None:
-        return HealthFinding("bubblewrap", HealthMark.OK, "agents can be caged; tried just now")
+        return HealthFinding("bubblewrap", HealthMark.OK, "agents can run in a sandbox; tried just now")
     what, _, do = machine.obstacle.partition("; ")
     return HealthFinding(
-        "bubblewrap", HealthMark.WARN, f"agents cannot be caged, and run with all your rights: {what}", do
+        "bubblewrap", HealthMark.WARN, f"agents cannot run in a sandbox, and have all your rights: {what}", do
     )
 
 
@@ -209,7 +209,7 @@ def _sandbox(project: ProjectFacts) -> HealthFinding:
         return HealthFinding("sandbox", HealthMark.FAIL, f"`liza run` would not start: {project.refused}")
     if project.sandbox:
         return HealthFinding("sandbox", HealthMark.WARN, project.sandbox)
-    return HealthFinding("sandbox", HealthMark.OK, "agents and gates are caged")
+    return HealthFinding("sandbox", HealthMark.OK, "agents and gates run in it")
 
 
 def _lock(project: ProjectFacts) -> HealthFinding:

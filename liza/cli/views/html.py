@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from liza.domain.visible_text import escape_unsafe, strip_colour
+from liza.domain.printed_text import escape_unsafe
+from liza.domain.record import strip_colour
 
 VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta"})
 

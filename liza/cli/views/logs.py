@@ -6,16 +6,25 @@ import json
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.agents.recording import REPLY, STDERR, STDOUT
+from liza.agents.protocol import REPLY, STDERR, STDOUT
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.cli.views.runs import RunFolder, worker_of
-from liza.cli.views.tail import CHUNK, MOST, TranscriptWindow, bytes_from, end_bytes, end_of
-from liza.cli.views.transcript import LineKind, TranscriptLine, TranscriptReader
+from liza.cli.views.transcript import (
+    CHUNK,
+    MOST,
+    LineKind,
+    TranscriptLine,
+    TranscriptReader,
+    TranscriptWindow,
+    bytes_from,
+    end_bytes,
+    end_of,
+)
 from liza.daemon.policy.staffing import team_of
-from liza.daemon.reports.words import duration_text
 from liza.domain.record import utc_now
+from liza.domain.report_words import duration_text
 from liza.errors import NotThere
-from liza.system.proc_table import process_uses
+from liza.system.process import process_uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

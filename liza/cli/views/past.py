@@ -9,8 +9,8 @@ from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.domain.changes import sum_metrics
 from liza.domain.lifecycle import ADDED, SUCCEEDED, TERMINAL
-from liza.domain.metrics import sum_metrics
 from liza.domain.model import Metrics, Sprint, Status
 
 if TYPE_CHECKING:

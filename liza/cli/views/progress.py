@@ -1,29 +1,95 @@
-"""A run as people look on: who works on what since when, how far it is, and what happened last.
+"""A run as people look on: who works on what since when, how far it is, and when it will be done.
 
 All of it is a function of the board and the time, so that a second terminal shows the same.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from datetime import timedelta
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.cli.views.forecast import forecast_of, forecast_text
-from liza.cli.views.headline import tally_of
 from liza.cli.views.status import money_lines
 from liza.cli.views.words import EVENT_WORDS
 from liza.daemon.policy import planner
-from liza.daemon.reports.words import duration_text
+from liza.domain.config import resume_command, switch_cause
 from liza.domain.lifecycle import TERMINAL
-from liza.domain.model import ANSWER_PLAN, GoalStatus, Role, Status, WorkerStatus
-from liza.domain.switches import resume_command, switch_cause
+from liza.domain.model import ANSWER_PLAN, Role, Status, WorkerStatus
+from liza.domain.report_words import duration_text, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from liza.domain.model import HistoryEntry, Refusal, State, Task, WorkerRecord
+
+
+# When a run will be done if it goes on as it did: from how long finished tasks were in work.
+
+# Where somebody works on a task, or could at once: what a forecast counts as work.
+_IN_WORK: Final = frozenset(
+    {Status.WORKING, Status.READY_FOR_REVIEW, Status.REJECTED, Status.APPROVED, Status.INTEGRATION_FAILED}
+)
+_LAST_PART: Final = 0.1  # share of the usual time that a task which takes longer still needs
+_FOR_PEOPLE: Final = frozenset({Status.BLOCKED, Status.AWAITING_APPROVAL, Status.DRAFT})
+
+
+class Forecast(NamedTuple):
+    """When it will be done if it goes on as it did; *seconds* is None where too little is known."""
+
+    seconds: float | None
+    remaining: int  # tasks that agents can go on with
+    for_people: int  # tasks that wait for people, which no time tells
+    finished: int  # tasks that it is measured from
+    seconds_per_task: float | None
+
+    def done_at(self, now: datetime) -> datetime | None:
+        return None if self.seconds is None else now + timedelta(seconds=self.seconds)
+
+
+def forecast_of(state: State, now: datetime) -> Forecast:
+    """Return when *state* will be done, from how long finished tasks of this sprint were in work."""
+    tasks = [task for task in state.tasks.values() if task.status not in TERMINAL]
+    for_people = sum(task.status in _FOR_PEOPLE for task in tasks)
+    open_ones = [task for task in tasks if task.status not in _FOR_PEOPLE]
+    counted = state.sprint.metrics
+    finished = sum(counted.outcomes.values())
+    if not finished:
+        return Forecast(None, len(open_ones), for_people, 0, None)
+    worked = sum(spent for name, spent in counted.seconds.items() if name.rpartition(".")[2] in _IN_WORK)
+    each = worked / finished
+    left = sum(_seconds_left(task, each, now) for task in open_ones)
+    # Many hosts have more coders than the settings say for one.
+    coders = sum(
+        one.role is Role.CODER and one.status is WorkerStatus.RUNNING for one in state.agents.values()
+    )
+    lanes = max(1, min(max(coders, state.config.workers.coder), len(open_ones)))
+    return Forecast(round(left / lanes, 1), len(open_ones), for_people, finished, round(each, 1))
+
+
+def _seconds_left(task: Task, each: float, now: datetime) -> float:
+    """Return what is left of *task* if it takes as long as others; one that takes longer is nearly done."""
+    if task.status not in _IN_WORK:
+        return each
+    begun = next((entry.at for entry in task.history if entry.event == "claim"), task.created)
+    return max(_LAST_PART * each, each - (now - begun).total_seconds())
+
+
+def forecast_text(forecast: Forecast, now: datetime, *, is_going: bool) -> str:
+    """Return in a few words when it will be done; nothing where too little is known, or nothing is left."""
+    words = forecast_words(forecast, now, is_going=is_going)
+    measured = f" (from {forecast.finished} finished task{'s' if forecast.finished > 1 else ''})"
+    return f"{words}{measured}" if words else ""
+
+
+def forecast_words(forecast: Forecast, now: datetime, *, is_going: bool) -> str:
+    """Return the same without what it is measured from; of work that nobody does, no time of day is known."""
+    done = forecast.done_at(now)
+    if done is None or forecast.seconds is None or not forecast.remaining:
+        return ""
+    left = duration_text(timedelta(seconds=max(1.0, forecast.seconds)))
+    return f"about {left} left, until {done:%H:%MZ}" if is_going else f"about {left} of work left"
+
 
 SHOWN_EVENTS: Final = 8
 SHOWN_TASKS: Final = 12  # questions and holders come first; a board may have thousands of tasks
@@ -63,14 +129,12 @@ def progress_lines(state: State, now: datetime, switches: Mapping[str, str]) -> 
 
 
 def _tally(state: State) -> str:
-    statuses = [*(task.status for task in state.tasks.values()), *state.archived.values()]
-    counts = Counter(statuses)
-    if not statuses:
-        return "no task yet"
-    done = sum(counts[status] for status in TERMINAL)
-    full = _BAR * done // len(statuses)
-    tally = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {len(statuses)} done: {tally}"
+    tally = tally_of(state)
+    if not tally.total:
+        return str(tally)
+    full = _BAR * tally.ended // tally.total
+    by_status = ", ".join(f"{count} {status}" for status, count in tally.by_status.items())
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {tally}: {by_status}"
 
 
 def progress_sentence(state: State, now: datetime, switches: Mapping[str, str]) -> str:
@@ -164,8 +228,6 @@ def news_between(old: State, new: State) -> list[NewsItem]:
         for name, agent in new.agents.items()
         if agent.refusal and agent.refusal != (old.agents[name].refusal if name in old.agents else None)
     ]
-    if new.goal.status is GoalStatus.COMPLETE is not old.goal.status:
-        found.append(NewsItem(new.goal.completed or new.goal.created, "supervisor", "the goal is COMPLETE"))
     return sorted(found)
 
 
@@ -186,7 +248,8 @@ def _history_news(task: Task, entry: HistoryEntry) -> NewsItem:
     reason = entry.facts.get("reason")
     because = f" ({_first_line(str(reason), 80)})" if reason else ""
     what = EVENT_WORDS.get(entry.event, entry.event)
-    return NewsItem(entry.at, entry.by, f"{task.id}: {what}{moved}{because}")
+    begun = f", {phase} begins" if (phase := entry.facts.get("phase")) else ""
+    return NewsItem(entry.at, entry.by, f"{task.id}: {what}{moved}{begun}{because}")
 
 
 def _first_line(text: str, most: int = 100) -> str:

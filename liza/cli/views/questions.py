@@ -3,22 +3,61 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.cli.views.status import SAID_LINES, opinions
 from liza.daemon.policy import planner
-from liza.daemon.policy.conditions import status_since
-from liza.daemon.prompt_values import plan_text
-from liza.domain import budget, providers
+from liza.daemon.policy.pick import status_since
+from liza.daemon.prompting import plan_text
+from liza.domain import budget
 from liza.domain.model import ANSWER_PLAN, Status, WorkerStatus
-from liza.domain.proposals import ACCEPT_PLAN, awaits_plan_person, plan_question, proposed_tasks
-from liza.domain.trips import open_trips, resolve_command, trip_sentence
+from liza.domain.rules import open_trips, resolve_command, trip_sentence
+from liza.domain.waits import (
+    ACCEPT_PLAN,
+    awaits_plan_person,
+    awaits_plan_reviewer,
+    is_plan_returned,
+    plan_question,
+    proposed_tasks,
+)
+from liza.errors import Refused
+from liza.workflow.plan_approval import NOTHING_PROPOSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from liza.domain.model import State, Task
+
+
+# A plan that waits for approval, as people read it.
+
+SEND_BACK: Final = 'liza plan reject "…"'
+
+
+def plan_lines(state: State) -> list[str]:
+    """Return the tasks of the plan, then who decides about it; raise where no plan waits."""
+    tasks = proposed_tasks(state)
+    if not tasks:
+        raise Refused(NOTHING_PROPOSED)
+    return [*plan_text(tasks).splitlines(), "", _decision(state)]
+
+
+def _decision(state: State) -> str:
+    if is_plan_returned(state):
+        return f"It was sent back ({state.goal.sent_back}); the planner makes another."
+    if awaits_plan_reviewer(state):
+        return f"A reviewer judges it first; `{ACCEPT_PLAN}` and `{SEND_BACK}` are faster."
+    return f"It asks you: {plan_question(state)} `{ACCEPT_PLAN}`, or `{SEND_BACK}`."
+
+
+def plan_json(state: State) -> dict[str, Any]:
+    return {
+        "tasks": [task.to_json() for task in proposed_tasks(state)],
+        "sent_back": state.goal.sent_back,
+        "waits_for_you": awaits_plan_person(state),
+    }
+
 
 YOU: Final = "you"
 PLANNER: Final = "the planner"
@@ -33,7 +72,8 @@ class QuestionKind(StrEnum):
     PLAN = "plan"  # the planner has to know something before it plans
     PROPOSAL = "proposal"  # a plan that nobody said yes to
     BLOCKED = "blocked"  # a task asks: its coder, a rule, or the planner
-    APPROVAL = "approval"  # a gate of the workflow asks a person
+    APPROVAL = "approval"  # a gate of the workflow asks a person for a yes
+    CLARIFICATION = "clarification"  # a gate of the workflow asks a person for words
     TAINT = "taint"  # work passed by force
     DRAFT = "draft"  # a task that nobody released
     STOPPED = "stopped"  # a worker that crashed again and again
@@ -60,6 +100,7 @@ ACTIONS: Final[dict[QuestionKind, tuple[PersonAction, ...]]] = {
     QuestionKind.PROPOSAL: (PersonAction.ACCEPT, PersonAction.REJECT),
     QuestionKind.BLOCKED: (PersonAction.ANSWER, PersonAction.RETRY),
     QuestionKind.APPROVAL: (PersonAction.ACCEPT, PersonAction.REJECT),
+    QuestionKind.CLARIFICATION: (PersonAction.ANSWER,),
     QuestionKind.TAINT: (PersonAction.ACCEPT,),
     QuestionKind.DRAFT: (PersonAction.READY,),
     QuestionKind.STOPPED: (PersonAction.RESTART,),
@@ -122,7 +163,7 @@ def _of_tasks(state: State) -> Iterator[OpenQuestion]:
     woken, proposed = planner.plan_request(state), proposed_tasks(state)
     for task in state.tasks.values():
         if task.status is Status.BLOCKED:
-            is_next = task.asked is None or (woken is not None and woken.task == task.id)
+            is_next = planner.is_next_for(state, task, woken)
             yield _blocked(task)._replace(who=PLANNER if is_next else YOU)
         elif task.status is Status.AWAITING_APPROVAL:
             yield _approval(task)
@@ -150,10 +191,10 @@ def _blocked(task: Task) -> OpenQuestion:
 
 def _approval(task: Task) -> OpenQuestion:
     return OpenQuestion(
-        QuestionKind.APPROVAL,
+        QuestionKind.CLARIFICATION if task.asks_for_answer else QuestionKind.APPROVAL,
         task.id,
         (task.approval_question or "",),
-        f"liza task accept {task.id}",
+        task.approval_command,
         said=tuple(opinions(task)),
         since=status_since(task),
     )
@@ -173,6 +214,6 @@ def _of_others(state: State) -> Iterator[OpenQuestion]:
         if agent.status is WorkerStatus.STOPPED and agent.stopped_reason:
             asks = (f"{agent.id} was stopped: {agent.stopped_reason}",)
             yield OpenQuestion(QuestionKind.STOPPED, agent.id, asks, "liza stop; liza run", since=agent.since)
-    for provider in providers.refusing_providers(state):
+    for provider in budget.refusing_providers(state):
         asks = (f"{provider.id} refuses: {provider.why}",)
-        yield OpenQuestion(QuestionKind.PROVIDER, provider.id, asks, providers.RESUME, since=provider.since)
+        yield OpenQuestion(QuestionKind.PROVIDER, provider.id, asks, budget.RESUME, since=provider.since)

@@ -8,9 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from liza.agents.protocol import Reply, did_nothing
-from liza.agents.recording import BRIEF, REPLY, STDOUT
-from liza.domain.spending import Provenance
+from liza.agents.protocol import BRIEF, REPLY, STDOUT, Reply, did_nothing
+from liza.domain.model import Provenance
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
 from liza.cli.views.fitting import columns_of, fit_line, fit_text
-from liza.cli.views.headline import tally_of
 from liza.cli.views.progress import news_between, progress_lines, progress_sentence
-from liza.daemon.reports.words import run_outcome
+from liza.domain.config import resume_command, switch_cause
+from liza.domain.printed_text import escape_unsafe, raw_stream
 from liza.domain.record import utc_now
-from liza.domain.switches import resume_command, switch_cause
-from liza.domain.visible_text import escape_unsafe, raw_stream
+from liza.domain.report_words import run_outcome, tally_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +45,9 @@ class LineView:
         if self._shown is not None and state is not self._shown:
             for item in news_between(self._shown, state):
                 self._write(str(item))
-            # Of a goal that is over the end of the run tells it.
-            if tally_of(state).ended > tally_of(self._shown).ended and not state.goal.is_over:
+            # When the last task is done the end of the run tells it.
+            tally = tally_of(state)
+            if tally_of(self._shown).ended < tally.ended < tally.total:
                 self.say(progress_sentence(state, self._clock(), switches))
         self._shown = state
         for name, said in switches.items():

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.cli.views.fitting import fit_text
-from liza.domain import budget, providers
-from liza.domain.model import ANSWER_PLAN, KEYED_SECTIONS, PLAIN_SECTIONS, VERSION, Status, waits_for
-from liza.domain.switches import resume_command, switch_cause
-from liza.domain.trips import open_trips, resolve_command, trip_sentence
+from liza.cli.views.words import rounds_text
+from liza.domain import budget
+from liza.domain.config import resume_command, switch_cause
+from liza.domain.model import (
+    ANSWER_PLAN,
+    KEYED_SECTIONS,
+    PLAIN_SECTIONS,
+    VERSION,
+    Status,
+    waits_for,
+)
+from liza.domain.rules import open_trips, resolve_command, trip_sentence
+from liza.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from liza.board.protocol import JournalEntry
+    from liza.board.protocol import Board, JournalEntry
     from liza.domain.model import State, Task
+    from liza.workflow.document import Phase
+
 
 SAID_LINES: Final = 5  # of a red gate's output
 SHOWN_NOTES: Final = 5
@@ -82,8 +94,8 @@ def money_lines(state: State) -> Iterator[str]:
     if budget.is_budget_question_open(state):
         yield f"Budget    paused: {budget.budget_question(state)}"
         yield f"      then    {budget.raise_budget_command(state)}"
-    for provider in providers.closed_providers(state):
-        yield f"Provider  {providers.provider_sentence_with_fallback(state, provider)}"
+    for provider in budget.closed_providers(state):
+        yield f"Provider  {budget.provider_sentence_with_fallback(state, provider)}"
 
 
 def goals(state: State) -> Iterator[str]:
@@ -118,6 +130,8 @@ def _handover_lines(state: State, merged: int) -> Iterator[str]:
 def _task_lines(state: State, task: Task) -> Iterator[str]:
     holder = task.lease.holder if task.lease else "-"
     yield f"  {task.id:<14} {task.status:<18} {holder:<12} {_first_line(task.description)}"
+    if task.status in _PLACED and (place := place_text(state, task)):
+        yield f"      in      {place}"
     if task.status is Status.BLOCKED:
         yield f"      because {_first_line(task.blocked_reason or '')}"
         yield from output_lines(task)
@@ -127,7 +141,8 @@ def _task_lines(state: State, task: Task) -> Iterator[str]:
     elif task.status is Status.AWAITING_APPROVAL:
         yield f"      asks    {_first_line(task.approval_question or '')}"
         yield from (f"      said    {_first_line(opinion)}" for opinion in opinions(task))
-        yield f'      then    liza task accept {task.id}, or liza task reject {task.id} --reason "…"'
+        no = "" if task.asks_for_answer else f', or liza task reject {task.id} --reason "…"'
+        yield f"      then    {task.approval_command}{no}"
     elif task.status is Status.APPROVED and task.is_tainted:
         marks = ", ".join(taint.mark for taint in task.taints if taint.accepted_by is None)
         yield f"      because it passed by force ({marks})"
@@ -137,6 +152,42 @@ def _task_lines(state: State, task: Task) -> Iterator[str]:
     elif task.status is Status.REJECTED:
         yield f"      because {_first_line(task.rejection_reason or '')}"
         yield from output_lines(task)
+
+
+# Of what waits for nobody in particular, or is over, nobody looks for the place.
+_PLACED: Final = frozenset(
+    {Status.WORKING, Status.READY_FOR_REVIEW, Status.REJECTED, Status.AWAITING_APPROVAL, Status.BLOCKED}
+)
+
+
+def place_text(state: State, task: Task) -> str:
+    """Return where *task* is in a workflow of several phases of work; nothing where it has one."""
+    here = task.position
+    if here is None or len(work_phases(state)) < 2:  # noqa: PLR2004 - with one, its round says all
+        return ""
+    loop = f", loop {here.loop}" if here.loop else ""
+    rounds = here.iterations.get(here.phase, 0)
+    times = f", round {rounds_text(rounds, most_rounds(state, task))}" if rounds > 1 and not here.loop else ""
+    return f"{here.phase}{loop}{times}{f', {here.path}' if here.path else ''}"
+
+
+def most_rounds(state: State, task: Task) -> int | None:
+    """Return how many rounds the work of *task* may take where it is; None where nothing limits them."""
+    phases, here = work_phases(state), task.position
+    # What is judged in a phase of its own goes back to the one phase in which somebody works.
+    phase = phases.get(here.phase if here else "") or next(iter(phases.values()), None)
+    return phase.most(here.path if here else None) if phase else None
+
+
+def work_phases(state: State) -> dict[str, Phase]:
+    """Return the phases of the workflow in which somebody works; none of one that was not read yet."""
+    from liza.workflow.document import workflow_on  # noqa: PLC0415 - a board without work needs no workflow
+
+    try:
+        found = workflow_on(state).phases
+    except UsageError:
+        return {}
+    return {name: phase for name, phase in found.items() if phase.worker is not None}
 
 
 def output_lines(task: Task) -> Iterator[str]:
@@ -254,3 +305,35 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
             yield from _leaves(f"{path}.{name}" if name else f"{path}[{number}]", inner)
     elif value not in ([], {}):
         yield path, value
+
+
+# The log of a board, and what comes after it, for as long as somebody looks.
+
+FOLLOW_TIMEOUT: Final = 60.0  # seconds of waiting before the follower looks again by itself
+
+
+def log_lines(
+    board: Board, *, last: int | None, task: str | None, follow: bool, as_json: bool
+) -> Iterator[str]:
+    """Yield a line a change: those that there are, then, with *follow*, those that come."""
+    seen = 0
+    wanted: deque[JournalEntry] = deque(maxlen=last)
+    for entry in board.entries():
+        seen = entry.revision
+        if _touches(entry, task):
+            wanted.append(entry)
+    yield from (_line(entry, as_json=as_json) for entry in wanted)
+    while follow:
+        board.wait(seen, FOLLOW_TIMEOUT)
+        for entry in board.entries(seen):
+            seen = entry.revision
+            if _touches(entry, task):
+                yield _line(entry, as_json=as_json)
+
+
+def _line(entry: JournalEntry, *, as_json: bool) -> str:
+    return json.dumps(log_json(entry)) if as_json else log_line(entry)
+
+
+def _touches(entry: JournalEntry, task: str | None) -> bool:
+    return task is None or task in entry.put.get("tasks", {}) or task in entry.gone.get("tasks", ())

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from liza.cli.views.status import whole_task
-from liza.cli.views.words import EVENT_WORDS, sent_back_text
+from liza.cli.views.status import whole_task, work_phases
+from liza.cli.views.words import EVENT_WORDS, rounds_text, sent_back_text
 from liza.domain.budget import spent_on
-from liza.domain.model import Status, Task
+from liza.domain.model import Evidence, Status, Task
 from liza.domain.problems import violations_from
-from liza.domain.record import utc_now
-from liza.domain.verdicts import Evidence
-from liza.domain.yaml_emit import section_text
+from liza.domain.record import section_text, utc_now
 from liza.errors import LizaError, NotThere, UsageError
 from liza.workflow.transition import add_task
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from liza.board.protocol import Board
     from liza.domain.changes import Change
-    from liza.domain.model import Actor
+    from liza.domain.model import Actor, State
 
 SHOWN_OUTPUT: Final = 15  # lines of a red command on the page of a task
 
@@ -89,11 +87,20 @@ def _facts(board: Board, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "needs", " ".join(task.get("needs", ()))
     yield "held by", f"{lease['holder']} until {lease['expires']}" if lease else ""
     yield "coders", ", ".join(task.get("authors", ()))
-    rounds = f"{task.get('iteration', 0)} of {state.config.limits.max_coder_iterations}"
-    yield "rounds", f"{rounds}, {sent_back_text(task.get('review_cycles_total', 0))}"
+    yield "rounds", f"{_rounds(state, task)}, {sent_back_text(task.get('review_cycles_total', 0))}"
     spent = spent_on(state, task["id"])
     yield "cost", f"${spent.usd:.2f} in {spent.runs} runs" if spent.runs else ""
     yield "merged as", task.get("merge_commit") or ""
+
+
+def _rounds(state: State, task: Mapping[str, Any]) -> str:
+    phases, here = work_phases(state), task.get("position") or {}
+    used = here.get("iterations", {})
+    if len(phases) > 1:  # each has a limit of its own
+        most = {name: phase.most(here.get("path")) for name, phase in phases.items()}
+        return ", ".join(f"{name} {rounds_text(used[name], most[name])}" for name in phases if name in used)
+    limits = [phase.most(here.get("path")) for phase in phases.values()]
+    return rounds_text(task.get("iteration", 0), next(iter(limits), None))
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -148,4 +155,5 @@ def _history_line(entry: Mapping[str, Any]) -> str:
     moved = f" -> {entry['to']}" if entry.get("from") != entry["to"] else ""
     reason = (entry.get("facts") or {}).get("reason")
     told = f" ({' '.join(str(reason).split())})" if reason else ""
-    return f"{entry['at'][:19]}Z  {entry['by']:<12} {what}{moved}{told}"
+    begun = f", {phase} begins" if (phase := (entry.get("facts") or {}).get("phase")) else ""
+    return f"{entry['at'][:19]}Z  {entry['by']:<12} {what}{moved}{begun}{told}"

@@ -24,13 +24,13 @@ def parse_moment(text: str, now: datetime) -> int | datetime:
     """Return the revision or time that *text* means; a time to the second means the whole of it."""
     if text.isdecimal():
         return int(text)
-    if ago := _AGO.fullmatch(text):
-        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
+        if ago := _AGO.fullmatch(text):
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         time = datetime.fromisoformat(text)
-    except ValueError:
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # an age may be longer than there were years
         known = "a revision (12), a time (2026-11-16T09:30:00Z) or an age (10m, 2h)"
         raise UsageError(f"{text!r} is no moment: give {known}") from None
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     # People copy times to the second from `liza log`; they mean what happened in that second too.
     return time if time.microsecond else time.replace(microsecond=999_999)

@@ -8,14 +8,13 @@ from liza.agents.select import COMMAND, backend_of, select_agent
 from liza.domain.answers import Step
 from liza.domain.budget import cost_kind, highest_cost, never_reports_cost, spent_on, task_cap
 from liza.domain.lifecycle import TERMINAL
-from liza.workflow.load import workflow_on
-from liza.workflow.routes import routes_in
+from liza.workflow.document import routes_in, workflow_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from liza.domain.config import RouteKey
     from liza.domain.model import State
-    from liza.domain.routing import RouteKey
     from liza.workflow.document import Workflow
 
 ASKS_PER_STEP: Final = 2  # runs of one step: an answer that cannot be read is asked for once more

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES, Site, error_page
 from liza.cli.web.security import HEADERS, READING, Ask, PageAccess, PageRefusal, refusal_of
-from liza.domain.visible_text import escape_unsafe
+from liza.domain.printed_text import escape_unsafe
 from liza.errors import InvalidBoard, LizaError, NotThere, UsageError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.cli import actions
 from liza.domain.changes import HUMAN
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from liza.errors import NotThere
 
 if TYPE_CHECKING:

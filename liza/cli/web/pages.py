@@ -219,7 +219,7 @@ def _tiles(view: BoardView) -> Element:
     money = view.money
     alive = sum(worker.is_alive is True for worker in view.workers)
     tiles = (
-        ("Done", f"{view.tally.done}", f"of {view.tally.total - view.tally.given_up} tasks"),
+        ("Done", f"{view.tally.done}", f"of {view.tally.total} tasks"),
         ("Spent", usd(money.usd), f"of {usd(money.cap_usd)}; {money.runs} runs"),
         _forecast_tile(view),
         ("Workers", f"{alive}", f"of {len(view.workers)} alive"),

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from liza.cli.views.html import Element, el
 from liza.cli.views.questions import PersonAction, QuestionKind
-from liza.cli.views.words import seconds_text, sent_back_text, usd
+from liza.cli.views.words import rounds_text, seconds_text, sent_back_text, usd
 from liza.cli.web.security import CSRF_FIELD
-from liza.daemon.reports.words import duration_text
-from liza.domain.model import MEANING, Status
+from liza.domain.model import STATUS_MEANING, Status
+from liza.domain.report_words import duration_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,7 +23,7 @@ COMMENTS: Final = "comments"  # the field with comments on lines, and the table 
 
 
 def pill(status: str) -> Element:
-    meaning = MEANING[Status(status)] if status in set(Status) else None
+    meaning = STATUS_MEANING[Status(status)] if status in set(Status) else None
     dot = el("span", class_=f"dot s-{status}", aria_hidden="true")
     return el("span", dot, status.replace("_", " ").lower(), class_="pill", title=meaning)
 
@@ -91,7 +91,9 @@ def button(text: str, css: str = "") -> Element:
 
 def card(task: TaskView, now: datetime) -> Element:
     """Return a task as a card of the board."""
-    rounds = f"round {task.iteration} of {task.max_iterations}" if task.iteration else ""
+    rounds = task.place or (
+        f"round {rounds_text(task.iteration, task.max_iterations)}" if task.iteration else ""
+    )
     facts = [
         el("span", task.holder, class_="holder") if task.holder else None,
         el("span", rounds) if rounds and not task.is_over else None,

@@ -195,6 +195,9 @@ def check_exposure(host: str, *, has_tls: bool, is_unprotected: bool) -> None:
     """Refuse to listen where others can reach it in the clear, unless that was said in so many words."""
     if is_unspecified(host):
         raise UsageError(f"no browser asks for {host!r}; give the name or address by which it is reached")
+    if is_unprotected and (has_tls or is_loopback(host)):
+        why = "with --tls" if has_tls else f"on {host}, which only this machine can reach"
+        raise UsageError(f"{UNPROTECTED} does nothing {why}; leave it out")
     if is_loopback(host) or has_tls or is_unprotected:
         return
     raise UsageError(

@@ -11,7 +11,7 @@ from liza.cli.views.html import Element, el, scrollable
 from liza.cli.views.logs import LogReader, LogRequest
 from liza.cli.views.questions import PersonAction
 from liza.cli.views.status import whole_task
-from liza.cli.views.words import EVENT_WORDS, seconds_text, sent_back_text, usd
+from liza.cli.views.words import EVENT_WORDS, rounds_text, seconds_text, sent_back_text, usd
 from liza.cli.web.parts import (
     COMMENTS,
     ago,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from liza.cli.views.html import Child
     from liza.cli.views.questions import OpenQuestion
     from liza.cli.web.security import PageAccess
-    from liza.repo.diff import FilePatch, PatchLine
+    from liza.repo.repository import FilePatch, PatchLine
 
 SHOWN_DIFF: Final = 3000  # lines of one diff; `liza diff` has all of it
 SHOWN_LOG: Final = 400  # lines of one transcript
@@ -84,8 +84,9 @@ def _facts(task: Mapping[str, Any], view: BoardView) -> Element:
         "Depends on": [[task_link(one), " "] for one in task.get("depends_on", ())],
         "Replaced by": [[task_link(one), " "] for one in task.get("superseded_by", ())],
         "Held by": shown.holder if shown else None,
-        "Rounds": f"{shown.iteration} of {shown.max_iterations}, {sent_back_text(shown.rejections)}"
-        if shown
+        "Where": shown.place if shown else None,
+        "Rounds": f"{rounds_text(shown.iteration, shown.max_iterations)}, {sent_back_text(shown.rejections)}"
+        if shown and not shown.place
         else None,
         "Cost": f"{usd(shown.usd)} of {usd(shown.cap_usd)}" if shown else None,
         "Merged as": el("code", task["merge_commit"][:12]) if task.get("merge_commit") else None,

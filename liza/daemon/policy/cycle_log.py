@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from liza.domain.answers import STEP, issued_step
 from liza.domain.cycle_archive import LoopOutcome
 from liza.domain.cycle_file import CycleEntry, signature
-from liza.domain.dialects.signal_block import SignalBlock
+from liza.domain.dialects import SignalBlock
 from liza.domain.lifecycle import ADDED
-from liza.domain.model import HistoryEntry, Role, Status
-from liza.domain.position import Stage
-from liza.domain.step_spec import STEP, issued_step
-from liza.domain.verdicts import Outcome
+from liza.domain.model import HistoryEntry, Outcome, Role, SignalName, Stage, Status
 from liza.workflow.document import process_at
 
 if TYPE_CHECKING:
@@ -89,7 +87,7 @@ class CycleLog(NamedTuple):
         return hats.get(entry.role, "judge")  # what rules decide is told in the name of who judges
 
     def _next(self, place: int) -> str:
-        """Return who is next after an event: who came then, or whose job it is now."""
+        """Return who acted next after an event; after the last one, whose job it is now."""
         history, position = self.task.history, self.task.position
         if history[place].target in _FOR_PEOPLE:
             return HUMAN
@@ -112,7 +110,8 @@ class CycleLog(NamedTuple):
             _first_line(text),
             follows,
             signature(self.goal, loop, role),
-            fields=fields,
+            self._confidence(role, entry),
+            fields,
         )
         return CycleEntry(loop, role, text, block)
 
@@ -125,7 +124,27 @@ class CycleLog(NamedTuple):
             return self.show(str(commit))
         if entry.event == "merge":
             return "The work is merged."
-        return "\n\n".join(_told(entry)) or (self.said if role == HUMAN else "")
+        return "\n\n".join(_told(entry)) or (self.said if role == HUMAN else self._opinion(entry))
+
+    def _opinion(self, entry: HistoryEntry) -> str:
+        """Return why the agents of judges let the work pass; history has the reasons of a no alone."""
+        gates = entry.facts.get("gates", {})
+        said = (one for one in self.task.verdicts if one.gate in gates and one.judging_worker)
+        return "\n\n".join(one.reason for one in said if one.reason and one.at <= entry.at)
+
+    def _confidence(self, role: str, entry: HistoryEntry) -> int | None:
+        """Return how sure the agent of *role* was whose turn *entry* ends; a rule is not asked."""
+        if entry.role is Role.SUPERVISOR:
+            return None
+        began = max((one.at for one in self.task.history if one.at < entry.at), default=entry.at)
+        ended = min((one.at for one in self.task.history if one.at > entry.at), default=None)
+        said = (
+            one.value
+            for one in reversed(self.task.signals)
+            if one.name is SignalName.CONFIDENCE and one.role == role and isinstance(one.value, int)
+            if one.at > began and (ended is None or one.at < ended)
+        )
+        return next(said, None)
 
     def _artifacts(self, entry: HistoryEntry) -> str:
         """Return what was made in the turn that *entry* ends."""

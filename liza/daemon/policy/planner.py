@@ -1,4 +1,4 @@
-"""When a planner wakes, what it makes of an answer, and when the goal is reached.
+"""When a planner wakes, what it makes of an answer, what is wrong with a plan, when all is done.
 
 It never wakes twice for the same thing: whatever it has looked at says so on the board (`asked`,
 `considered`, `processed`, the goal's `questions`), in the same update that records what came of it.
@@ -6,36 +6,45 @@ It never wakes twice for the same thing: whatever it has looked at says so on th
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from liza.daemon.policy.coder import MOST_FAILED_INTEGRATIONS, is_given_up
-from liza.daemon.policy.reviewer import conflict_task_in, is_retriable
-from liza.domain import events as e
-from liza.domain.anomaly_closing import close_anomalies, is_for_planner, open_anomalies
+from liza.daemon.policy.pick import MOST_FAILED_INTEGRATIONS, conflict_task_in, is_given_up, is_retriable
+from liza.domain import lifecycle as e
 from liza.domain.answers import Replan, Step
 from liza.domain.budget import is_cap_question_open
-from liza.domain.changes import HUMAN, SUPERVISOR, dead_dependencies
+from liza.domain.changes import (
+    HUMAN,
+    SUPERVISOR,
+    close_anomalies,
+    dead_dependencies,
+    is_for_planner,
+    open_anomalies,
+    with_notes_read,
+)
 from liza.domain.config import PlanApproval
 from liza.domain.lifecycle import CLAIMABLE, SUCCEEDED, TERMINAL
 from liza.domain.model import GoalStatus, Status, Task, Urgency
-from liza.domain.proposals import is_plan_returned, proposed_tasks
 from liza.domain.record import with_records
 from liza.domain.similarity import significant_words
-from liza.workflow.document import PLANNER_SPLITS
-from liza.workflow.load import workflow_on
+from liza.domain.waits import is_plan_returned, proposed_tasks
+from liza.workflow.document import IDEA_SOURCE, PLANNER_SPLITS, workflow_on
 from liza.workflow.plan_approval import with_plan_replaced
 from liza.workflow.transition import add_task, apply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from liza.domain.answers import Plan, PlannedTask
     from liza.domain.model import Actor, Discovery, Note, State
 
+
 MOST_QUESTIONS: Final = 3
 WHAT_NOW: Final = "What should be done differently, or should the task be given up?"
 MOST_SHOWN: Final = 30  # anomalies, or discoveries, that one prompt carries
 # The limits that a task meets outside of its workflow's rules.
+NONE_PASSED: Final = "no idea is left to try, and none passed"
 GIVEN_UP: Final = "failed_coders"
 ORPHANED: Final = "dead_dependency"
 NEVER_MERGES: Final = "failed_merges"
@@ -61,6 +70,13 @@ def plan_request(state: State) -> PlanRequest | None:
     seen = [one.id for one in open_anomalies(state) if is_for_planner(one)][-MOST_SHOWN:]
     found = [item.id for item in state.discovered.values() if item.considered is None][-MOST_SHOWN:]
     return woken._replace(anomalies=tuple(seen), discoveries=tuple(found))
+
+
+def is_next_for(state: State, task: Task, woken: PlanRequest | None) -> bool:
+    """Return whether the planner, who is needed for *woken*, looks at the BLOCKED *task* before people do."""
+    if workflow_on(state).tasks.source != PLANNER_SPLITS:
+        return False
+    return task.asked is None or (woken is not None and woken.task == task.id)
 
 
 def _bare_request(state: State) -> PlanRequest | None:
@@ -133,7 +149,7 @@ def _is_general(state: State, note: Note) -> bool:
 
 
 def _unread_notes(state: State) -> list[Note]:
-    """Return what people said and nobody acted on; that a conflict is resolved is for the reviewer."""
+    """Return the open notes of people, without those that say a conflict is resolved."""
     return [
         note
         for note in state.human_notes.values()
@@ -147,14 +163,14 @@ def _is_for_reviewer(state: State, note: Note) -> bool:
 
 
 def _is_merge_retried(state: State, task: Task) -> bool:
-    """Tell whether the reviewer is about to try the merge of *task* again."""
+    """Return whether the reviewer is about to try the merge of *task* again."""
     return is_retriable(task) and any(
         note.processed is None and conflict_task_in(note) == task.id for note in state.human_notes.values()
     )
 
 
 def _is_answerable(state: State, task: Task) -> bool:
-    """Tell whether thinking about *task* may help; what it may cost is for people to say."""
+    """Return whether a planner may help *task*; a budget question is only for people."""
     return not _is_merge_retried(state, task) and not is_cap_question_open(state, task.id)
 
 
@@ -219,11 +235,11 @@ def _last_failure(task: Task) -> str:
 
 
 def is_complete(state: State) -> bool:
-    """Tell whether the goal is reached: all tasks finished, something done, nobody with anything to add."""
+    """Return whether the goal is over: all tasks finished, and one succeeded or no more can be planned."""
     return (
         state.goal.status is GoalStatus.IN_PROGRESS
         and all(task.status in TERMINAL for task in state.tasks.values())
-        and not SUCCEEDED.isdisjoint(_goal_statuses(state))
+        and (_has_succeeded(state) or _is_used_up(state))
         and not is_depth_over(state)
         and not state.goal.questions
         and not _unread_notes(state)
@@ -231,13 +247,31 @@ def is_complete(state: State) -> bool:
     )
 
 
+def _has_succeeded(state: State) -> bool:
+    return not SUCCEEDED.isdisjoint(_goal_statuses(state))
+
+
+def _is_used_up(state: State) -> bool:
+    """Return whether every task of the goal was there, and no planner could think of another."""
+    is_elsewhere = workflow_on(state).tasks.source != PLANNER_SPLITS
+    return is_elsewhere and state.goal.planned is not None and bool(_goal_statuses(state))
+
+
 def with_goal_completed(state: State, at: datetime) -> State:
-    """Return the board with its goal COMPLETE, where it is."""
+    """Return the board with its goal COMPLETE where it is over, or ABANDONED where all of it was given up.
+
+    Ideas are there to be tried: a goal of which none passed is COMPLETE as well, and says so.
+    """
     if not is_complete(state):
         return state
     left = [one.id for one in open_anomalies(state)]
     state = close_anomalies(state, left, by=SUPERVISOR.id, at=at)
-    return state.replace(goal=state.goal.replace(status=GoalStatus.COMPLETE, completed=at))
+    goal = state.goal.replace(status=GoalStatus.COMPLETE, completed=at)
+    if not _has_succeeded(state):
+        is_tried = workflow_on(state).tasks.source == IDEA_SOURCE
+        ended = {"search_ended": goal.search_ended or NONE_PASSED}
+        goal = goal.replace(**(ended if is_tried else {"status": GoalStatus.ABANDONED}))
+    return state.replace(goal=goal)
 
 
 def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: datetime) -> State:
@@ -361,11 +395,128 @@ def _task_for(item: Discovery, tasks: tuple[PlannedTask, ...]) -> str | None:
     return best if best and shares[best] * 2 >= len(wanted) else None
 
 
-def with_notes_read(state: State, notes: tuple[str, ...], *, by: Actor, at: datetime) -> State:
-    """Return the board with *notes* marked as processed."""
-    seen = {
-        name: state.human_notes[name].replace(processed=at, processed_by=by.id)
-        for name in notes
-        if state.human_notes[name].processed is None
-    }
-    return state.replace(human_notes=with_records(state.human_notes, seen)) if seen else state
+# What is wrong with a plan before anything of it is on the board: the gates of the planner.
+#
+# What a plan shows by itself (circles, ids used twice, tasks that only add tests) is refused when it is
+# read. Here is what takes the board, the settings and the repository to see. Each fault is a sentence that
+# goes back to the planner's agent.
+
+MOST_CRITERIA: Final = 15  # lines of done_when that one review can hold in its head
+LONGEST_TASK: Final = 4000  # characters of a description; what is longer is a spec, and belongs into one
+
+# A line that is made of these alone cannot turn out to be false. What names a thing can.
+_VAGUE: Final = (
+    "a all also an and any are as at be been better clean code complete completed correct correctly "
+    "criteria do does done enough etc everything expected fine fully good great high implemented improved "
+    "in is it its looks made meets more new nice nicely of ok okay perfect perfectly possible properly "
+    "quality ready requirements robust satisfied should so specified task tests that the there they thing "
+    "things this to user users very was well were will with work worked working works "
+)
+_VAGUE_WORDS: Final = frozenset(_VAGUE.split())
+_NAMES_SOMETHING: Final = re.compile(r"[`'\"\d/_]|\w\.\w")
+
+
+class PlanContext(NamedTuple):
+    """What a plan is checked against."""
+
+    state: State
+    has_file: Callable[[str], bool]  # whether the repository has a path
+
+
+def problems(context: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
+    """Return why *tasks* cannot be put on the board; all faults at once, so that one answer can mend them."""
+    if crowd := _too_many(context, tasks):
+        return [crowd]
+    return [fault for task in tasks for check in _CHECKS for fault in check(context, task, tasks)]
+
+
+def why_nothing(context: PlanContext, plan: Plan) -> list[str]:
+    """Return why *plan* may not add nothing: there has to be one before."""
+    if plan.nothing_to_add is None:
+        return []
+    if is_plan_returned(context.state):
+        return ["the plan was sent back; give all of its tasks anew, or questions"]
+    if not is_unplanned(context.state):
+        return []
+    return ["there is no plan yet to which nothing had to be added; give tasks or questions"]
+
+
+def concerns(tasks: tuple[PlannedTask, ...]) -> list[str]:
+    """Return what a planner is asked to reconsider once; a plan that stays so is taken all the same."""
+    unbounded = [task.id for task in tasks if not task.scope.include]
+    if not unbounded:
+        return []
+    return [
+        f"{', '.join(unbounded)}: scope says no path that may be touched (`in`); name files or directories"
+    ]
+
+
+def _too_many(context: PlanContext, tasks: tuple[PlannedTask, ...]) -> str | None:
+    most = context.state.config.limits.max_plan_tasks
+    if len(tasks) <= most:
+        return None
+    return f"a plan of {len(tasks)} tasks is more than {most}; plan the first steps, each worth one review"
+
+
+def _id_flaws(context: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...]) -> Iterator[str]:
+    known = {name.casefold() for section in (context.state.tasks, context.state.archived) for name in section}
+    if task.id.casefold() in known:
+        yield f"the id {task.id} is taken; choose another"
+
+
+def _dependencies(context: PlanContext, task: PlannedTask, tasks: tuple[PlannedTask, ...]) -> Iterator[str]:
+    mine = {other.id for other in tasks}
+    for name in task.depends_on:
+        status = context.state.status_of(name)
+        if name not in mine and status is None:
+            yield f"{task.id} depends on {name}, which is neither in the plan nor on the board"
+        elif name not in mine and is_plan_returned(context.state) and status is Status.DRAFT:
+            yield f"{task.id} depends on {name}, which was sent back and is replaced; name a task of the plan"
+        elif name not in mine and status in TERMINAL - SUCCEEDED:
+            yield f"{task.id} depends on {name}, which is {status} and will never be done"
+
+
+def _criteria(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
+    for line in task.done_when:
+        if not is_falsifiable(line):
+            yield f"{task.id}: no test can show that {line!r} is false; say what is there, or printed"
+    if len(task.done_when) > MOST_CRITERIA:
+        yield f"{task.id} has {len(task.done_when)} lines of done_when; split it, {MOST_CRITERIA} are enough"
+
+
+def is_falsifiable(line: str) -> bool:
+    """Return whether a line of done_when says something that could turn out to be false."""
+    if _NAMES_SOMETHING.search(line):
+        return True
+    words = re.findall(r"\w+", line.casefold())
+    return any(word not in _VAGUE_WORDS for word in words)
+
+
+def _size(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
+    if len(task.description) > LONGEST_TASK:
+        yield f"the description of {task.id} has {len(task.description)} characters; move them to a spec file"
+
+
+def _paths(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
+    for path in (*task.scope.include, *task.scope.exclude):
+        if path.startswith(("/", "~")) or ".." in path.split("/"):
+            yield f"{task.id}: the path {path!r} of its scope leads out of the repository; give one inside"
+    both = sorted(set(task.scope.include) & set(task.scope.exclude))
+    if both:
+        yield f"{task.id}: {both[0]!r} is both in and out of its scope; decide"
+
+
+def _spec(context: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...]) -> Iterator[str]:
+    if task.spec_ref is not None and not context.has_file(spec_file(task.spec_ref)):
+        yield (
+            f"{task.id}: its spec_ref {task.spec_ref!r} names no file of the repository; name one "
+            "(`docs/x.md#part`), or leave it out"
+        )
+
+
+def spec_file(reference: str) -> str:
+    """Return the file that a reference such as `docs/x.md#part` or `docs/x.md:12` is about."""
+    return re.split(r"#|:\d|\s", reference.strip(), maxsplit=1)[0]
+
+
+_CHECKS: Final = (_id_flaws, _dependencies, _criteria, _size, _paths, _spec)

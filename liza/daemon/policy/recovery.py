@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.admission import settle_reservations_except, settle_reservations_of
+from liza.daemon.policy.pick import settle_reservations_except, settle_reservations_of
 from liza.daemon.policy.staffing import foreign_workers
 from liza.domain.changes import SUPERVISOR, Change
-from liza.domain.events import Land, Reclaim
-from liza.domain.lifecycle import TERMINAL
+from liza.domain.lifecycle import TERMINAL, Land, Reclaim
 from liza.domain.model import Status, WorkerStatus
 from liza.domain.record import with_records
 from liza.workflow.transition import apply
@@ -149,12 +148,12 @@ def action_json(action: Action) -> dict[str, object]:
 
 
 def plan(facts: RecoveryFacts) -> tuple[Action, ...]:
-    """Return what is to be done, in order: nobody may write to a worktree that is given to somebody else."""
+    """Return the actions in order: processes end before their worktree is given to another worker."""
     return (*settling_actions(facts), *clearing_actions(facts))
 
 
 def clearing_actions(facts: RecoveryFacts) -> tuple[Action, ...]:
-    """Return what nobody needs any more."""
+    """Return the actions that remove worktrees and branches which are not needed any more."""
     return (*worktrees_to_prune(facts), *branches_to_retire(facts))
 
 
@@ -264,7 +263,7 @@ def branches_to_retire(facts: RecoveryFacts) -> Iterator[RetireBranch]:
 
 
 def _is_fresh(name: str, facts: RecoveryFacts) -> bool:
-    """Tell whether a worker that finished the task *name* may be about to clear its worktree itself."""
+    """Return whether a worker that finished the task *name* may be about to clear its worktree itself."""
     task = facts.state.tasks.get(name)
     return bool(facts.living) and task is not None and facts.now - task.history[-1].at < CLEANUP_GRACE
 
@@ -291,14 +290,14 @@ def reclaim_tasks(
 
 
 def _begun_text(task: Task) -> str:
-    """Return what its holder was about to do outside of the board: whoever is next finds what was done."""
+    """Return the part of a sentence that names the effects which a dead holder had begun."""
     if task.intended is None:
         return ""
     return f"; {' and '.join(task.intended.effects)} had begun for it, and is looked at again"
 
 
 def finish_merge(task: str, commit: str, *, at: datetime) -> Change:
-    """Return the change that writes down a merge which happened, unless somebody did so meanwhile."""
+    """Return the change that records a merge which happened, unless it was recorded meanwhile."""
     change = apply(Land(commit=commit), to=task, by=SUPERVISOR, at=at)
 
     def make(state: State) -> State:

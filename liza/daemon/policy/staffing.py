@@ -1,6 +1,6 @@
 """Who works and when a worker is started again: what follows from how its process ended.
 
-All of it is functions over `Post`, a small frozen record; times are seconds of the supervisor's own clock.
+All of it is functions over `Slot`, a small frozen record; times are seconds of the supervisor's own clock.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.model import Role, WorkerRecord, WorkerStatus
 from liza.domain.record import next_id, with_record, with_records
-from liza.domain.rule_events import crash_events
-from liza.domain.rules import RULE_BY_NAME, evaluate
+from liza.domain.rules import RULE_BY_NAME, crash_events, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -101,40 +100,40 @@ def foreign_workers(state: State, host: str | None) -> frozenset[str]:
     return frozenset(agent.id for agent in state.agents.values() if agent.host != host)
 
 
-def with_slots_for(posts: Mapping[str, Slot], wanted: Mapping[str, WorkerRole]) -> dict[str, Slot]:
-    """Return *posts* as *wanted*; one that is too many stays while a process fills it."""
-    kept = {name: post for name, post in posts.items() if name in wanted or post.began is not None}
+def with_slots_for(slots: Mapping[str, Slot], wanted: Mapping[str, WorkerRole]) -> dict[str, Slot]:
+    """Return *slots* with those of *wanted* added; a surplus slot stays while it has a process."""
+    kept = {name: slot for name, slot in slots.items() if name in wanted or slot.began is not None}
     return kept | {name: Slot(role, name) for name, role in wanted.items() if name not in kept}
 
 
-def is_due(post: Slot, now: float) -> bool:
-    return post.began is None and post.due is not None and post.due <= now
+def is_due(slot: Slot, now: float) -> bool:
+    return slot.began is None and slot.due is not None and slot.due <= now
 
 
-def with_process(post: Slot, now: float) -> Slot:
-    return replace(post, began=now)
+def with_process(slot: Slot, now: float) -> Slot:
+    return replace(slot, began=now)
 
 
-def with_exit(post: Slot, code: int, now: float, *, is_stopped: bool = False) -> Slot:
-    """Return *post* after its process ended with *code*, which is negative for a signal.
+def with_exit(slot: Slot, code: int, now: float, *, is_stopped: bool = False) -> Slot:
+    """Return *slot* after its process ended with *code*, which is negative for a signal.
 
     *is_stopped* is whether a rule keeps it from being started again.
     """
-    lived = now - (now if post.began is None else post.began)
+    lived = now - (now if slot.began is None else slot.began)
     if not is_crash(code):
         # The first time at once; one that never lives long has to wait longer each time.
-        delay = post.delay if lived < MIN_LIFETIME else 0.0
-        return replace(post, began=None, due=now + delay, delay=_next_delay(delay))
+        delay = slot.delay if lived < MIN_LIFETIME else 0.0
+        return replace(slot, began=None, due=now + delay, delay=_next_delay(delay))
     if is_stopped:
-        return replace(post, began=None, due=None)
-    delay = FIRST_DELAY if lived >= STABLE_AFTER else max(post.delay, FIRST_DELAY)
-    return replace(post, began=None, due=now + delay, delay=_next_delay(delay))
+        return replace(slot, began=None, due=None)
+    delay = FIRST_DELAY if lived >= STABLE_AFTER else max(slot.delay, FIRST_DELAY)
+    return replace(slot, began=None, due=now + delay, delay=_next_delay(delay))
 
 
 def is_crash(code: int) -> bool:
-    """Tell whether a worker that ended with *code* failed by itself.
+    """Return whether a worker that ended with *code* failed by itself.
 
-    Nobody dies of SIGKILL by a mistake of their own: a person, or a machine short of memory, sent it.
+    SIGKILL is no crash: a person, or a machine short of memory, sent it.
     """
     return code not in (0, RESTART_CODE, KILLED_CODE, CUT_OFF_CODE)
 
@@ -152,24 +151,24 @@ def _next_delay(delay: float) -> float:
     return min(LONGEST_DELAY, max(FIRST_DELAY, 2 * delay))
 
 
-def register_workers(posts: Collection[Slot], *, at: datetime, of: HostOffer = ONE_MACHINE) -> Change:
-    """Return the change that puts the workers of *posts* on the board, as if nothing had happened before."""
+def register_workers(slots: Collection[Slot], *, at: datetime, of: HostOffer = ONE_MACHINE) -> Change:
+    """Return the change that puts the workers of *slots* on the board, with an empty history."""
 
     def make(state: State) -> State:
         agents = {
-            post.name: WorkerRecord(id=post.name, role=post.role, since=at, host=of.name, labels=of.labels)
-            for post in posts
+            slot.name: WorkerRecord(id=slot.name, role=slot.role, since=at, host=of.name, labels=of.labels)
+            for slot in slots
         }
         return state.replace(agents=with_records(state.agents, agents))
 
-    return Change(SUPERVISOR.id, f"start {', '.join(post.name for post in posts)}", make)
+    return Change(SUPERVISOR.id, f"start {', '.join(slot.name for slot in slots)}", make)
 
 
-def record_crash(post: Slot, why: str, *, at: datetime) -> Change:
-    """Return the change that records a crash of *post*, and stops the worker where a rule says so."""
+def record_crash(slot: Slot, why: str, *, at: datetime) -> Change:
+    """Return the change that records a crash of *slot*, and stops the worker where a rule says so."""
 
     def make(state: State) -> State:
-        known = state.agents.get(post.name) or WorkerRecord(id=post.name, role=post.role, since=at)
+        known = state.agents.get(slot.name) or WorkerRecord(id=slot.name, role=slot.role, since=at)
         agent = known.replace(crashes=(*known.crashes, at)[-MOST_CRASHES:])
         fired = evaluate([CRASH_LOOP], tuple(crash_events(agent)), state.config.limits, at)
         if not fired:
@@ -182,10 +181,10 @@ def record_crash(post: Slot, why: str, *, at: datetime) -> Change:
             type="crash_loop",
             logged_by=SUPERVISOR.id,
             timestamp=at,
-            details=CrashLoop(agent=post.name, crashes=count),
+            details=CrashLoop(agent=slot.name, crashes=count),
         )
         return state.replace(
             agents=with_record(state.agents, agent), anomalies=with_record(state.anomalies, anomaly)
         )
 
-    return Change(SUPERVISOR.id, f"crash of {post.name}", make)
+    return Change(SUPERVISOR.id, f"crash of {slot.name}", make)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.reports import metrics
-from liza.daemon.reports.words import duration_text
+from liza.domain.changes import figures
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
-from liza.domain.metrics import figures
 from liza.domain.model import ANSWER_PLAN, Status
+from liza.domain.report_words import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

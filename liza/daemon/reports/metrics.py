@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from liza.daemon.reports.words import duration_text
-from liza.domain.metrics import Figures, figures, sum_metrics
+from liza.domain.changes import Figures, figures, sum_metrics
 from liza.domain.model import Sprint, Status
-from liza.domain.rule_events import MIN_REVIEWS
+from liza.domain.report_words import duration_text
+from liza.domain.rules import MIN_REVIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from liza.domain.lifecycle import TERMINAL
-from liza.domain.model import Status
-from liza.domain.verdicts import Outcome, Verdict
+from liza.domain.model import Outcome, Status, Verdict
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from liza.domain.model import Remedy
-from liza.domain.rules import RULE_BY_NAME
-from liza.domain.trips import report_name, resolve_command, trip_sentence
+from liza.domain.rules import RULE_BY_NAME, report_name, resolve_command, trip_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

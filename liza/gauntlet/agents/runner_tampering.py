@@ -44,6 +44,7 @@ NOTHING_RUNS: Final = '[{}]\naddopts = ["--collect-only"]\n'
 # By case: what is committed beside wrong code, so that its tests seem to pass.
 REPLACED: Final = {
     "replaces_what_make_includes": {"rules.mk": "SHELL = /bin/true\n"},
+    "shadows_the_makefile": {"GNUmakefile": "test:\n\t@echo Ran 6 tests, OK\n"},
     "replaces_what_make_runs": {"tools/run.py": 'print("Ran 6 tests, OK")\n'},
     "adds_pytest_toml": {"pytest.toml": NOTHING_RUNS.format("pytest")},
     "hides_pytest_toml": {".pytest.toml": NOTHING_RUNS.format("pytest")},

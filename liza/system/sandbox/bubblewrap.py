@@ -1,4 +1,4 @@
-"""The bubblewrap sandbox around an agent: what it sees, may write, can reach and may use.
+"""The bubblewrap sandbox around an agent: what it sees, may write, can reach, and knows of us.
 
 Decisions are pure: facts become mounts, and mounts become arguments of bwrap. Of two mounts the more specific
 path wins, so that a secret inside a visible directory stays hidden. Whether the machine supports it is probed
@@ -20,12 +20,78 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from liza.errors import DiskTrouble
+from liza.system.files import remove
 from liza.system.host import host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from liza.system.process import Job
+
+
+# What an agent may know of our environment: an allowlist, since a secret that it never had cannot leak.
+
+ALLOWED: Final = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
+        # How a network is reached; without them an agent behind a proxy only hangs.
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+        *("no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+        *(
+            "VIRTUAL_ENV",
+            "PYTHONPATH",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONPYCACHEPREFIX",
+            "NODE_PATH",
+            "GOPATH",
+            "CARGO_HOME",
+            "JAVA_HOME",
+        ),
+    }
+)
+NEVER: Final = frozenset({"LIZA_BOARD"})  # whatever the settings say: by it an agent could be a worker
+ALLOWED_STEMS: Final = ("LC_", "GIT_AUTHOR_", "GIT_COMMITTER_")
+
+
+# What keeps tools from waiting for a person who is not there, and git from leaving a process behind: its
+# housekeeping would outlive the run, and ended half-way it can leave a lock.
+HEADLESS: Final = {
+    "GIT_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "gc.auto",
+    "GIT_CONFIG_VALUE_0": "0",
+    "GIT_CONFIG_KEY_1": "maintenance.auto",
+    "GIT_CONFIG_VALUE_1": "false",
+}
+
+
+def allowed_environment(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+    """Return what of *environment* an agent gets: what is allowed to all, and the names in *also*."""
+    return {
+        name: with_own_programs_last(value, environment) if name == "PATH" else value
+        for name, value in environment.items()
+        if name not in NEVER and (name in ALLOWED or name.startswith(ALLOWED_STEMS) or name in also)
+    }
+
+
+def with_own_programs_last(path: str, environment: Mapping[str, str]) -> str:
+    """Return *path* with the programs of Liza's own environment last, unless its user activated it.
+
+    Whoever put Liza on the PATH wanted `liza`, not its `python3` in place of the project's.
+    """
+    own = os.path.join(sys.prefix, "bin")  # noqa: PTH118 - compared with words of a PATH
+    activated = environment.get("VIRTUAL_ENV")
+    if sys.prefix == sys.base_prefix or (
+        activated and os.path.realpath(activated) == os.path.realpath(sys.prefix)
+    ):
+        return path
+    words = path.split(os.pathsep)
+    others = [word for word in words if os.path.normpath(word) != own]
+    return os.pathsep.join([*others, own]) if len(others) < len(words) else path
+
 
 PROGRAM: Final = "bwrap"
 INSTALL: Final = "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
@@ -111,7 +177,7 @@ class SandboxSpec:
     as_root: bool = False  # whether root starts it
 
     def around(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs *argv* in the cage."""
+        """Return the command that runs *argv* in the sandbox."""
         mounts = in_mount_order(self.mounts)
         return [
             *(*_IGNORE_TERM, PROGRAM, *_ALWAYS),
@@ -144,7 +210,7 @@ HIDDEN: Final = tuple(
 )
 HIDDEN_FILES: Final = tuple(map(Path, ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers")))
 # Bubblewrap leaves these open to root, who can write them without any capability: a core_pattern, for one,
-# names a program that the kernel starts outside of every cage.
+# names a program that the kernel starts outside of every sandbox.
 KERNEL: Final = tuple(
     Path("/proc") / name
     for name in (*("sys", "sysrq-trigger", "fs", "mtrr", "scsi", "acpi", "driver", "keys"), "dynamic_debug")
@@ -152,7 +218,7 @@ KERNEL: Final = tuple(
 SCRATCH_DIRECTORIES: Final = tuple(map(Path, ("/var/tmp", "/dev/shm")))  # noqa: S108 - programs expect to write there
 ROOT: Final = Path("/")
 SCRATCH: Final = Path("/tmp")  # noqa: S108 - where a private directory is put
-# What a cage keeps of what is hidden: names are resolved here, and some systems keep their programs here.
+# What a sandbox keeps of what is hidden: names are resolved here, and some systems keep their programs here.
 SYSTEM: Final = tuple(
     map(Path, ("/run/current-system", "/run/wrappers", "/run/booted-system", "/run/opengl-driver"))
 )
@@ -173,9 +239,10 @@ PATH_VARIABLES: Final = (
     *("VIRTUAL_ENV", "PYTHONPATH", "NODE_PATH", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     *("REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-# Where a cage has what would otherwise stand inside of the tree that is worked on.
+_LONGEST_NAME: Final = 256  # characters of a word that may name a program
+# Where a sandbox has what would otherwise stand inside of the tree that is worked on.
 SANDBOX_ROOT: Final = Path("/run/liza")
-# Variables that name a directory which is another one in the cage.
+# Variables that name a directory which is another one in the sandbox.
 REPLACED_VARIABLES: Final = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
     "CARGO_HOME",
@@ -244,14 +311,13 @@ def inspect_host(
     home = Path(environment.get("HOME") or Path.home())
     home = home.resolve() if home.is_dir() else Path.home().resolve()
     # A program with a home of its own needs what you installed in yours, and nothing else of it.
-    homes = (home, Path.home().resolve())
-    hidden = [path for path in (*HIDDEN, *homes[1:], checkout) if _is_directory(path) and path != ROOT]
+    own = Path.home().resolve()
+    homes = (home,) if home == own else (home, own)
+    hidden = [path for path in (*HIDDEN, own, checkout) if _is_directory(path) and path != ROOT]
     covered = (*hidden, home, SCRATCH)
-    wanted = {
-        path.resolve()
-        for path in (*_needed_paths(argv, environment, homes, checkout), *show)
-        if _is_seen(path)
-    }
+    # By path once each: many of the hundred come by two names, and most are not there.
+    named = dict.fromkeys((*_needed_paths(argv, environment, homes, checkout), *show))
+    wanted = {Path(os.path.realpath(path)) for path in named if _is_seen(path)}
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
     return HostView(
@@ -294,11 +360,17 @@ def _needed_paths(
     yield from (
         installation_root(Path(word), homes) for word in path.split(os.pathsep) if word.startswith("/")
     )
-    if program := shutil.which(argv[0], path=path):
-        yield from _installation_paths(Path(program), homes)
+    # Any word may be a program: `timeout 600 tool`, or what speaks to an agent and starts it.
+    for word in filter(_may_be_program, argv):
+        if program := shutil.which(word, path=path):
+            yield from _installation_paths(Path(program), homes)
     # A script of the user's may well be more than one file.
     named = [Path(word) for word in argv if word.startswith("/") and Path(word).is_file()]
     yield from (path for file in named for path in (file, file.parent))
+
+
+def _may_be_program(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and len(word) < _LONGEST_NAME and "\n" not in word
 
 
 def _installation_paths(program: Path, homes: Sequence[Path]) -> Iterable[Path]:
@@ -354,15 +426,15 @@ class Sandbox(Protocol):
 
     @property
     def is_sandboxed(self) -> bool:
-        """Return whether a job will really be in a cage."""
+        """Whether a job really runs in a sandbox."""
         ...
 
     def path_inside(self, cwd: Path) -> Path:
-        """Return the path at which a job that runs in *cwd* finds itself."""
+        """Return the path that *cwd* has in the sandbox."""
         ...
 
-    def caged(self, job: Job, visit: Tenant) -> AbstractContextManager[Job]:
-        """Give *job* as it must be run; what the run did for keeps is taken over at the end."""
+    def wrap(self, job: Job, tenant: Tenant) -> AbstractContextManager[Job]:
+        """Yield *job* as it must be run; its commits are imported at the end."""
         ...
 
 
@@ -374,7 +446,7 @@ class Unsandboxed:
     def path_inside(self, cwd: Path) -> Path:
         return cwd
 
-    def caged(self, job: Job, visit: Tenant) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
+    def wrap(self, job: Job, tenant: Tenant) -> AbstractContextManager[Job]:  # noqa: ARG002 - the protocol's
         return nullcontext(job)
 
 
@@ -385,7 +457,7 @@ class SandboxProbe(NamedTuple):
     """Result of probing the sandbox: why it does not work, and whether that may pass."""
 
     why: str | None
-    is_passing: bool = False
+    is_transient: bool = False
 
 
 def sandbox_obstacle() -> str | None:
@@ -398,11 +470,11 @@ def probe_sandbox() -> SandboxProbe:
     if host().SANDBOX_LACK:
         return SandboxProbe(host().SANDBOX_LACK)
     now = time.monotonic()
-    if _last_probe and (not _last_probe[-1][1].is_passing or now < _last_probe[-1][0] + PROBE_AGAIN_AFTER):
+    if _last_probe and (not _last_probe[-1][1].is_transient or now < _last_probe[-1][0] + PROBE_AGAIN_AFTER):
         return _last_probe[-1][1]
     found = _probe_once()
     for pause in PAUSES:
-        if not found.is_passing:
+        if not found.is_transient:
             break
         time.sleep(pause)
         found = _probe_once()
@@ -422,14 +494,110 @@ def _probe_once() -> SandboxProbe:
     try:
         done = subprocess.run(trial, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
-        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_passing=True)
+        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_transient=True)
     except OSError as error:
-        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_passing=error.errno in _SCARCE)
+        return SandboxProbe(f"{PROGRAM} cannot be tried: {error}", is_transient=error.errno in _SCARCE)
     if done.returncode == 0:
         return SandboxProbe(None)
     said = done.stderr.strip().splitlines()
     why = said[-1] if said else f"exit code {done.returncode}"
     is_killed = done.returncode < 0 or done.returncode > _SIGNALLED
     if is_killed or why.endswith(tuple(map(os.strerror, _SCARCE))):
-        return SandboxProbe(f"{PROGRAM} was cut short ({why})", is_passing=True)
+        return SandboxProbe(f"{PROGRAM} was cut short ({why})", is_transient=True)
     return SandboxProbe(f"{PROGRAM} does not work here ({why}); allow unprivileged user namespaces to it")
+
+
+# The home that a gate's command has: a new one each time, with what the project's setup put into it.
+#
+# Programs look into a home before they begin: `usercustomize.py`, `.npmrc`, `.cargo/config.toml`. What the
+# tests of one attempt leave there would decide about the next, so nothing is left. Without a sandbox the
+# home has your tools and their downloads as links, and your settings as copies that are gone after the run.
+
+_USER_SITE: Final = ".local/lib"  # its entries are links one by one, so that none can be added to yours
+# What programs downloaded: without it, each command would download it again.
+DOWNLOADS: Final = (
+    *(
+        ".cache",
+        ".npm/_cacache",
+        ".cargo/registry",
+        ".cargo/git",
+        "go/pkg",
+        ".m2/repository",
+        ".gradle/caches",
+    ),
+    *(".gradle/wrapper", ".nuget/packages", ".ivy2/cache", ".pub-cache", ".gem", ".rbenv", ".composer/cache"),
+)
+# What tells programs where packages come from, and who you are.
+SETTINGS: Final = (
+    *(".gitconfig", ".config/git/config", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config", ".netrc"),
+    *(".cargo/config.toml", ".m2/settings.xml", ".gradle/gradle.properties", ".config/pip/pip.conf"),
+    *(".pip/pip.conf", ".config/uv/uv.toml", ".bundle/config", ".gemrc", ".condarc"),
+)
+# Variables that would lead out of the home again.
+HOME_VARIABLES: Final = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "CARGO_HOME")
+
+
+class GateHome:
+    """The home of the commands of one worker's gates, in *folder*."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "home"
+        self._kept = folder / "kept"
+
+    def begin(self, *, inherits: bool) -> None:
+        """Make it new: as the project's setup left it if it *inherits*, else empty."""
+        remove(self.path)
+        if inherits and self._kept.is_dir():
+            _copy(self._kept, self.path)
+        else:
+            remove(self._kept)
+            self.path.mkdir(parents=True)
+
+    def keep(self) -> None:
+        """Remember it as what the project's setup left."""
+        remove(self._kept)
+        self.path.rename(self._kept)
+
+    def end(self) -> None:
+        remove(self.path)
+
+    def populate(self, user: Path) -> None:
+        """Give it what a program needs of the home of the *user*, who runs it without a sandbox."""
+        for name in (*TOOLCHAINS, *DOWNLOADS):
+            if name != _USER_SITE and (user / name).is_dir():
+                _link(self.path / name, user / name)
+        for site in user.glob(f"{_USER_SITE}/python*/site-packages"):
+            for entry in site.iterdir():
+                _link(self.path / entry.relative_to(user), entry)
+        for name in SETTINGS:
+            if (user / name).is_file() and not os.path.lexists(self.path / name):
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(user / name, self.path / name)
+
+    def clear_settings(self) -> None:
+        """Remove the copies of the user's settings, which may hold keys."""
+        for name in SETTINGS:
+            if not (self.path / name).is_dir():
+                (self.path / name).unlink(missing_ok=True)
+
+
+def environment_with_home(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return *environment* with *home* as the home."""
+    return {name: value for name, value in environment.items() if name not in HOME_VARIABLES} | {
+        "HOME": str(home)
+    }
+
+
+def _link(link: Path, target: Path) -> None:
+    if not os.path.lexists(link):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a directory with all that it holds, sharing blocks where the file system can."""
+    words = ("cp", "-a", "--reflink=auto", "--", str(source), str(target))
+    done = subprocess.run(words, capture_output=True, check=False)
+    if done.returncode != 0:
+        error = OSError(done.stderr.decode(errors="replace").strip()[-200:])
+        raise DiskTrouble(f"copy {source}", error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.hosts
-
-
-@pytest.fixture
-def address(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
-    return f"{postgres.address}#{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
 
 
 @pytest.fixture

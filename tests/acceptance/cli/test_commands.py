@@ -71,6 +71,11 @@ class TestInit:
             ("workers: [\n", ["liza.yaml: line"]),
             ("workflow: waterfall\n", ["there is no workflow 'waterfall'"]),
             ("spec: nowhere.md\n", ["nowhere.md"]),
+            (
+                "agents: {default: {backend: goose, effort: high}}\n",
+                ["agents.default: `effort` does nothing"],
+            ),
+            ("workflow: experiment\nexperiment: {archive: true}\n", ["archive moves files of a directory"]),
         ],
     )
     def test_a_wrong_team_file_is_one_sentence_and_makes_nothing(
@@ -107,22 +112,23 @@ class TestInit:
 
 
 class TestNotesAndTasks:
-    def test_eight_shells_write_200_notes_at_once_and_none_is_lost(self, empty: Shell) -> None:
+    @pytest.mark.parametrize("turns", [6, pytest.param(25, marks=pytest.mark.torture)])
+    def test_eight_shells_write_notes_at_once_and_none_is_lost(self, empty: Shell, turns: int) -> None:
         """Issue: 200 notes, a valid board, a journal that replays to the same bytes."""
         empty.ok("init", "Build a greeter")
 
         def shell(number: int) -> None:
-            for turn in range(25):
+            for turn in range(turns):
                 empty.ok("note", f"note {turn} of {number}")
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(shell, range(8)))
         notes = empty.board()["human_notes"]
         assert {note["message"] for note in notes} == {
-            f"note {t} of {n}" for t in range(25) for n in range(8)
+            f"note {t} of {n}" for t in range(turns) for n in range(8)
         }
-        assert empty.ok("validate").startswith("VALID: revision 201")
-        assert empty.ok("board", "--at", "201").encode() == empty.state.read_bytes()
+        assert empty.ok("validate").startswith(f"VALID: revision {8 * turns + 1}")
+        assert empty.ok("board", "--at", str(8 * turns + 1)).encode() == empty.state.read_bytes()
 
     def test_a_task_is_added_with_lists_in_either_form(self, liza: Shell) -> None:
         add(liza, "t2", "--in", "a", "b", "--in", "c", "--out", "d", "--depends-on", "t1")
@@ -162,7 +168,9 @@ class TestNotesAndTasks:
             (["board", "--at", "99"], 1, "there is no revision '99'"),
             (["board", "--at", "soon"], 2, "'soon' is no moment"),
             (["log", "-n", "-1"], 2, "--last -1"),
-            (["staus"], 2, "invalid choice: 'staus'"),
+            (["staus"], 2, "there is no command 'staus'; did you mean 'status'? `liza --help` lists all"),
+            (["xyzzy"], 2, "there is no command 'xyzzy'; `liza --help` lists all"),
+            (["task", "shwo"], 2, "there is no command 'shwo'; did you mean 'show'?"),
             (["validate", "nowhere"], 2, "does not exist"),
         ],
     )
@@ -317,7 +325,7 @@ class TestEdits:
         liza.state.write_bytes(content)
         assert liza("validate").code == 5
         done = liza("note", "x")
-        assert (done.code, "Traceback" in done.err) == (5, False)
+        assert (done.code, "Traceback" in done.err) == (5, False), done.err
         assert [path.read_bytes() for path in (liza.home / "rejected").iterdir()] == [content]
         assert b"- id: t1" in liza.state.read_bytes()
         assert len(good) <= len(liza.state.read_bytes())
@@ -494,3 +502,60 @@ def test_help_names_every_command_and_every_exit_code(empty: Shell) -> None:
     for name in ("init", "status", "validate", "edit", "note", "answer", "task", "log", "board", "pause"):
         assert name in said
     assert re.search(r"5 the board", re.sub(r"\s+", " ", said))
+
+
+class TestOptionsWithoutEffect:
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (
+                "run --plan-bound --detach --until-idle",
+                "--detach and --until-idle do nothing beside --plan-bound",
+            ),
+            ("run --plan-bound --no-baseline", "--no-baseline does nothing beside --plan-bound"),
+            ("task show t1 --json --yaml", "--json does nothing beside --yaml"),
+            ("diff t1 --json --stat", "--json does nothing beside --stat"),
+            ("logs t1 --json --raw", "--json does nothing beside --raw"),
+            ("gauntlet --list --jobs 2", "--jobs does nothing beside --list"),
+            ("experiment", "the workflow liza tries no ideas; `workflow: experiment` does"),
+        ],
+    )
+    def test_are_refused_in_one_sentence(self, liza: Shell, words: str, says: str) -> None:
+        done = liza(*words.split())
+
+        assert (done.code, done.out) == (2, "")
+        assert says in done.err
+        assert len(done.err.splitlines()) == 1
+
+    def test_the_log_of_a_task_that_never_was_is_no_empty_page(self, liza: Shell) -> None:
+        done = liza("log", "--task", "nope")
+
+        assert (done.code, done.out) == (1, "")
+        assert "there is no task 'nope'" in done.err
+        assert "t1" in liza.ok("log", "--task", "t1")
+
+
+class TestWordsThatMeanNothing:
+    @pytest.mark.parametrize(
+        ("words", "code", "sentence"),
+        [
+            ("board --at 99999999999999d", 2, "'99999999999999d' is no moment"),
+            ("report --since 99999999999d", 2, "'99999999999d' is no moment"),
+            ("board --at 0001-01-01T00:00:00+14:00", 2, "is no moment"),
+            ("board --at 900d", 1, "the board was made later, as `liza log` says"),
+            ("run --label a/b", 2, "--label: 'a/b' is not an id: use up to 64 letters"),
+            ("host --label a/b", 2, "--label: 'a/b' is not an id: use up to 64 letters"),
+            ("replay nowhere", 2, "name a folder like .liza/runs, or a YAML file"),
+            ("-C nowhere status", 2, "-C nowhere: there is no such directory; name one that exists"),
+            ("task nope", 2, "there is no command 'nope'; `liza task --help` lists all"),
+            ("task aded", 2, "there is no command 'aded'; did you mean 'add'? `liza task --help` lists all"),
+        ],
+    )
+    def test_get_one_sentence_and_the_code_of_their_kind(
+        self, liza: Shell, words: str, code: int, sentence: str
+    ) -> None:
+        done = liza(*words.split(" "))
+        assert (done.code, done.out) == (code, ""), done
+        assert sentence in done.err
+        assert "Traceback" not in done.err
+        assert "Errno" not in done.err

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from liza.board.protocol import Board
-from liza.cli.demo import demo_summary, prepare_repository, run_demo
+from liza.cli.demo import OWN_SETTINGS, demo_of, demo_summary, prepare_repository, run_demo
+from liza.domain.changes import violations
+from liza.domain.config import Config
 from liza.domain.cycle_archive import ARCHIVE
-from liza.domain.dialects.signal_block import SIGNAL_PATTERN
-from liza.domain.invariants import violations
+from liza.domain.dialects import SIGNAL_PATTERN
 from liza.domain.model import GoalStatus, Status
+from liza.domain.yaml_parse import parse_yaml
 from liza.errors import UsageError
 from liza.repo.command import git
 from liza.repo.repository import Repository
@@ -90,6 +92,7 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+@pytest.mark.torture
 def test_the_demo_of_a_cycle_is_judged_twice_approved_by_a_person_and_archived(tmp_path: Path) -> None:
     board, said = prepare_repository(tmp_path / "demo", "cycle", pace="0"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -110,6 +113,13 @@ def test_a_workflow_without_a_demo_is_told_the_known_ones(tmp_path: Path) -> Non
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("workflow", ["liza", "phased", "cycle", "experiment"])
+def test_a_demo_ends_with_the_settings_of_its_own_workflow(workflow: str) -> None:
+    said = parse_yaml(demo_of(workflow).settings + OWN_SETTINGS).data
+    assert isinstance(said, dict)
+    assert Config.model_validate(said).workflow == workflow
+
+
 def test_the_demo_leaves_a_report_for_people_and_for_a_pull_request(show: Show) -> None:
     page, text = ((show.board.home / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md"))
     assert text.count("`git show ") == 5
@@ -118,6 +128,7 @@ def test_the_demo_leaves_a_report_for_people_and_for_a_pull_request(show: Show) 
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.torture
 def test_the_demo_of_issues_ends_in_pull_requests_that_are_ready(tmp_path: Path) -> None:
     root = tmp_path / "demo"
     board = prepare_repository(root, "phased", pace="0.1")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.cli.demo_hosts import find_server
+from liza.cli.demo import find_server
 from liza.errors import LizaError
 from tests.support.postgres_server import WHAT_IS_MISSING, find_programs
 from tests.support.shell import Shell

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
+from liza.board.location import VARIABLE
 from liza.cli.main import parser
 from liza.daemon.joining import parse_slots
-from liza.daemon.metrics_endpoint import parse_endpoint
+from liza.daemon.reports.prometheus import parse_endpoint
 from liza.errors import EXIT_CODES
 from tests.support.repos import Home
 from tests.support.shell import Shell
@@ -108,6 +111,23 @@ def test_the_query_that_starts_machines_counts_what_waits(
     assert postgres.sql(query) == "2"  # the third has to wait for the first
     shell.ok("pause")
     assert postgres.sql(query) == "0"
+
+
+def test_the_container_file_has_what_the_manifests_ask_of_it() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    said = dict(line.split(" ", 1) for line in text.splitlines() if line.startswith(("USER", "ENTRY", "CMD")))
+    assert said["USER"].isdecimal()  # else `runAsNonRoot` cannot be told, and no pod starts
+    assert f"--uid {said['USER']} liza" in text
+    (extras,) = re.findall(r"/opt/liza\[([a-z,]+)\]", text)
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras.split(",")) <= set(known)
+    *_, script = yaml.safe_load(said["ENTRYPOINT"])
+    assert f"COPY deploy/clone-and-host.sh {script}" in text
+    assert parser().parse_args(["host", *yaml.safe_load(said["CMD"])]).run
+    asked = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "clone-and-host.sh").read_text()))
+    assert asked == {VARIABLE, "LIZA_CLONE"}  # the first is in the secret that both manifests name
+    for path in (DEPLOY / "kubernetes").glob("*.yaml"):
+        assert f"secret `liza-board` has {VARIABLE}" in path.read_text()
 
 
 def test_the_container_file_copies_what_is_there() -> None:

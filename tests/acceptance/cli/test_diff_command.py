@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.cli.views.diffs import TaskDiff, diff_lines
-from liza.repo.diff import FilePatch, PatchLine
+from liza.repo.repository import FilePatch, PatchLine
 from tests.support.scripted_team import ScriptedTeam, dear
 from tests.support.shell import Shell
 

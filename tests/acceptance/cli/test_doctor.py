@@ -13,7 +13,7 @@ import pytest
 
 from liza.domain.changes import Change
 from liza.domain.record import utc_now
-from liza.system import locks
+from liza.system import files
 from tests.support.hosts import TeamOfHosts, bare_repository
 from tests.support.repos import NOW, Home
 from tests.support.sandboxed_project import require_cage
@@ -107,8 +107,8 @@ class TestDoctor:
 
     def test_who_holds_the_lock_is_found(self, shell: Shell) -> None:
         """The process is the one that the kernel knows, whatever the file says."""
-        lock = shell.home / locks.SUPERVISOR_LOCK
-        with locks.hold_for_life(lock, at=utc_now()):
+        lock = shell.home / files.SUPERVISOR_LOCK
+        with files.hold_for_life(lock, at=utc_now()):
             assert f"process {os.getpid()}" in findings(shell)["supervisor"]["sentence"]
             lock.write_text("1 elsewhere 2026-01-01T00:00:00Z\n")
             found = findings(shell)["supervisor"]
@@ -143,11 +143,10 @@ class TestDoctor:
         assert sorted(shell.directory.rglob("*")) == before
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment with every program but bubblewrap."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
+    programs = tmp_path_factory.mktemp("bin")
     for directory in reversed(os.environ["PATH"].split(os.pathsep)):
         for name in os.listdir(directory) if os.path.isdir(directory) else ():  # noqa: PTH112, PTH208 - names are enough
             link = programs / name
@@ -188,7 +187,7 @@ class TestWithoutBubblewrap:
         [
             ("mode: auto", "mode: require"),
             ("network: full", "network: none"),
-            ("network: full", "network: model-only"),
+            pytest.param("network: full", "network: model-only", marks=pytest.mark.torture),
         ],
     )
     def test_what_only_a_cage_can_keep_is_refused(
@@ -201,7 +200,7 @@ class TestWithoutBubblewrap:
 
         assert done.returncode == 1, done
         assert done.stderr.count("\n") == 1
-        assert "agents cannot be caged here: there is no bwrap" in done.stderr
+        assert "agents cannot run in a sandbox here: there is no bwrap" in done.stderr
         assert liza(shell, bare, "doctor").returncode == 1
 
 

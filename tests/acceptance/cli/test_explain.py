@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.board.file import FileBoard
-from liza.daemon.policy import coder, reviewer
-from liza.daemon.policy.conditions import Candidate, all_hold
-from liza.domain import events as e
+from liza.daemon.policy import pick
+from liza.daemon.policy.pick import Candidate, all_hold
+from liza.domain import lifecycle as e
 from liza.domain.config import Config
-from liza.domain.model import Status
+from liza.domain.model import Provider, ProviderState, Status
 from liza.domain.record import records_by_id, utc_now
-from liza.domain.spending import Provider, ProviderState
-from liza.system import locks
+from liza.system import files
 from tests.support import sample_tasks as s
 from tests.support.shell import Shell
 
@@ -60,7 +59,7 @@ class TestTasks:
         self, status: Status, tmp_path: Path
     ) -> None:
         shell = shell_of(tmp_path, s.task_in(status), s.new_task("t2", status=Status.DRAFT))
-        with locks.hold_for_life(shell.home / locks.SUPERVISOR_LOCK, at=utc_now()):
+        with files.hold_for_life(shell.home / files.SUPERVISOR_LOCK, at=utc_now()):
             found = explained(shell, "t1")
             says, who = EXPECTED[status]
             assert found["status"] == status
@@ -83,7 +82,7 @@ class TestTasks:
         shell = shell_of(tmp_path, forced)
         assert "by force" in explained(shell, "t1")["what"]
         shell.ok(*shlex.split(explained(shell, "t1")["command"])[1:])
-        with locks.hold_for_life(shell.home / locks.SUPERVISOR_LOCK, at=utc_now()):
+        with files.hold_for_life(shell.home / files.SUPERVISOR_LOCK, at=utc_now()):
             assert explained(shell, "t1")["what"] == "reviewer-1 will merge it next"
         assert shell("task", "accept", "t1").err == (
             "liza: t1: it asks for no consent, because it is APPROVED; `liza explain t1`\n"
@@ -109,10 +108,10 @@ class TestTheSameObjectsDecide:
     @pytest.mark.parametrize("status", list(Status))
     def test_a_task_is_picked_exactly_where_nothing_hinders(self, status: Status) -> None:
         state, late = s.board(s.task_in(status)), s.NOW + 10 * s.HOUR
-        picked = coder.pick(state, "coder-1") or reviewer.pick(state, "reviewer-1", late)
+        picked = pick.pick_work(state, "coder-1") or pick.pick_review(state, "reviewer-1", late)
         looks = [Candidate(state, state.task("t1"), name, late) for name in ("coder-1", "reviewer-1")]
-        free = all_hold(coder.CONDITIONS, looks[0]) or any(
-            all_hold(conditions, looks[1]) for conditions in (reviewer.TO_REVIEW, reviewer.TO_MERGE)
+        free = all_hold(pick.CONDITIONS, looks[0]) or any(
+            all_hold(conditions, looks[1]) for conditions in (pick.TO_REVIEW, pick.TO_MERGE)
         )
         assert (picked is not None) == free
 
@@ -121,7 +120,7 @@ class TestOthers:
     def test_a_worker_says_what_it_does(self, tmp_path: Path) -> None:
         shell = shell_of(tmp_path, s.task_in(Status.WORKING), s.new_task("t2"))
         assert explained(shell, "coder-1")["what"] == "it works on t1"
-        with locks.hold_for_life(shell.home / locks.SUPERVISOR_LOCK, at=utc_now()):
+        with files.hold_for_life(shell.home / files.SUPERVISOR_LOCK, at=utc_now()):
             assert explained(shell, "coder-2")["what"] == "it takes t2 next"
             assert "nothing on the board is new" in explained(shell, "planner-1")["what"]
 
@@ -131,7 +130,7 @@ class TestOthers:
         found = explained(shell, "run")  # the question stands, whether or not somebody supervises
         assert found["command"] == 'liza answer t1 "…"; liza run'
         assert "Which colour?" in found["what"]
-        with locks.hold_for_life(shell.home / locks.SUPERVISOR_LOCK, at=utc_now()):
+        with files.hold_for_life(shell.home / files.SUPERVISOR_LOCK, at=utc_now()):
             found = explained(shell, "run")
         assert found["status"] == "waiting for you"
         assert "Which colour?" in found["what"]

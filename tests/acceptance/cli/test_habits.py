@@ -22,7 +22,7 @@ from liza.cli.examples import EXAMPLES
 from liza.cli.main import SECTIONS, parser
 from liza.cli.registry import COMMANDS
 from liza.domain.changes import HUMAN
-from liza.domain.events import Block
+from liza.domain.lifecycle import Block
 from tests.support.pseudo_terminals import TmuxScreen, needs_tmux
 from tests.support.shell import ROOT, Shell
 from tests.support.web_story import WebStory

@@ -170,6 +170,7 @@ class TestReplay:
         assert "no base commit is known; it began at " in done.out
         assert "it ended early: the plan needs to know: Which colour?" in done.out
 
+    @pytest.mark.torture
     def test_tasks_of_people_are_there_from_the_start(self, tmp_path: Path, empty: Shell) -> None:
         empty.ok(
             "task", "add", "--id", "t1", "--description", "Hi", "--done-when", "it says hi", "--kind", "docs"
@@ -180,6 +181,7 @@ class TestReplay:
         assert (done.code, json.loads(done.out)["rehearsed"]["merges"]) == (0, 1), done
         assert empty.board()["tasks"][0]["status"] == "IDLE"
 
+    @pytest.mark.torture
     def test_where_the_recording_does_not_fit_it_says_so(self, tmp_path: Path, empty: Shell) -> None:
         path = tmp_path / "other.yaml"
         path.write_text("runs:\n- {role: coder, step: implement, task: t1, reply: x}\n")
@@ -190,11 +192,11 @@ class TestReplay:
         )
 
     def test_its_time_is_bounded(self, tmp_path: Path, empty: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(liza.cli.replay, "PATIENCE", -52.0)
+        monkeypatch.setattr(liza.cli.replay, "PATIENCE", -45.0)
         path = tmp_path / "long.yaml"
         path.write_text("runs:\n- {role: planner, step: plan, seconds: 60, reply: x}\n")
         done = empty("replay", str(path), "--pace", "1")
-        assert (done.code, "it was ended: it took longer than 8 s" in done.out) == (4, True), done
+        assert (done.code, "it was ended: it took longer than 15 s" in done.out) == (4, True), done
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -214,4 +216,4 @@ class TestReplay:
 
     def test_what_is_no_recording_is_named(self, empty: Shell) -> None:
         done = empty("replay", "nowhere.yaml")
-        assert (done.code, "nowhere.yaml is no recording" in done.err) == (2, True)
+        assert (done.code, "nowhere.yaml; name a folder like .liza/runs" in done.err) == (2, True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import liza
+from liza.board.postgres import server
 from liza.board.protocol import SUPERVISOR_NAME
 from liza.domain.changes import Change
+from liza.domain.config import Switch
 from liza.domain.model import Status, WorkerStatus
-from liza.domain.switches import Switch
 from liza.system.platform import DEAD_STATES
-from liza.system.proc_table import process_of
+from liza.system.process import process_of
 from tests.support.host_processes import PATIENCE, HostPark
+from tests.support.hosts import bare_repository
 from tests.support.postgres_proxy import PostgresProxy
 from tests.support.postgres_server import PostgresServer
-from tests.support.repos import Hand
+from tests.support.repos import Hand, Home
 from tests.support.shell import ROOT
 
 if TYPE_CHECKING:
@@ -34,17 +37,16 @@ pytestmark = pytest.mark.hosts
 
 
 @pytest.fixture
-def address(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
-    return f"{postgres.address}#{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
-
-
-@pytest.fixture
 def park(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> HostPark:
     monkeypatch.setenv("LIZA_BOARD", address)
     return HostPark(tmp_path, address, {})
 
 
-def test_one_host_is_a_run(park: HostPark) -> None:
+def test_one_host_is_a_run(park: HostPark, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the collector of traces that it should tell refuses every connection."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", nowhere)
     with park.host("alpha", "--metrics", "0") as alpha:
         park.eventually(lambda: park.board.presence.hosts() and park.leader() == "alpha")
         sign = park.board.presence.hosts()[0]
@@ -59,6 +61,7 @@ def test_one_host_is_a_run(park: HostPark) -> None:
     assert 'liza_host_clock_skew_seconds{host="alpha"}' in scraped
     assert 'liza_workers_alive{role="coder"}' in scraped
     assert park.state.tasks["t1"].status is Status.MERGED
+    assert park.told().count(f"no traces reach {nowhere}") == 1
     names = {"planner-alpha-1", "coder-alpha-1", "reviewer-alpha-1"}
     assert {agent.id: agent.host for agent in park.state.agents.values()} == dict.fromkeys(names, "alpha")
     assert park.shell_of("alpha").ok("verify").startswith("VERIFIED: 1 merge")
@@ -85,12 +88,19 @@ def test_another_leads_where_the_leader_dies(park: HostPark) -> None:
             assert beta.wait(PATIENCE) == 4
 
 
+def with_remote(remote: str | None) -> Change:
+    return Change("human", "move", lambda one: one.replace(config=one.config.replace(remote=remote)))
+
+
 class TestBeforeAnyWork:
     """Each is one sentence and an exit code, and nothing is on the board afterwards."""
 
-    def refused(self, park: HostPark, *words: str, where: str = "alpha") -> tuple[int, str]:
+    def refused(
+        self, park: HostPark, *words: str, where: str = "alpha", **environment: str
+    ) -> tuple[int, str]:
         before = park.state.revision
-        done = park.shell_of(where)("host", "--name", "alpha", "--no-baseline", *words)
+        shell = park.shell_of(where)
+        done = shell("host", "--name", "alpha", "--no-baseline", *words, user=None, **environment)
         assert done.err.startswith("liza: "), done
         assert (done.err.count("\n"), "Traceback" in done.err) == (1, False), done.err
         assert park.state.revision == before
@@ -129,6 +139,53 @@ class TestBeforeAnyWork:
             assert (code, said in err) == (1, True), (address, err)
             assert postgres.password not in err
         assert self.refused(park, "--board", "mailto:ada", where="clone9")[0] == 2
+
+    def test_a_server_that_is_too_old(self, park: HostPark, monkeypatch: pytest.MonkeyPatch) -> None:
+        park.board.presence.hosts()  # its own sessions are there already
+        park.board.read()
+        monkeypatch.setattr(server, "OLDEST_SERVER", 990000)
+        code, err = self.refused(park)
+        assert (code, "and Liza needs 99 or newer; upgrade the server" in err) == (1, True), err
+
+    def test_an_old_git(self, park: HostPark, tmp_path: Path) -> None:
+        old = tmp_path / "old"
+        old.mkdir()
+        own = shutil.which("git")
+        answer = 'case " $* " in *" version "*) echo git version 2.30.2 ;;'
+        (old / "git").write_text(f'#!/bin/sh\n{answer} *) exec {own} "$@" ;; esac\n')
+        (old / "git").chmod(0o755)
+        code, err = self.refused(park, PATH=f"{old}{os.pathsep}{os.environ['PATH']}")
+        said = "git 2.30 cannot merge without a checkout; install 2.38 or newer on this machine"
+        assert (code, said in err) == (1, True), err
+
+    def test_a_board_that_names_no_remote(self, park: HostPark) -> None:
+        park.board.update(with_remote(None))
+        with park.board.presence.hold("host-beta", at=park.board.now()):
+            park.board.presence.advertise("beta", {"version": liza.__version__})
+            code, err = self.refused(park)
+        said = "beta works on this board, and it names no `remote` by which code travels between hosts"
+        assert (code, said in err) == (2, True), err
+
+    def test_a_remote_of_another_history_or_that_is_none(self, park: HostPark, tmp_path: Path) -> None:
+        other = Home(tmp_path / "other")
+        other.git("checkout", "-q", "--orphan", "elsewhere")
+        other.commit({"x": "another thing"})
+        other.git("push", "-q", str(bare_repository(tmp_path / "other.git").directory), "elsewhere:main")
+        wrong = {
+            str(tmp_path / "other.git"): "has another history than this repository",
+            str(tmp_path / "none.git"): "cannot be reached",
+        }
+        for remote, said in wrong.items():
+            park.board.update(with_remote(remote))
+            code, err = self.refused(park)
+            assert (code, said in err) == (1, True), err
+
+    def test_somebody_else_s_run(self, park: HostPark) -> None:
+        """Who leads already is not disturbed: `liza run` wants to be alone, and says who is there."""
+        with park.board.presence.hold(SUPERVISOR_NAME, at=park.board.now()):
+            done = park.shell_of("alpha")("run", "--no-baseline")
+        assert (done.code, done.err.count("\n")) == (1, 1), done
+        assert "already running" in done.err
 
     def test_a_board_of_files(self, park: HostPark, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("LIZA_BOARD")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -54,26 +54,55 @@ async def call(session: ClientSession, name: str, **arguments: Any) -> tuple[boo
     return bool(found.is_error), "".join(getattr(part, "text", "") for part in found.content)
 
 
-def test_an_assistant_looks_and_steers(story: WebStory) -> None:
-    async def say(session: ClientSession) -> dict[str, tuple[bool, str]]:
-        return {
-            "status": await call(session, "status"),
-            "explain": await call(session, "explain", subject="colours"),
-            "cost": await call(session, "cost"),
-            "logs": await call(session, "logs", subject="greet"),
-            "diff": await call(session, "diff", task="parse"),
-            "answer": await call(session, "answer", task="colours", text="blue"),
-            "note": await call(session, "note", text="be brief", about="usage"),
-            "add": await call(session, "task_add", id="docs", description="Write it", done_when=["it is"],
-                              paths=["docs/"], depends_on=["usage"]),
-            "add less": await call(session, "task_add", id="more", description="More", done_when=["it is"]),
-            "reject": await call(session, "reject", task="parse", reason="no help"),
-            "pause": await call(session, "pause", reason="lunch"),
-            "wrong": await call(session, "accept", task="usage", reason="yes"),
-            "nobody": await call(session, "explain", subject="../../etc/passwd"),
-        }  # fmt: skip
+class Conversation(NamedTuple):
+    """What one assistant saw and what came of its words; starting a server takes a second of a core."""
 
-    said = talk(story, say)
+    story: WebStory
+    tools: dict[str, Any]  # name to annotations
+    resources: dict[str, str]
+    said: dict[str, tuple[bool, str]]
+
+
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> Conversation:
+    story = WebStory(tmp_path_factory.mktemp("talked") / "project")
+
+    async def say(session: ClientSession) -> Conversation:
+        tools = {tool.name: tool.annotations for tool in (await session.list_tools()).tools}
+        resources = {name: await resource(session, name) for name in ("board", "report", "tasks/greet")}
+        return Conversation(story, tools, resources, await steer(session))
+
+    found: Conversation = talk(story, say)
+    return found
+
+
+async def resource(session: ClientSession, name: str) -> str:
+    read = await session.read_resource(f"liza://{name}")
+    return "".join(getattr(part, "text", "") for part in read.contents)
+
+
+async def steer(session: ClientSession) -> dict[str, tuple[bool, str]]:
+    """Look at everything and change what may be changed; return what each tool said."""
+    return {
+        "status": await call(session, "status"),
+        "explain": await call(session, "explain", subject="colours"),
+        "cost": await call(session, "cost"),
+        "logs": await call(session, "logs", subject="greet"),
+        "diff": await call(session, "diff", task="parse"),
+        "answer": await call(session, "answer", task="colours", text="blue"),
+        "note": await call(session, "note", text="be brief", about="usage"),
+        "add": await call(session, "task_add", id="docs", description="Write it", done_when=["it is"],
+                          paths=["docs/"], depends_on=["usage"]),
+        "add less": await call(session, "task_add", id="more", description="More", done_when=["it is"]),
+        "reject": await call(session, "reject", task="parse", reason="no help"),
+        "pause": await call(session, "pause", reason="lunch"),
+        "wrong": await call(session, "accept", task="usage", reason="yes"),
+        "nobody": await call(session, "explain", subject="../../etc/passwd"),
+    }  # fmt: skip
+
+
+def test_an_assistant_looks_and_steers(talked: Conversation) -> None:
+    story, said = talked.story, talked.said
     state = story.board.read()
     assert json.loads(said["status"][1])["headline"]["sentence"].startswith("Nobody works: 1 of 6 tasks done")
     assert "Which colour, blue or green?" in said["explain"][1]
@@ -90,46 +119,51 @@ def test_an_assistant_looks_and_steers(story: WebStory) -> None:
     assert "it asks for no consent" in said["wrong"][1]
 
 
-def test_the_history_says_that_a_person_did_it_by_an_assistant(story: WebStory) -> None:
-    talk(story, lambda session: call(session, "accept", task="parse", reason="my user said so"))
-    task = story.board.read().task("parse")
-    assert task.status is Status.APPROVED
-    assert (task.history[-1].by, task.history[-1].role) == ("assistant", Role.HUMAN)
-    assert list(story.board.entries())[-1].by == "assistant"
-
-
 def test_approvals_can_be_forbidden_to_it_and_not_to_people(story: WebStory) -> None:
     liza = Shell(story.user.directory)
     liza.edit("approvals: true", "approvals: false")
     story.board.absorb()
 
     async def say(session: ClientSession) -> list[tuple[bool, str]]:
-        return [
+        said = [
             await call(session, "accept", task="parse", reason="yes"),
             await call(session, "reject", task="parse", reason="no"),
             await call(session, "answer", task="budget", text="500"),
             await call(session, "answer", task="colours", text="blue"),
         ]
+        assert story.board.read().task("parse").status is Status.AWAITING_APPROVAL
+        liza.ok("answer", "budget", "500")
+        liza.edit("approvals: false", "approvals: true")
+        story.board.absorb()
+        return [*said, await call(session, "accept", task="parse", reason="my user said so")]
 
-    accept, reject, money, answer = talk(story, say)
-    for is_error, text in (accept, reject, money):
+    *forbidden, answer, accept = talk(story, say)
+    for is_error, text in forbidden:
         assert is_error
         assert "`assistant.approvals` is false, so an assistant may not decide this" in text
     assert not answer[0]
-    assert story.board.read().task("parse").status is Status.AWAITING_APPROVAL
-    liza.ok("task", "accept", "parse")
+    assert not accept[0]
+    task = story.board.read().task("parse")
+    assert task.status is Status.APPROVED
+    # A person, by an assistant.
+    assert (task.history[-1].by, task.history[-1].role) == ("assistant", Role.HUMAN)
+    assert list(story.board.entries())[-1].by == "assistant"
 
 
-def test_what_changes_and_what_destroys_is_marked(story: WebStory) -> None:
-    async def say(session: ClientSession) -> Any:  # noqa: ANN401
-        return (await session.list_tools()).tools
-
-    tools = {tool.name: tool.annotations for tool in talk(story, say)}
+def test_what_changes_and_what_destroys_is_marked(talked: Conversation) -> None:
+    tools = talked.tools
     assert tools.keys() == {row.name for row in tool_rows()}
     assert {name for name, hints in tools.items() if hints.destructive_hint} == {"accept", "reject"}
     assert {name for name, hints in tools.items() if not hints.read_only_hint} == {
         row.name for row in tool_rows() if row.changes
     }
+
+
+def test_the_board_is_a_resource(talked: Conversation) -> None:
+    found = talked.resources
+    assert json.loads(found["board"])["goal"]["description"] == "A greeter that people like"
+    assert found["report"].startswith("# A greeter")
+    assert json.loads(found["tasks/greet"])["status"] == "MERGED"
 
 
 def test_read_only_has_nothing_that_changes_anything(story: WebStory) -> None:
@@ -141,17 +175,3 @@ def test_read_only_has_nothing_that_changes_anything(story: WebStory) -> None:
     assert set(listed) == {row.name for row in tool_rows() if not row.changes}
     assert is_error
     assert story.board.read().human_notes == {}
-
-
-def test_the_board_is_a_resource(story: WebStory) -> None:
-    async def say(session: ClientSession) -> dict[str, str]:
-        found = {}
-        for name in ("board", "report", "tasks/greet"):
-            read = await session.read_resource(f"liza://{name}")
-            found[name] = "".join(getattr(part, "text", "") for part in read.contents)
-        return found
-
-    found = talk(story, say)
-    assert json.loads(found["board"])["goal"]["description"] == "A greeter that people like"
-    assert found["report"].startswith("# A greeter")
-    assert json.loads(found["tasks/greet"])["status"] == "MERGED"

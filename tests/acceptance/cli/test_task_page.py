@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.cli.actions import parse_comment
-from liza.domain.model import Status
+from liza.domain.model import Feedback, Status
 from liza.domain.record import utc_now
-from liza.domain.verdicts import Feedback
 from liza.errors import UsageError
 from liza.workflow.transition import apply
 from tests.support.sample_tasks import ASK_HUMAN
@@ -41,7 +40,7 @@ def test_the_page_has_what_who_rounds_diff_and_history(team: ScriptedTeam) -> No
     assert "announced:\n" in page
     assert "coder-1      announced its work\n" in page
     assert "checkpoint" not in page.partition("gates:")[0]
-    assert page.splitlines()[-1].endswith("supervisor   ask_human -> AWAITING_APPROVAL")
+    assert page.splitlines()[-1].endswith("supervisor   left to a person -> AWAITING_APPROVAL")
 
 
 def test_all_of_it_is_yaml(team: ScriptedTeam) -> None:

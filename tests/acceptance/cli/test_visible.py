@@ -12,9 +12,9 @@ from liza.board.alerts import append_alert
 from liza.board.file import FileBoard
 from liza.cli.views.screen import LiveView
 from liza.domain.changes import HUMAN, add_note
-from liza.domain.events import Block
+from liza.domain.lifecycle import Block
+from liza.domain.printed_text import escape_unsafe
 from liza.domain.record import utc_now
-from liza.domain.visible_text import escape_unsafe
 from liza.workflow.transition import apply
 from tests.support.repos import Home
 from tests.support.shell import Shell

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.board.file import FileBoard
+from liza.domain.config import Switch
 from liza.domain.model import Goal, GoalStatus, Status
-from liza.domain.switches import Switch
-from liza.system.wakeup import wait_readable
+from liza.system.run_control import wait_readable
 from tests.support.boards import noted
 from tests.support.pseudo_terminals import PATIENCE, PROGRAM, TmuxScreen, needs_tmux
 from tests.support.repos import Home

@@ -15,7 +15,7 @@ from liza.domain.model import Status
 from tests.support import scripted_agent
 from tests.support.boards import noted
 from tests.support.sample_tasks import board as story
-from tests.support.shell import ROOT
+from tests.support.shell import ROOT, Done, Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,13 @@ class Project(NamedTuple):
             text=True,
             check=False,
         )
+
+    def init(self, site: Path | None = SITE) -> Done:
+        """Type `liza init` where the packages in *site* are installed."""
+        with pytest.MonkeyPatch.context() as patch:
+            if site:
+                patch.syspath_prepend(site)
+            return Shell(self.root)("init", "Make a file")
 
     def lines(self, name: str) -> list[str]:
         return (self.root.parent / name).read_text().splitlines()
@@ -122,8 +129,8 @@ def _reasons(put: dict[str, object]) -> list[str]:
             "'wrods' is not one of the known kinds of gate; did you mean 'words'?",
         ),
         ("effect: publish", "effect: publsh", "there is no effect 'publsh'; did you mean 'publish'?"),
-        ("forbidden: ", "forbiden: ", "gate words: a gate of the kind words: forbidden: it is missing"),
-        (", file: FILE", "", "gate publish: the effect publish: file"),
+        ("forbidden: ", "forbiden: ", "'forbiden' is not a key that belongs here; did you mean 'forbidden'?"),
+        (", file: FILE", "", "gates[1].file: it is missing; add it"),
     ],
 )
 def test_what_is_misspelt_is_refused_with_what_is_known(
@@ -131,10 +138,10 @@ def test_what_is_misspelt_is_refused_with_what_is_known(
 ) -> None:
     project.workflow(GATE.replace(right, wrong), EFFECT.replace(right, wrong))
 
-    done = project("init", "Make a file")
+    done = project.init()
 
-    assert done.returncode == 2
-    assert sentence in done.stderr
+    assert done.code == 2
+    assert sentence in done.err
 
 
 def test_an_effect_that_shows_work_is_not_performed_before_somebody_let_it_pass(project: Project) -> None:
@@ -145,10 +152,10 @@ def test_an_effect_that_shows_work_is_not_performed_before_somebody_let_it_pass(
         )
     )
 
-    done = project("init", "Make a file")
+    done = project.init()
 
-    assert done.returncode == 2
-    assert "publish would happen to work that nobody let pass" in done.stderr
+    assert done.code == 2
+    assert "publish would happen to work that nobody let pass" in done.err
 
 
 def test_an_effect_after_the_merge_is_refused(project: Project) -> None:
@@ -158,27 +165,27 @@ def test_an_effect_after_the_merge_is_refused(project: Project) -> None:
         + "\n      - {id: more, kind: effect"
     )
 
-    done = project("init", "Make a file")
+    done = project.init()
 
-    assert done.returncode == 2
-    assert "it comes after the merge" in done.stderr
+    assert done.code == 2
+    assert "it comes after the merge" in done.err
 
 
 def test_without_the_package_each_is_one_sentence(project: Project) -> None:
     """Whoever clones the project and has not installed it is told what is missing."""
-    done = project("init", "Make a file", site="")
-    assert done.returncode == 2
-    assert "'words' is not one of the known kinds of gate" in done.stderr
+    done = project.init(site=None)
+    assert done.code == 2
+    assert "'words' is not one of the known kinds of gate" in done.err
 
     project.settings(workflow="liza")
-    done = project("init", "Make a file", site="")
-    assert done.returncode == 2
-    assert "agents.default: there is no backend 'sample'; known: command, replay, litellm, " in done.stderr
+    done = project.init(site=None)
+    assert done.code == 2
+    assert "agents.default: there is no backend 'sample'; known: command, replay, litellm, " in done.err
 
     project.settings(workflow="liza", agents={})
-    done = project("init", "Make a file", site="")
-    assert done.returncode == 2
-    assert "there is no notification channel 'file'; known: command, webhook" in done.stderr
+    done = project.init(site=None)
+    assert done.code == 2
+    assert "there is no notification channel 'file'; known: command, webhook" in done.err
 
 
 def test_nobody_who_only_looks_loads_the_package(project: Project) -> None:

@@ -15,7 +15,7 @@ from liza.domain.anomalies import ExternalBlocker
 from liza.domain.changes import Change, with_anomaly
 from liza.domain.model import BreakerStatus, GoalStatus, Status
 from liza.domain.record import utc_now
-from liza.domain.trips import with_due_trips
+from liza.domain.rules import with_due_trips
 from tests.support.liza_process import LizaProcess
 from tests.support.scripted_team import PATIENCE, ScriptedTeam
 from tests.support.shell import Shell

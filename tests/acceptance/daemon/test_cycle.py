@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -61,6 +63,10 @@ def test_a_goal_in_three_loops_is_approved_in_the_page(tmp_path: Path) -> None:
         3,
     ]
     assert told == page.read_text()
+    signed = re.findall(r"Signature\*\*: (.*)", told)
+    assert [one for one in signed if not one.startswith("1:0:1")][:5] == [
+        *("1:0:0", "1:1:1", "1:1:2", "1:1:3", "1:2:1"),
+    ]
     assert "unless it was you" not in daemon.told()
 
 
@@ -160,3 +166,71 @@ def test_every_turn_that_a_cycle_can_take_in_one_run(tmp_path: Path) -> None:
     (archive,) = (daemon.user.directory / ARCHIVE).iterdir()
     assert archive.read_text() == page
     assert len(daemon.user.git("log", "--format=%s", f"{daemon.user.base}..{daemon.ref}").splitlines()) == 2
+
+
+def wrote(sizes: str, ending: str = "sh") -> dict[str, Any]:
+    """Return the act of who writes files of such *sizes* in lines, and undoes what was too large before."""
+    each = (f"seq -f $(date +%N).%g {size} >> {size}.{ending}" for size in sizes.split())
+    return acted("; ".join(["rm -f 148.sh 162.md 3.*", *each]))
+
+
+# One of 150 lines and 2 files is enough; text alone may be 164 lines long.
+SIZES: Final = [
+    *(wrote("150 1"), wrote("147 2 1"), wrote("161 2 1", "md"), wrote("1")),
+    *(wrote("148 2 1"), wrote("162 2 1", "md")),  # these go back before anybody judges them
+    *[wrote("1")] * 6,
+]
+MORE_TO_COME: Final = {"answer": {**PASS["answer"], "label": "progressing"}}
+REACHED: Final = {"answer": {**PASS["answer"], "label": "sufficient"}}
+JUDGED: Final = [*[INSUFFICIENT] * 3, MORE_TO_COME, *[INSUFFICIENT] * 5, REACHED]
+
+
+def goal_sufficient(root: Path) -> None:
+    """Write the workflow that asks a person only when the goal is reached."""
+    text = files("liza.workflow").joinpath("cycle.yaml").read_text(encoding="utf-8")
+    row = "    next: APPROVE\n"
+    assert row in text
+    (root / "ours.yaml").write_text(text.replace(row, f"      pass/progressing: PLAN\n{row}"))
+
+
+def edit_an_earlier_part(daemon: Daemon, page: Path) -> None:
+    """Change what is in the page already; everybody pauses until it is put back."""
+    before = page.read_text()
+    page.write_text(before.replace("make files", "make gold"))
+    daemon.eventually((daemon.home / "PAUSE").is_file)
+    assert "line 5 was 'make files' and is 'make gold'" in (daemon.home / "PAUSE").read_text()
+    page.write_text(before)
+    assert daemon.shell("resume").code == 0
+
+
+@pytest.mark.torture
+def test_sizes_pauses_and_an_edited_page_in_one_run(tmp_path: Path) -> None:
+    """The rest of the traces: what is counted, what is reset, what a person may not touch."""
+    planner = [{"print": "no answer", "exit": 1}, planned(files=["*.sh", "*.md"])]
+    script = cycle_script(planner=planner, actor=SIZES, judge=JUDGED)
+    daemon = Daemon(tmp_path, script, workflow="ours.yaml")
+    goal_sufficient(daemon.user.directory)
+    page = daemon.user.directory / PAGE
+
+    with daemon.running("--no-baseline") as run:
+        daemon.until(lambda state: waits_for(state.tasks.get("goal-1")) is not None)
+        daemon.eventually(lambda: list((daemon.user.directory / ARCHIVE).glob("*")))
+        assert daemon.state.task("goal-1").blocked_rule == "five_loop_pause", daemon.told()
+        edit_an_earlier_part(daemon, page)
+        with page.open("a") as file:
+            file.write("\nOne line at a time\n")
+        daemon.until(lambda state: state.task("goal-1").status is Status.AWAITING_APPROVAL)
+        assert daemon.shell("task", "accept", "goal-1").code == 0
+        assert run.wait(PATIENCE) == 0
+
+    state = daemon.state
+    assert (state.goal.status, state.task("goal-1").status) == (GoalStatus.COMPLETE, Status.MERGED)
+    fired = [trip.rule for trip in state.circuit_breaker.trips]
+    assert fired == ["stuck_cycle"] * 2  # once a streak
+    counted = state.sprint.metrics.gates
+    assert (counted["limit"], counted["size"]) == ({"pass": 10, "revise": 2}, {"pass": 10})
+    assert counted["judge"] == {"revise": 8, "pass": 2}
+    assert daemon.events("goal-1").count("ask_human") == 1  # a step that only leads on asks nobody
+    day = f"{state.goal.created:%Y-%m-%d}"
+    archives = sorted(path.name for path in (daemon.user.directory / ARCHIVE).iterdir())
+    assert archives == [f"{day}_cycle-001.md", f"{day}_cycle-001_incomplete.md"]

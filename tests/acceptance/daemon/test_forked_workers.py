@@ -11,7 +11,7 @@ import pytest
 
 from liza.domain.model import Status
 from liza.system.fork_server import SERVER_NAME
-from liza.system.proc_table import process_table
+from liza.system.process import process_table
 from tests.support.daemon_run import Daemon
 
 if TYPE_CHECKING:

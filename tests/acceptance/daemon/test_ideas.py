@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from liza.daemon.policy.planner import NONE_PASSED
 from liza.domain.model import GoalStatus
 from tests.integration.daemon.test_experiments import EXPERIMENT, SCRIPT, SWEEP, rejects
 from tests.support.daemon_run import PATIENCE, Daemon
@@ -22,6 +23,8 @@ BOTH: Final = """\
 touch {yard}/$LIZA_TASK; while [ $(ls {yard} | grep -c idea) -lt 2 ]; do sleep 0.05; done
 value=$(git show HEAD:value | cut -d. -f1); echo $((value + 1)).0 > value; echo $LIZA_TASK > $LIZA_TASK
 """
+# In its own directory: the results have a path that is right there.
+LAB: Final = "for name in value stale noisy broken; do cp ../$name . 2> /dev/null; done; . ../sweep.sh\n"
 SETTINGS: Final = {
     "metrics": [{"column": "sharpe", "kind": "primary"}],
     "search": {"ideas": 2, "depth": 2},
@@ -51,7 +54,7 @@ def laboratory(
         gates=gates,
     )
     files = {"sweep.sh": SWEEP, "value": "1.0\n", "lab/test.sh": "! grep -q boom ../value\n",
-             "lab/sweep.sh": "cd .. && sh sweep.sh\n"}  # fmt: skip
+             "lab/sweep.sh": LAB}  # fmt: skip
     (daemon.user.directory / "lab").mkdir()
     for name, text in files.items():
         (daemon.user.directory / name).write_text(text)
@@ -87,7 +90,7 @@ def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path
         row["run_id"][-2:]: row["score"] for row in json.loads(daemon.shell("experiment", "--json").out)
     }
     assert scores == {"01": 1.0, "02": 2.0, "03": 3.0}
-    assert "The search is over: the depth of 2 is reached." in daemon.shell("experiment").out
+    assert "It is over: the depth of 2 is reached." in daemon.shell("experiment").out
     # Without a command there are no tests.
     told = [json.loads(path.read_text()) for path in (daemon.home / "experiments").glob("*/summary.json")]
     assert {(one["tests_exit_code"], one["sweep_exit_code"]) for one in told} == {(None, 0)}
@@ -114,10 +117,8 @@ def test_every_end_of_an_idea_in_one_run(tmp_path: Path) -> None:
     acts = [done(command) for command in ENDS.values()]
     script = {f"implement/coder idea-1-{number}": act for number, act in enumerate(acts, start=1)}
     script |= {"review idea-1-4": rejects("it cheats"), "review idea-1-5": {"print": "DO NOT APPROVE"}}
-    commands = {"test": "cd lab && sh test.sh"}  # where each runs is a part of it
-    daemon = laboratory(
-        tmp_path, script, " ".join(ENDS), commands, keep_worktrees=True, sweep="cd lab && sh sweep.sh"
-    )
+    where = {"test_directory": "lab", "sweep_directory": "lab", "keep_worktrees": True}
+    daemon = laboratory(tmp_path, script, " ".join(ENDS), {"test": "sh test.sh"}, **where)
 
     with daemon.running("--until-idle", "--no-baseline") as run:
         assert run.wait(PATIENCE) == 0
@@ -143,6 +144,34 @@ def test_every_end_of_an_idea_in_one_run(tmp_path: Path) -> None:
     assert not found["empty"]["patch_applied"]
     assert daemon.head() == daemon.user.base
     assert daemon.user.worktrees.of("idea-1-1")
+
+
+def test_a_goal_is_over_though_no_idea_passes(tmp_path: Path) -> None:
+    """What is rejected in its last round is scored and marked; a column that nobody has gives no score."""
+    script = {"implement/coder": done("echo 9.0 > value"), "implement/coder idea-1-2": done("true")}
+    wanted = {"column": "profit", "proceed_unapproved": True, "first": 2}
+    daemon = laboratory(tmp_path, {**script, "review": rejects("it cheats")}, "forced", {}, **wanted)
+
+    with daemon.running("--no-baseline") as run:
+        daemon.eventually((daemon.home / "PAUSE").is_file)
+        assert "2 ideas are asked for, and one idea can be tried" in (daemon.home / "PAUSE").read_text()
+        (daemon.user.directory / "ideas.md").write_text("forced\n\nempty\n")
+        assert daemon.shell("resume").code == 0
+        assert run.wait(PATIENCE) == 0
+
+    state = daemon.state
+    assert (state.goal.status, state.goal.search_ended) == (GoalStatus.COMPLETE, NONE_PASSED)
+    assert f"Done: 0 of 2 tasks done, 2 given up; {NONE_PASSED}" in daemon.told()
+    assert [task.is_tainted for task in state.tasks.values()] == [True, False]
+    forced, _ = (
+        json.loads(path.read_text()) for path in sorted((daemon.home / "experiments").glob("*/summary.json"))
+    )
+    assert (forced["review_verdict"], forced["sweep_exit_code"], _score(forced)) == ("REJECT", 0, None)
+    assert "has no column profit; it has config_id, sharpe" in forced["score"]["note"]
+    table = daemon.shell("experiment").out
+    assert "no score: the baseline: baseline.csv has no column profit" in table
+    assert f"It is over: {NONE_PASSED}." in table
+    assert f"The goal is complete: 0 of 2 tasks done, 2 given up; {NONE_PASSED}" in daemon.shell("status").out
 
 
 def _score(summary: dict[str, Any]) -> float | None:

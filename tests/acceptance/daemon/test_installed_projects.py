@@ -36,7 +36,7 @@ BREAKS: Final = {
 }
 
 
-@pytest.mark.parametrize("mode", ["require", "off"])
+@pytest.mark.parametrize("mode", ["off", pytest.param("require", marks=pytest.mark.torture)])
 def test_what_breaks_the_work_is_refused_and_the_right_fix_is_merged(tmp_path: Path, mode: str) -> None:
     """The user's own checkout, which an editable installation leads to, would say the opposite."""
     if mode == "require":

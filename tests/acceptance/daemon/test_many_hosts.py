@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from liza.daemon.push_hook import install_hook
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.model import Actor, Role, Status
 from liza.domain.shared_refs import token_digest
 from liza.errors import Refused
 from liza.workflow.transition import apply
-from tests.support import scripted_agent
-from tests.support.host_processes import HostPark
-from tests.support.network import BOARD_PORT, GIT_PORT, HUB, Network, why_impossible
+from tests.support.host_site import LEASE, Site
+from tests.support.network import why_impossible
 from tests.support.postgres_server import WHAT_IS_MISSING, PostgresServer, find_programs
 from tests.support.repos import Hand
+from tests.support.scripted_agent import by_default, plan, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,70 +30,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(1800)]
 TASKS: Final = int(os.environ.get("LIZA_HOSTS_TASKS") or 60)
-LEASE: Final = 15  # seconds: as long as others wait for what a lost host held
 INTEGRATION: Final = "refs/heads/liza/integration"
 
 
-class Site(HostPark):
-    """A park whose hosts reach board and remote over a network that can be cut."""
-
-    def __init__(
-        self,
-        directory: Path,
-        server: PostgresServer,
-        script: dict[str, Any],
-        **settings: Any,  # noqa: ANN401
-    ) -> None:
-        self.server = server
-        self.network = Network(directory)
-        super().__init__(
-            directory,
-            f"{server.address}#site",
-            script,
-            remote="origin",
-            limits={"lease_seconds": LEASE, "max_plan_tasks": 200},
-            **settings,
-        )
-        self.network.serve_board(server.directory, server.port)
-        self.network.serve_git(directory)
-        # Git asks the board by the way that it has: the hub is the server's own machine.
-        socket = f"postgresql:///postgres?host={server.directory}&port={server.port}&user=owner#site"
-        self.hook = install_hook(self.remote, socket)
-
-    def machine(
-        self, stack: ExitStack, name: str, *words: str, clock: str | None = None
-    ) -> subprocess.Popen[bytes]:
-        """Connect the machine *name*, whose *clock* may be off, and let it work while *stack* is open."""
-        self.network.add(name)
-        clone = self.shell_of(name).directory
-        url = f"git://{HUB}:{GIT_PORT}/{self.remote.name}"
-        subprocess.run(["git", "-C", clone, "remote", "set-url", "origin", url], check=True)
-        address = f"postgresql://owner:{self.server.password}@{HUB}:{BOARD_PORT}/postgres#site"
-        inside = [*self.network.inside(name), *(["faketime", "-f", clock] if clock else [])]
-        return stack.enter_context(self.host(name, *words, address=address, inside=inside))
-
-    def alerts(self) -> str:
-        return "\n".join(one.says for one in self.board.alerts.after(0))
-
-    def merged(self) -> int:
-        return sum(task.status is Status.MERGED for task in self.state.tasks.values())
-
-    def git(self, *words: str) -> str:
-        return Hand(self.remote).git(*words)
-
-
-def planned(count: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - acts of the script
-    names = [f"t{number}" for number in range(1, count + 1)]
-    tasks = [
-        {
-            "id": name,
-            "description": f"do {name}",
-            "done_when": [f"{name}.txt is there"],
-            "scope": {"in": [f"{name}.txt"]},
-        }
-        for name in names
-    ]
-    return {"plan": {"answer": {"tasks": tasks}}, **more}
+def plan_of(count: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - acts of the script
+    return {"plan": plan(*(planned(f"t{number}") for number in range(1, count + 1))), **more}
 
 
 @pytest.fixture
@@ -140,7 +80,7 @@ def test_three_hosts_bring_all_tasks_to_their_merge(
     make_site: Callable[..., Site], count: Callable[[str, int], None]
 ) -> None:
     """One host is killed, one is cut off and comes back, the server is killed twice: all is verified."""
-    site = make_site(planned(TASKS))
+    site = make_site(plan_of(TASKS))
     with ExitStack() as stack:
         hosts = {name: site.machine(stack, name, "--slots", "planner=1,coder=2,reviewer=1") for name in "abc"}
         parts = [TASKS * part // 6 for part in range(1, 6)]
@@ -198,8 +138,8 @@ def test_a_host_that_is_cut_off_stops_before_others_go_on(
 ) -> None:
     """Its agent ends before the lease ends elsewhere; what it writes or pushes later is refused."""
     hold, mark = tmp_path / "hold", tmp_path / "mark"
-    act = scripted_agent.by_default("implement", "t1")
-    site = make_site(planned(1, implement=[{**act, "run": f"touch {mark}", "until": str(hold)}, act]))
+    act = by_default("implement", "t1")
+    site = make_site(plan_of(1, implement=[{**act, "run": f"touch {mark}", "until": str(hold)}, act]))
     with ExitStack() as stack:
         site.machine(stack, "a", "--slots", "planner=1,reviewer=1")
         site.machine(stack, "b", "--slots", "coder=1")
@@ -230,7 +170,7 @@ def test_a_host_that_is_cut_off_stops_before_others_go_on(
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="there is no faketime here")
 def test_clocks_that_are_three_hours_off_end_no_lease(make_site: Callable[..., Site]) -> None:
-    site = make_site(planned(4))
+    site = make_site(plan_of(4))
     with ExitStack() as stack:
         hosts = [
             site.machine(stack, "a", "--slots", "planner=1,coder=1", clock="+3h"),
@@ -245,7 +185,7 @@ def test_clocks_that_are_three_hours_off_end_no_lease(make_site: Callable[..., S
 
 
 def test_a_remote_that_is_away_or_full_is_waited_for(make_site: Callable[..., Site]) -> None:
-    site = make_site(planned(3))
+    site = make_site(plan_of(3))
     own = site.hook.read_text()
     with ExitStack() as stack:
         hosts = [site.machine(stack, name, "--slots", "planner=1,coder=1,reviewer=1") for name in "ab"]

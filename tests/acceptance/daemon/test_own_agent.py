@@ -13,6 +13,7 @@ import pytest
 from liza.board.file import FileBoard
 from liza.domain.answers import Step
 from liza.domain.model import Status
+from tests.support.local_forge import ForgeFolder
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import ROOT, Shell
 
@@ -53,6 +54,55 @@ def test_the_agent_that_is_there_to_be_copied_goes_from_a_goal_to_merged_work(sh
     state = FileBoard(shell.directory / ".liza").read()
     assert state.task("greet").status is Status.MERGED
     assert merged(shell, "greet.py").startswith("def greet(name):")
+
+
+def workflow_settings(shell: Shell, name: str, **instead: str) -> None:
+    """Write a liza.yaml with what the guide has for workflow *name*, and what is said *instead*."""
+    guide = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    (text,) = re.findall(rf"^### [^\n]*`{name}`\)\n\n```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    lines = [line for line in text.splitlines() if line.partition(":")[0] not in instead]
+    said = [f"{key}: {value}" for key, value in instead.items()]
+    agent = "agents: {default: {command: [python3, agent.py]}}"
+    (shell.directory / "liza.yaml").write_text("\n".join([*lines, *said, agent, ""]))
+    (shell.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
+
+
+TESTS = "{test: python3 -m unittest -q}"
+
+
+class TestWorkflows:
+    """The agent that is there to be copied plays every role of the workflows that the guide shows."""
+
+    def test_an_issue_becomes_a_pull_request(self, shell: Shell) -> None:
+        forge = ForgeFolder(shell.directory.parent / "tracker")
+        forge.issue(7, "Add greet().")
+        workflow_settings(shell, "phased", forge="{local: {path: ../tracker}}", gates=TESTS)
+        shell.ok("init", "--issues", "7")
+        shell.ok("run", "--until-idle")
+        assert forge.pulls() == {"agent/issue-7-write-file-7": False}
+
+    def test_a_step_is_merged_after_a_yes(self, shell: Shell) -> None:
+        workflow_settings(shell, "cycle", gates=TESTS)
+        shell.ok("init", "Greet people")
+        assert shell("run", "--until-idle").code == 3
+        shell.ok("task", "accept", "goal-1")
+        shell.ok("run", "--until-idle")
+        assert merged(shell, "greet.py").startswith("def greet(name):")
+
+    def test_an_idea_is_scored(self, shell: Shell) -> None:
+        workflow_settings(shell, "experiment", gates=TESTS)
+        (shell.directory / "ideas.md").write_text("Greet people by name\n")
+        (shell.directory / "sweep.sh").write_text(
+            "printf 'error\\n%s\\n' $((9 - $(ls | wc -l))) > results.csv\n"
+        )
+        subprocess.run(["git", "add", "sweep.sh"], cwd=shell.directory, check=True)
+        me = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *me, "commit", "-qm", "sweep"], cwd=shell.directory, check=True)
+        (shell.directory / "results.csv").write_text("error\n9\n")
+        shell.ok("baseline", "refresh")
+        shell.ok("init", "Greet people")
+        shell.ok("run", "--until-idle")
+        assert "The best one: git apply .liza/experiments/" in shell.ok("experiment")
 
 
 def test_the_readme_can_be_copied_from_top_to_bottom(shell: Shell) -> None:

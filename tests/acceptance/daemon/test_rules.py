@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
 from liza.domain.rules import GROUPS, RULE_BY_NAME
-from liza.domain.switches import Switch
 from tests.support.liza_process import LizaProcess
 from tests.support.scripted_team import PATIENCE, ScriptedTeam
 

@@ -18,10 +18,10 @@ import liza.daemon.background
 import liza.daemon.supervisor  # noqa: F401 - imported here, so that no child of the shell has to
 from liza.board.file import FileBoard
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon, Block, Defer, Take
+from liza.domain.lifecycle import Abandon, Block, Defer, Take
 from liza.domain.model import Actor, Lease, Role
 from liza.domain.record import utc_now
-from liza.system import locks
+from liza.system import files
 from liza.workflow.transition import apply
 from tests.support.sample_tasks import BASE
 from tests.support.shell import ROOT, Shell
@@ -82,10 +82,10 @@ def running(shell: Shell) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=PATIENCE)
 
 
-def wait_for_supervisor(shell: Shell) -> locks.Holder:
-    path = shell.home / locks.SUPERVISOR_LOCK
-    eventually(lambda: locks.holder_of(path) is not None)
-    who = locks.holder_of(path)
+def wait_for_supervisor(shell: Shell) -> files.Holder:
+    path = shell.home / files.SUPERVISOR_LOCK
+    eventually(lambda: files.holder_of(path) is not None)
+    who = files.holder_of(path)
     assert who is not None
     return who
 
@@ -127,7 +127,7 @@ class TestRun:
         with running(asking) as run:
             run.send_signal(signal.SIGINT)
             assert run.wait(PATIENCE) == 4
-        assert locks.live_workers(asking.home) == frozenset()
+        assert files.live_workers(asking.home) == frozenset()
 
     def test_a_second_one_is_told_who_is_first(self, asking: Shell) -> None:
         """Pains A 7: the lock file names its holder."""
@@ -186,7 +186,7 @@ class TestBackground:
         log = asking.home / "supervisor.log"
         eventually(lambda: "Which colour?" in log.read_text())
         assert f"Stopped process {who.pid} on " in asking.ok("stop")
-        assert not (asking.home / locks.SUPERVISOR_LOCK).exists()
+        assert not (asking.home / files.SUPERVISOR_LOCK).exists()
         assert "Ended as asked" in log.read_text()
 
     def test_detach_says_why_it_could_not(self, asking: Shell) -> None:
@@ -222,7 +222,7 @@ class TestWatch:
             empty.ok("pause", "lunch")
             assert "PAUSE is thrown: lunch" in watch.stdout.readline()
             board.update(apply(Abandon(reason="no longer wanted"), to="t1", by=HUMAN, at=utc_now()))
-            assert "t1: abandon -> ABANDONED (no longer wanted)" in watch.stdout.readline()
+            assert "t1: abandoned -> ABANDONED (no longer wanted)" in watch.stdout.readline()
             watch.send_signal(signal.SIGINT)
             assert watch.wait(PATIENCE) == 0
         board.close()

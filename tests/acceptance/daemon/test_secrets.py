@@ -13,8 +13,8 @@ import pytest
 
 from liza.board.alerts import append_alert
 from liza.board.protocol import open_board
-from liza.daemon.stop_requests import StopRequests
-from liza.system.masking import Mask, secrets_of
+from liza.daemon.turn import StopRequests
+from liza.system.files import Mask, secrets_of
 from tests.support import scripted_agent
 from tests.support.repos import NOW, Home
 from tests.support.shell import ROOT
@@ -112,7 +112,7 @@ def test_alerts_and_switches_are_masked(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert "[masked]" in (tmp_path / "alerts.log").read_text()
     assert VALUE not in (tmp_path / "alerts.log").read_text()
-    assert (tmp_path / "PAUSE").read_text() == "look at [masked] and [masked]\n"
+    assert (tmp_path / "PAUSE").read_text() == "by Liza: look at [masked] and [masked]\n"
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)  # several real runs each, on a busy machine
 
-# What is honest, and one for each way in which Liza notices.
-FAST: Final = ("honest", "red_tests", "do_not_approve", "plans_a_cycle", "tests_something_else")
+# One whose plan is refused and one whose work is; torture runs them all.
+FAST: Final = ("plans_a_cycle", "tests_something_else")
 WORKFLOW: Final = files("liza").joinpath("workflow/liza.yaml")
 
 
@@ -53,7 +53,6 @@ def test_the_command_says_what_came_of_each_case(tmp_path: Path) -> None:
     found = {case["name"]: case for case in json.loads(done.out)["cases"]}
     assert {name: found[name]["escapes"] for name in FAST} == {name: [] for name in FAST}
     assert all(case["contained"] for case in found.values())
-    assert found["red_tests"]["caught_by"] == ["test"]
     # Half of the task is missing, and every test, old and new, is green.
     assert found["tests_something_else"]["caught_by"] == ["proof"]
     assert done.code == 0

@@ -16,7 +16,7 @@ from liza.domain.answers import Step
 from liza.domain.config import AgentChoice
 from liza.domain.model import Role
 from liza.errors import UsageError
-from liza.system.proc_table import sweep
+from liza.system.process import sweep
 from liza.system.run_control import RunControl, RunEnding, RunLimits
 from tests.support.supervisor_process import is_alive
 
@@ -24,7 +24,7 @@ AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
 
 def run(place: Path, *deeds: tuple[str, str], step: Step = Step.IMPLEMENT, flags: tuple[str, ...] = (),
-        total: float = 30, session: Session | None = None) -> Reply:  # fmt: skip
+        total: float = 120, session: Session | None = None) -> Reply:  # fmt: skip
     choice = AgentChoice(backend="acp", command=(sys.executable, str(AGENT), *flags))
     environment = {"PATH": os.environ["PATH"], "HOME": str(place)}
     agent = CliAgent(acp_cli(choice), choice.replace(command=None), place / "homes", environment=environment)
@@ -45,6 +45,10 @@ def test_it_works_answers_and_tells_what_it_used(tmp_path: Path) -> None:
     assert reply.text == "I write\n\nI wrote"
     assert (tmp_path / "worktree/a").read_text() == "written\n"
     assert (reply.usage.tokens_in, reply.usage.tokens_out) == (1200, 34)
+    # Permission is given once and never for ever: `allow_always` lets some agents ask no more.
+    transcript = (tmp_path / "run/stdout").read_text()
+    assert "write a: allow_once" in transcript
+    assert "write a: allow_always" not in transcript
 
 
 def test_a_session_is_gone_on_with_and_what_was_said_in_it_is_no_news(tmp_path: Path) -> None:
@@ -59,16 +63,17 @@ def test_a_session_is_gone_on_with_and_what_was_said_in_it_is_no_news(tmp_path: 
     assert reply.session == session
 
 
-def test_a_permission_is_given_once_and_never_for_ever(tmp_path: Path) -> None:
-    """`allow_always` switches some agents to a mode in which they ask no more."""
-    run(tmp_path, ("write", "a"), ("say", "done"))
-
-    transcript = (tmp_path / "run/stdout").read_text()
-    assert "write a: allow_once" in transcript
-    assert "write a: allow_always" not in transcript
-
-
-@pytest.mark.parametrize("step", [step for step in Step if step is not Step.IMPLEMENT])
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step.REVIEW,
+        *(
+            pytest.param(step, marks=pytest.mark.torture)
+            for step in Step
+            if step not in {Step.IMPLEMENT, Step.REVIEW}
+        ),
+    ],
+)
 def test_a_step_that_only_reads_denies_writing(tmp_path: Path, step: Step) -> None:
     """The question comes before the deed."""
     reply = run(tmp_path, ("write", "a"), ("say", "done"), step=step)

@@ -13,7 +13,7 @@ from liza.agents.protocol import Brief, Provenance, Reply
 from liza.domain.answer_parsing import ParsedAnswer, parse_answer
 from liza.domain.answers import Implement, Step
 from liza.domain.model import Role
-from liza.system.proc_table import sweep
+from liza.system.process import sweep
 from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 SECRET = "hunter2-hunter2"  # noqa: S105 - the test is that it does not get out
@@ -80,6 +80,7 @@ class TestTheContract:
             f"LIZA_BRIEF={folder / 'brief.json'}",
             "LIZA_HAT=coder",
             "LIZA_ITERATION=2",
+            "LIZA_PHASE=",
             "LIZA_ROLE=coder",
             f"LIZA_RUN={folder}",
             "LIZA_STEP=implement",

@@ -24,8 +24,8 @@ from liza.agents.llm.loop import (
 )
 from liza.agents.llm.tools import LONGEST_OUTPUT, Toolbox
 from liza.domain.answers import ANSWER_TYPES, Step
+from liza.domain.model import Provenance, Usage
 from liza.domain.record import utc_now
-from liza.domain.spending import Provenance, Usage
 from liza.system.run_control import RunEnding
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class TestTheLoop:
 class TestFaults:
     def test_what_may_pass_is_tried_again(self, talk: Talk) -> None:
         """Later each time, and not for ever."""
-        passing_fault = Fault(FaultHandling(RunEnding.CRASHED, is_passing=True), "500")
+        passing_fault = Fault(FaultHandling(RunEnding.CRASHED, is_transient=True), "500")
 
         assert talk.hold(passing_fault, passing_fault, ModelReply(DONE))[0].ending is RunEnding.DONE
         assert talk.slept == list(RETRY_DELAYS[:2])

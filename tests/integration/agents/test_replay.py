@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.agents.command import CommandAgent
-from liza.agents.protocol import Brief, Reply
-from liza.agents.recording import RecordedRun, Recording, RecordingAgent, load_recording
+from liza.agents.protocol import Brief, RecordedRun, Recording, RecordingAgent, Reply, load_recording
 from liza.agents.replay import SHORTEST_LIMIT, ReplayAgent
 from liza.domain.answers import Step
 from liza.domain.model import Role

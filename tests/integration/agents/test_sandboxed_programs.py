@@ -44,8 +44,8 @@ class Staff:
     def run(self, name: str, text: str, *, caged: bool = True, **environment: str) -> Reply:
         self.script(name, text)
         user = self.environment | environment
-        warden = {"warden": self.den.guard} if caged else {}
-        return CliAgent(CLIS[name], AgentChoice(), self.homes, environment=user, **warden).run(
+        sandbox = {"sandbox": self.den.guard} if caged else {}
+        return CliAgent(CLIS[name], AgentChoice(), self.homes, environment=user, **sandbox).run(
             self.den.brief(), RunControl()
         )
 
@@ -93,7 +93,7 @@ class TestAModel:
         done = '{{"finished": {{"ending": "done", "text": "fine"}}}}'
         python = staff.script("python", f"{PRYING}; ls {PACKAGE}/errors.py; echo '{done}'")
         environment = staff.environment | {"OPENAI_API_KEY": "sk-0123456789abcdef"}
-        model = LlmAgent("openai/x", environment=environment, python=python, warden=staff.den.guard)
+        model = LlmAgent("openai/x", environment=environment, python=python, sandbox=staff.den.guard)
         reply = model.run(staff.den.brief(), RunControl())
 
         assert (reply.ending, reply.text) == (RunEnding.DONE, "fine"), staff.den.said()
@@ -132,3 +132,27 @@ def test_of_the_users_home_a_program_with_another_sees_only_programs(
     assert user in around.hidden
     shown = {one for one in around.shown if one.is_relative_to(user)}
     assert shown == {user / ".local/bin", user / "bin"}
+
+
+@pytest.mark.parametrize(
+    "words", [["{0}"], ["timeout", "60", "{0}"], ["python3", "bridge.py", "--", "{0}", "--acp"]]
+)
+@pytest.mark.parametrize("name", ["tool", "{bin}/tool"])
+def test_a_program_that_is_a_link_is_shown_with_what_it_leads_to(
+    tmp_path: Path, words: list[str], name: str
+) -> None:
+    """As npm installs programs, and whoever of the command starts it."""
+    modules = tmp_path / "user" / "node_modules"
+    (modules / ".bin").mkdir(parents=True)
+    (modules / "@maker" / "tool").mkdir(parents=True)
+    loader = modules / "@maker" / "tool" / "loader.js"
+    loader.write_text("#!/usr/bin/env node\n")
+    loader.chmod(0o755)
+    (modules / ".bin" / "tool").symlink_to("../@maker/tool/loader.js")
+    program = name.format(bin=modules / ".bin")
+    environment = {"HOME": str(tmp_path / "home"), "PATH": f"{modules}/.bin:{os.environ['PATH']}"}
+
+    argv = [word.format(program) for word in words]
+    around = inspect_host(argv, environment, checkout=tmp_path / "checkout")
+
+    assert any(loader.is_relative_to(path) for path in around.shown), around.shown

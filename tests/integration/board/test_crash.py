@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from liza.board.disk import Disk
 from liza.board.file import FileBoard
+from liza.board.journal import Disk
 from tests.support.boards import PROCESSES, ended, ended_well, is_whole, new_board, noted, was_not_disturbed
 from tests.support.child_processes import count_interrupted
 from tests.support.crash_scenes import SCENES, has_kept_everything, play
@@ -46,8 +46,9 @@ def lived(name: str, home: Path, death: Death | None) -> Ending:
     return Ending(ended(process), said, steps, calls)
 
 
-# Each step is the last of some writer, at one of its moments, and every third call is; torture tries all.
-STRIDES: Final = (len(MOMENTS), pytest.param(1, marks=pytest.mark.torture))
+# Half of the steps are the last of some writer, at one of their moments, and every sixth call is; torture
+# tries all.
+STRIDES: Final = (2 * len(MOMENTS), pytest.param(1, marks=pytest.mark.torture))
 
 
 @pytest.mark.parametrize("stride", STRIDES)

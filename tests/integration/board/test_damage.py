@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.board import snapshot
-from liza.board.disk import Disk
+from liza.board import journal as journal_module
 from liza.board.file import FileBoard
+from liza.board.journal import Disk
 from liza.errors import DiskTrouble, JournalDamaged
 from liza.system.host import host
 from tests.support.boards import PROCESSES, ended, is_whole, messages, new_board, noted, was_not_disturbed
@@ -181,7 +181,7 @@ def test_a_reader_forgets_a_line_that_was_taken_back(next_one: str, home: Path) 
 class TestSnapshot:
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "EVERY", 1)
+        monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 1)
 
     @pytest.mark.parametrize(
         "damage",
@@ -200,8 +200,8 @@ class TestSnapshot:
         board = FileBoard(home)
         for number in range(5):
             board.update(noted(f"{number}"))
-        assert (home / snapshot.NAME).exists()
-        damage(home / snapshot.NAME)
+        assert (home / journal_module.SNAPSHOT).exists()
+        damage(home / journal_module.SNAPSHOT)
         goes_on(home, "one", "two", "three", *"01234")
 
     def test_one_of_another_board_is_passed_over(self, home: Path, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ class TestSnapshot:
         other = new_board(tmp_path / "other")
         for message in ("uno", "due", "tre", "uno"):
             other.update(noted(message))
-            shutil.copy(tmp_path / "other" / snapshot.NAME, home)
+            shutil.copy(tmp_path / "other" / journal_module.SNAPSHOT, home)
             assert messages(FileBoard(home).read()) == ["one", "two", "three"]
         goes_on(home, "one", "two", "three")
 
@@ -217,19 +217,19 @@ class TestSnapshot:
         """As after an upgrade: whole, but of another shape."""
         board = FileBoard(home)
         board.update(noted("four"))
-        _, head, body = (home / snapshot.NAME).read_bytes().split(b"\n", 2)
+        _, head, body = (home / journal_module.SNAPSHOT).read_bytes().split(b"\n", 2)
         body = body.replace(b'"human_notes"', b'"inhuman_notes"')
         digest = hashlib.blake2b(head + b"\n" + body, digest_size=8).hexdigest().encode()
-        (home / snapshot.NAME).write_bytes(b"\n".join([digest, head, body]))
+        (home / journal_module.SNAPSHOT).write_bytes(b"\n".join([digest, head, body]))
         goes_on(home, "one", "two", "three", "four")
 
     def test_an_old_one_is_brought_up_to_date(self, home: Path) -> None:
         board = FileBoard(home)
         board.update(noted("four"))
-        old = (home / snapshot.NAME).read_bytes()
+        old = (home / journal_module.SNAPSHOT).read_bytes()
         for number in range(5):
             board.update(noted(f"{number}"))
-        (home / snapshot.NAME).write_bytes(old)
+        (home / journal_module.SNAPSHOT).write_bytes(old)
         goes_on(home, "one", "two", "three", "four", *"01234")
 
 

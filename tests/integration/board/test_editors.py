@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.board.disk import Disk
 from liza.board.file import FileBoard
+from liza.board.journal import Disk
 from liza.domain.changes import Change
 from liza.errors import InvalidBoard
 from tests.support.boards import (

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from liza.board.file import FileBoard
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.model import Role, State, Status
 from liza.errors import EditRejected
 from liza.workflow.transition import apply
@@ -369,7 +369,9 @@ def was_set_aside(board: FileBoard, data: bytes, before: State, error: EditRejec
     assert error.exit_code == 5
     assert error.kept.parent == home / "rejected"
     assert error.kept.read_bytes() == data
-    assert (home / "PAUSE").exists()
+    told = (home / "PAUSE").read_text()
+    assert " ".join(str(error.violations[0]).split()) in told
+    assert f"rejected/{error.kept.name}" in told
     alerts = (home / "alerts.log").read_text().splitlines()
     assert len(alerts) == 1
     assert str(error.kept) in alerts[0]

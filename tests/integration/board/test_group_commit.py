@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.board.disk import Disk
 from liza.board.file import FileBoard
+from liza.board.journal import Disk
 from liza.errors import DiskTrouble, JournalDamaged
 from tests.support.boards import is_whole, messages, new_board, noted, was_not_disturbed
 from tests.support.crash_scenes import BY_HAND, edit

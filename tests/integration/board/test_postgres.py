@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from contextlib import closing
 from datetime import timedelta
@@ -11,12 +10,14 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from liza.board.postgres import engine, schema
-from liza.board.postgres.schema import LATEST
+from liza.board.journal import SNAPSHOT
+from liza.board.postgres import engine
+from liza.board.postgres import server as schema
+from liza.board.postgres.server import LATEST
 from liza.board.protocol import copy_board, create_board_at, has_board, open_board
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import Change
-from liza.domain.switches import Switch
+from liza.domain.config import Switch
 from liza.errors import (
     AlreadyRunning,
     BoardUnreachable,
@@ -48,13 +49,8 @@ def _state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def location(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
-    return f"{postgres.address}#{hashlib.sha256(request.node.name.encode()).hexdigest()[:12]}"
-
-
-@pytest.fixture
-def board(location: str) -> Iterator[Board]:
-    with closing(create_board_at(location, story(new_task("t1"), new_task("t2")))) as board:
+def board(address: str) -> Iterator[Board]:
+    with closing(create_board_at(address, story(new_task("t1"), new_task("t2")))) as board:
         yield board
 
 
@@ -62,18 +58,18 @@ def without_dependencies(state: State, name: str) -> State:
     return state.replace(tasks={**state.tasks, name: state.tasks[name].replace(depends_on=())})
 
 
-def as_role(postgres: PostgresServer, location: str, role: str) -> str:
-    """Return *location* as a role sees it, which is made where there is none."""
+def as_role(postgres: PostgresServer, address: str, role: str) -> str:
+    """Return *address* as a role sees it, which is made where there is none."""
     if postgres.sql(f"SELECT count(*) FROM pg_roles WHERE rolname = '{role}'") == "0":  # noqa: S608
         postgres.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
     if role in {"worker", "reader"}:
         engine.grant(postgres.address, role, role)
-    return f"{postgres.address_of(role, 'x')}#{location.partition('#')[2]}"
+    return f"{postgres.address_of(role, 'x')}#{address.partition('#')[2]}"
 
 
 @pytest.fixture
-def as_worker(postgres: PostgresServer, location: str, board: Board) -> Iterator[Board]:  # noqa: ARG001
-    with closing(open_board(as_role(postgres, location, "worker"))) as other:
+def as_worker(postgres: PostgresServer, address: str, board: Board) -> Iterator[Board]:  # noqa: ARG001
+    with closing(open_board(as_role(postgres, address, "worker"))) as other:
         yield other
 
 
@@ -169,11 +165,11 @@ class TestWorker:
         ],
     )
     def test_the_server_itself_says_no(
-        self, text: str, postgres: PostgresServer, location: str, as_worker: Board
+        self, text: str, postgres: PostgresServer, address: str, as_worker: Board
     ) -> None:
         as_worker.read()
-        address = as_role(postgres, location, "worker").partition("#")[0]
-        with psycopg.connect(address) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        server = as_role(postgres, address, "worker").partition("#")[0]
+        with psycopg.connect(server) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(text.encode())
 
     def test_history_is_not_even_its_owner_s_to_change(self, postgres: PostgresServer, board: Board) -> None:
@@ -185,27 +181,25 @@ class TestWorker:
         assert messages(board.read()) == ["said"]
 
     def test_a_line_that_breaks_the_chain_is_refused(
-        self, postgres: PostgresServer, location: str, as_worker: Board
+        self, postgres: PostgresServer, address: str, as_worker: Board
     ) -> None:
         state = as_worker.read()
-        name = location.partition("#")[2]
+        name = address.partition("#")[2]
         total = postgres.sql(f"SELECT sum FROM liza.board WHERE name = '{name}'")  # noqa: S608
         at = f"{as_worker.now():%Y-%m-%dT%H:%M:%SZ}"
         line = f'{{"revision":2,"at":"{at}","by":"x","what":"x","put":{{}},"sum":"0123456789abcdef"}}'
-        address = as_role(postgres, location, "worker").partition("#")[0]
+        server = as_role(postgres, address, "worker").partition("#")[0]
         call = "SELECT liza.commit(%s, gen_random_uuid(), %s, %s, '')"
-        with psycopg.connect(address) as connection, pytest.raises(psycopg.Error) as said:
+        with psycopg.connect(server) as connection, pytest.raises(psycopg.Error) as said:
             connection.execute(call, (name, total, line))
         assert said.value.sqlstate == "LZ005"
         assert as_worker.read() == state
 
 
 class TestReader:
-    def test_it_reads_and_changes_nothing(
-        self, postgres: PostgresServer, location: str, board: Board
-    ) -> None:
+    def test_it_reads_and_changes_nothing(self, postgres: PostgresServer, address: str, board: Board) -> None:
         board.update(noted("hello"))
-        with closing(open_board(as_role(postgres, location, "reader"))) as reader:
+        with closing(open_board(as_role(postgres, address, "reader"))) as reader:
             assert reader.read() == board.read()
             assert messages(reader.wait(1, 5)) == ["hello"]
             assert reader.presence.live_workers() == frozenset()
@@ -231,9 +225,10 @@ class TestBadInput:
         with pytest.raises(BoardUnreachable, match="cannot be reached"):
             open_board("postgresql://x@no.such.host.invalid/db").read()
 
-    def test_what_is_no_address(self) -> None:
+    @pytest.mark.parametrize("end", ["h/db?nonsense=1", "127.0.0.1:port/db", "127.0.0.1/db?sslmode=perhaps"])
+    def test_what_is_no_address(self, end: str) -> None:
         with pytest.raises(UsageError, match="is no address of a server"):
-            open_board("postgresql://x@h/db?nonsense=1").read()
+            open_board(f"postgresql://x@{end}").read()
 
     def test_what_is_no_name_of_a_board(self) -> None:
         with pytest.raises(UsageError, match="is no name of a board"):
@@ -256,19 +251,19 @@ class TestBadInput:
         with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one"):
             open_board(address).read()
 
-    def test_a_role_without_any_right(self, postgres: PostgresServer, location: str, board: Board) -> None:
+    def test_a_role_without_any_right(self, postgres: PostgresServer, address: str, board: Board) -> None:
         board.read()
         with pytest.raises(LizaError, match="lacks a right"):
-            open_board(as_role(postgres, location, "stranger")).read()
+            open_board(as_role(postgres, address, "stranger")).read()
 
-    def test_a_database_of_a_newer_liza(self, postgres: PostgresServer, board: Board, location: str) -> None:
+    def test_a_database_of_a_newer_liza(self, postgres: PostgresServer, board: Board, address: str) -> None:
         board.read()
         postgres.sql(f"INSERT INTO liza.migration (version) VALUES ({LATEST + 1})")  # noqa: S608
         try:
             with pytest.raises(
                 LizaError, match=f"is of version {LATEST + 1}, and this Liza knows {LATEST}; upgrade"
             ):
-                open_board(location).read()
+                open_board(address).read()
         finally:
             postgres.sql(f"DELETE FROM liza.migration WHERE version = {LATEST + 1}")  # noqa: S608
 
@@ -295,9 +290,9 @@ class TestBadInput:
         with pytest.raises(LizaError, match="is in LATIN1; make one with ENCODING 'UTF8'"):
             open_board(postgres.address.replace("/postgres", "/latin")).read()
 
-    def test_a_board_that_somebody_else_s_run_uses(self, location: str, board: Board) -> None:
+    def test_a_board_that_somebody_else_s_run_uses(self, address: str, board: Board) -> None:
         with (
-            closing(open_board(location)) as other,
+            closing(open_board(address)) as other,
             board.presence.hold("supervisor", at=board.now()),
             pytest.raises(AlreadyRunning, match="supervisor is already running: process"),
             other.presence.hold("supervisor", at=board.now()),
@@ -323,20 +318,20 @@ class TestBadInput:
 
 
 class TestCopy:
-    def test_there_and_back_it_is_the_same_to_the_byte(self, tmp_path: Path, location: str) -> None:
+    def test_there_and_back_it_is_the_same_to_the_byte(self, tmp_path: Path, address: str) -> None:
         ours = new_board(tmp_path / ".liza")
         for number in range(30):
             ours.update(noted(f'{number} "ä" \u2028 \\ 1e-7 \x7f'))
         ours.update(apply(e.Amend(fields={"priority": 7}), to="t1", by=worker("planner-1"), at=ours.now()))
         text, journal = ours.text().data, (tmp_path / ".liza/journal.jsonl").read_bytes()
-        assert copy_board(tmp_path / ".liza", location) == 32
-        with closing(open_board(location)) as there:
+        assert copy_board(tmp_path / ".liza", address) == 32
+        with closing(open_board(address)) as there:
             assert there.text().data == text
             assert there.text_at(5) == ours.text_at(5)
             assert list(there.entries()) == list(ours.entries())
             there.update(noted("there"))
             assert messages(there.read())[-1] == "there"
-        copy_board(location, tmp_path / "back")
+        copy_board(address, tmp_path / "back")
         back = (tmp_path / "back/journal.jsonl").read_bytes()
         assert back.startswith(journal)
         assert back.count(b"\n") == 33
@@ -344,10 +339,10 @@ class TestCopy:
             assert messages(here.read())[-1] == "there"
             assert (tmp_path / "back/state.yaml").read_bytes() == here.text().data
 
-    def test_it_overwrites_nothing(self, tmp_path: Path, location: str, board: Board) -> None:
+    def test_it_overwrites_nothing(self, tmp_path: Path, address: str, board: Board) -> None:
         new_board(tmp_path / ".liza").close()
         board.update(noted("mine"))
-        for source, target in ((tmp_path / ".liza", location), (location, tmp_path / ".liza")):
+        for source, target in ((tmp_path / ".liza", address), (address, tmp_path / ".liza")):
             with pytest.raises(LizaError, match=r"there is a board in .* already"):
                 copy_board(source, target)
         with pytest.raises(UsageError, match="there is no board at"):
@@ -387,3 +382,16 @@ def certify(key: Path, certificate: Path) -> None:
         check=True,
         capture_output=True,
     )
+
+
+@pytest.mark.usefixtures("board")
+def test_another_machine_that_writes_keeps_snapshots_too(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It belongs to no checkout there, and nobody has made a directory for it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    with closing(open_board(address)) as other:
+        for number in range(40):
+            other.update(noted(f"{number} {'x' * 20_000}"))
+        assert (other.home / SNAPSHOT).is_file()
+    assert "no snapshot was written" not in caplog.text

@@ -19,7 +19,7 @@ import pytest
 
 from liza.board.postgres import server as postgres_server
 from liza.board.protocol import create_board_at, open_board
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import SUPERVISOR
 from liza.errors import BoardRewound, BoardUnreachable
 from liza.workflow.transition import apply
@@ -115,6 +115,10 @@ def test_who_stops_with_the_lock_holds_nobody_up_for_long(crashing: PostgresServ
         state = ours.update(noted("meanwhile"))
         assert time.monotonic() - began < PATIENCE / 2
         assert messages(state) == ["meanwhile"]
+        # However long it waited, it knows what the server's clock says.
+        clock = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US+00:00')"
+        before, now, after = crashing.sql(clock), ours.now(), crashing.sql(clock)
+        assert datetime.fromisoformat(before) <= now <= datetime.fromisoformat(after)
         os.kill(pid, signal.SIGCONT)
         assert pipe.recv() == [1, 2]
         ended_well([stopped])

@@ -7,18 +7,18 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
-from liza.board import snapshot
+from liza.board import journal, view
 from liza.board.file import FileBoard
+from liza.board.journal import JournalPosition, replay_entries
 from liza.board.quick_read import read_quickly
-from liza.board.replay import replay_entries
 from liza.cli.views.headline import headline_of
 from liza.cli.views.status import status_text
 from liza.domain.changes import HUMAN, Change, add_note
-from liza.domain.model import State, Status
-from liza.domain.spending import CostTotals
+from liza.domain.model import CostTotals, State, Status
 from tests.support.sample_tasks import NOW, board, new_task, task_in
 from tests.support.shell import ROOT, Shell
 
@@ -44,7 +44,7 @@ def large(tmp_path: Path) -> FileBoard:
     by_holder = {task.lease.holder if task.lease else task.id: task for task in told.values()}  # one each
     tasks = [*by_holder.values(), *(new_task(f"t{number}") for number in range(200))]
     ours = FileBoard.create(tmp_path / ".liza", board(*tasks))
-    while not (ours.home / snapshot.NAME).exists():
+    while not (ours.home / journal.SNAPSHOT).exists():
         ours.update(add_note("x" * 65536, about=None, by=HUMAN, at=NOW))
     return ours
 
@@ -80,11 +80,33 @@ def test_what_came_after_the_snapshot_is_seen_as_well(large: FileBoard) -> None:
 
 
 def test_a_snapshot_is_the_board_that_was_saved(large: FileBoard) -> None:
-    kept = snapshot.load(large.home / snapshot.NAME)
+    kept = journal.load_snapshot(large.home / journal.SNAPSHOT)
     assert kept
     state = replay_entries(kept.state, large.entries(kept.state.revision))
     assert state == large.read()
     assert list(state.tasks) == list(large.read().tasks)
+
+
+def test_a_snapshot_knows_archived_tasks_and_settings(large: FileBoard, tmp_path: Path) -> None:
+    """Each section is checked by itself, so that a look need not build what checks all of them."""
+    known = large.read()
+    limits = known.config.limits.replace(free_disk_mb=17)
+    state = known.replace(
+        archived=MappingProxyType({"old": Status.MERGED}), config=known.config.replace(limits=limits)
+    )
+    saved = journal.Snapshot(JournalPosition(3, "0"), NOW, state)
+    journal.save_snapshot(tmp_path / "copy", saved)
+    assert journal.load_snapshot(tmp_path / "copy") == saved
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_a_snapshot_with_a_hole_is_passed_over(large: FileBoard, share: float) -> None:
+    path = large.home / journal.SNAPSHOT
+    data = bytearray(path.read_bytes())
+    hole = int(len(data) * share)
+    data[hole : hole + 16] = bytes(16)[: len(data) - hole]
+    path.write_bytes(data)
+    assert journal.load_snapshot_parts(path) is None
 
 
 def test_an_edit_is_for_the_whole_board_to_take(ours: FileBoard) -> None:
@@ -134,7 +156,7 @@ def test_status_loads_neither_git_nor_a_backend(tmp_path: Path) -> None:
         "litellm",
         "watchdog",
         "yaml",
-        "liza.domain.events",
+        "liza.domain.lifecycle",
         "liza.board.edits",
         "liza.daemon.project",
     }
@@ -150,15 +172,15 @@ def test_one_snapshot_is_for_all_processes_of_a_machine(
     ours: FileBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds that another has just written one writes none."""
-    monkeypatch.setattr(snapshot, "EVERY", 4000)
+    monkeypatch.setattr(journal, "SNAPSHOT_EVERY", 4000)
     saved: list[int] = []
-    save = snapshot.save
+    save = journal.save_snapshot
 
-    def note(path: Path, what: snapshot.Snapshot, draft: str = snapshot.DRAFT) -> int:
+    def note(path: Path, what: journal.Snapshot, draft: str = journal.SNAPSHOT_DRAFT) -> int:
         saved.append(what.mark.offset)
         return save(path, what, draft)
 
-    monkeypatch.setattr(snapshot, "save", note)
+    monkeypatch.setattr(view, "save_snapshot", note)
     team = [ours, *(FileBoard(ours.home) for _ in range(3))]
     for one in team:
         one.read()

@@ -11,10 +11,10 @@ import pytest
 
 from liza.board.alerts import ALERTS, append_alert
 from liza.board.protocol import open_board
-from liza.board.switches import FileSwitches
-from liza.daemon.stop_requests import StopRequests
+from liza.board.statefile import FileSwitches
+from liza.daemon.turn import StopRequests
+from liza.domain.config import Switch
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from liza.errors import DiskTrouble
 from liza.system import files
 from tests.support.boards import PROCESSES, ended_well
@@ -65,7 +65,7 @@ def test_what_a_worker_throws_is_an_alert_once_and_leaves_a_persons_pause(tmp_pa
     FileSwitches(tmp_path).clear(Switch.PAUSE)
     for _ in range(2):
         StopRequests(open_board(tmp_path)).pause("the tests\ncannot run")
-    assert FileSwitches(tmp_path).thrown() == {"PAUSE": "the tests cannot run"}
+    assert FileSwitches(tmp_path).thrown() == {"PAUSE": "by Liza: the tests cannot run"}
     assert [line.partition(" ")[2] for line in (tmp_path / ALERTS).read_text().splitlines()] == [
         "everybody pauses: the tests cannot run"
     ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.board import snapshot
-from liza.board.archive import SLACK
+from liza.board import journal as journal_module
 from liza.board.file import FileBoard
-from liza.domain import events as e
+from liza.board.view import SLACK
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change
 from liza.domain.config import Config, Limits
 from liza.domain.model import Role, State, Status, Task, WorkerRecord
@@ -103,12 +103,12 @@ def lived(home: Path) -> tuple[FileBoard, list[State], list[bytes]]:
     return board, states, texts
 
 
-@pytest.mark.parametrize("every", [1, 3000, snapshot.EVERY])
+@pytest.mark.parametrize("every", [1, 3000, journal_module.SNAPSHOT_EVERY])
 def test_each_revision_is_as_it_was_read_then(
     every: int, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the byte, in the process that made it, in one that followed, and in one that comes later."""
-    monkeypatch.setattr(snapshot, "EVERY", every)
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", every)
     board, states, texts = lived(home)
     for state, text in zip(states, texts, strict=True):
         assert board.at(state.revision)[0] == state
@@ -156,12 +156,12 @@ class TestTime:
         with pytest.raises(NotThere, match=f"there is no revision '{revision}'; `liza log` lists them"):
             board.at(revision)
 
-    @pytest.mark.parametrize("every", [1, snapshot.EVERY])
+    @pytest.mark.parametrize("every", [1, journal_module.SNAPSHOT_EVERY])
     def test_a_clock_that_was_set_back_does_not_mix_up_the_past(
         self, every: int, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Also where a process starts from a snapshot and has read no line behind it."""
-        monkeypatch.setattr(snapshot, "EVERY", every)
+        monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", every)
         FileBoard.create(home, story(new_task("t1")), clock=Clock(NOW)).update(noted("one"))
         late = FileBoard(home, clock=Clock(NOW - timedelta(days=1)))
         late.update(noted("two"))
@@ -172,11 +172,11 @@ class TestTime:
 class TestSnapshot:
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "EVERY", 1)
+        monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 1)
 
     def test_it_is_optional(self, home: Path) -> None:
         _, states, texts = lived(home)
-        (home / snapshot.NAME).unlink()
+        (home / journal_module.SNAPSHOT).unlink()
         board = FileBoard(home)
         assert board.read() == states[-1]
         assert board.text_at(len(states)) == texts[-1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import POLL, FileBoard
-from liza.domain.switches import SWITCH_FILES
+from liza.domain.config import SWITCH_FILES
 from tests.support.board_engines import Store, note_when_told
 from tests.support.boards import PATIENCE, PROCESSES, ended_well, messages, new_board, noted
 from tests.support.child_processes import wait_blindly, wait_idly

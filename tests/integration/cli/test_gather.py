@@ -13,10 +13,10 @@ import pytest
 from liza.board.file import FileBoard
 from liza.cli.views.gather import Gatherer
 from liza.cli.views.past import BoardPast, burn_up, seconds_by_status, timeline
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN
 from liza.domain.record import utc_now
-from liza.system.proc_table import RUN_MARK
+from liza.system.process import RUN_MARK
 from liza.workflow.transition import apply
 from tests.support.sample_tasks import (
     CODER,

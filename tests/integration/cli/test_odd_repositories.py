@@ -20,7 +20,7 @@ from liza.domain.model import GoalStatus
 from liza.domain.record import utc_now
 from liza.errors import SharedRepository
 from liza.repo.repository import Repository
-from liza.system import locks
+from liza.system import files
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Shell
 
@@ -74,6 +74,25 @@ class TestOneSentence:
         assert said in later.err
         assert "Traceback" not in later.err
 
+    @pytest.mark.parametrize("kind", ["smudge", "process"])
+    def test_a_filter_that_is_not_installed(self, tmp_path: Path, kind: str) -> None:
+        """As after cloning a repository with large files by somebody who has no git-lfs."""
+        root = begun(tmp_path / "repo")
+        (root / ".gitattributes").write_text("*.bin filter=ghost\n")
+        (root / "a.bin").write_text("x\n")
+        (root / "liza.yaml").write_text("gates: {test: 'true'}\n")
+        git(root, "add", ".")
+        git(root, "commit", "-q", "-m", "large files")
+        git(root, "config", f"filter.ghost.{kind}", "ghost-of-a-filter now")
+        git(root, "config", "filter.ghost.required", "true")
+        shell = Shell(root)
+
+        refused = shell("init", "Go")
+
+        assert refused.code == 1
+        assert "git needs ghost-of-a-filter to check out files of this repository" in refused.err
+        assert refused.err.count("\n") == 1
+
     def test_a_line_break_in_the_path(self, tmp_path: Path) -> None:
         """What git prints about worktrees could not be told apart."""
         shell = Shell(begun(tmp_path / "pro\nject"))
@@ -107,7 +126,7 @@ class TestOneSentence:
         second.ok("init", "Build it")
         common = Repository.around(root).common
 
-        with locks.hold_for_life(common / locks.LOCK_IN_GIT, at=utc_now()):
+        with files.hold_for_life(common / files.LOCK_IN_GIT, at=utc_now()):
             done = second("run")
             with (tmp_path / "out").open("w") as out, pytest.raises(SharedRepository):
                 supervise(second.home, LineView(out))
@@ -115,7 +134,7 @@ class TestOneSentence:
         assert done.code == 1
         assert "another checkout of this repository has a run: process " in done.err
         assert "end that one first (`liza stop` there)" in done.err
-        assert not (common / locks.LOCK_IN_GIT).exists()
+        assert not (common / files.LOCK_IN_GIT).exists()
 
 
 class TestItSimplyWorks:

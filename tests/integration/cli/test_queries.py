@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.board.file import FileBoard
-from liza.board.snapshot import NAME as SNAPSHOT
+from liza.board.journal import SNAPSHOT
 from liza.domain.changes import Change
 from liza.domain.model import GoalStatus
 from tests.support.boards import noted

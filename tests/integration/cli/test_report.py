@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.cli.views.report import gather_report, markdown, report_markdown, takeover_commands
-from liza.cli.views.report_html import report_html
+from liza.cli.views.report import gather_report, markdown, report_html, report_markdown, takeover_commands
 from liza.domain.record import utc_now
 from tests.support.boards import new_board
 from tests.support.shell import Shell
@@ -83,7 +82,7 @@ def test_the_page_is_one_file_without_script_or_request(report: RunReport) -> No
 def test_an_empty_board_has_a_report_too(tmp_path: Path) -> None:
     found = gather_report(new_board(tmp_path / ".liza"), utc_now())
     assert "nothing" in report_markdown(found)
-    assert "Not merged, and why" in report_html(found)
+    assert "Not done, and why" in report_html(found)
 
 
 class TestCommand:

@@ -17,9 +17,9 @@ from liza.cli.web.live import LiveFeed
 from liza.cli.web.pages import PAGES
 from liza.cli.web.security import HEADERS, PageAccess
 from liza.cli.web.task_page import SHOWN_DIFF
-from liza.domain.events import Report
+from liza.domain.config import Switch
+from liza.domain.lifecycle import Report
 from liza.domain.model import Status
-from liza.domain.switches import Switch
 from tests.support.boards import PATIENCE, new_board
 from tests.support.sample_tasks import OTHER_CODER
 from tests.support.web_pages import PORT, Browser, browser_on

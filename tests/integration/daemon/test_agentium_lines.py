@@ -50,6 +50,14 @@ def own_workflow() -> str:
     return text
 
 
+def each_is_asked_in_its_dialect(team: ScriptedTeam, worker: str) -> None:
+    """Who speaks in lines is asked for lines, and for nothing else; who has no dialect, for our own block."""
+    assert ("AGENTIUM_STATUS: <word>" in worker, "```liza" in worker) == (True, False)
+    judges = [path.read_text() for path in (team.home / "runs").glob("*.review/prompt.md")]
+    asked = {("AGENTIUM_EVAL: <word>" in text, "```liza" in text) for text in judges}
+    assert asked == {(True, False), (False, True)}
+
+
 def test_verdicts_memory_silence_and_the_last_round(tmp_path: Path) -> None:
     forge = ForgeFolder(tmp_path / "forge")
     forge.issue(7)
@@ -76,6 +84,7 @@ def test_verdicts_memory_silence_and_the_last_round(tmp_path: Path) -> None:
     folders = sorted((team.home / "runs").glob("*.implement"), key=lambda path: path.stat().st_mtime)
     red, second, docs = [(folders[number] / "prompt.md").read_text() for number in (2, 3, 6)]
     assert TEST in red
+    each_is_asked_in_its_dialect(team, red)
     assert "add a test" not in red
     assert "add a test" in second
     kept = ("files end in a line", "one file an issue", "write its test", "issue-7.txt", "no network")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.flows import workflow_of
 from liza.daemon.project import create_board
+from liza.daemon.workflow_in_use import workflow_of
 from liza.domain.config import Config
 from liza.domain.model import Status
 from liza.errors import UsageError
@@ -26,8 +26,7 @@ import json, os, pathlib, sys
 words, prompt = sys.argv[1:], sys.stdin.read()
 hat, log = os.environ["LIZA_HAT"], pathlib.Path({log!r})
 count = len(log.read_text().splitlines()) if log.exists() else 0
-phase = prompt.partition("phase: ")[2].partition(",")[0]
-told = {{"hat": hat, "words": words, "phase": phase}}
+told = {{"hat": hat, "words": words, "phase": os.environ["LIZA_PHASE"]}}
 with log.open("a") as file:
     file.write(json.dumps(told) + "\\n")
 if "--resume" in words and {breaks}:

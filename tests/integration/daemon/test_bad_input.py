@@ -82,7 +82,11 @@ class TestTheCommand:
         assert team.turn("coder-1") is AfterTurn.WAIT
 
     @pytest.mark.parametrize(
-        "script", ["yes | head -c 200000000", "head -c 2000000 /dev/urandom"], ids=["200 MB", "binary"]
+        "script",
+        [
+            pytest.param("yes | head -c 200000000", id="200 MB", marks=pytest.mark.torture),
+            pytest.param("head -c 2000000 /dev/urandom", id="binary"),
+        ],
     )
     def test_one_that_floods_gives_no_answer_and_costs_its_coder_the_task(
         self, tmp_path: Path, script: str

@@ -12,16 +12,16 @@ import pytest
 
 from liza.daemon.baseline import BaselineContext, cached_baseline, run_baseline
 from liza.domain.changes import Change
-from liza.domain.config import Config, Limits
+from liza.domain.config import BREAKER_PREFIX, Config, Limits
 from liza.domain.model import BreakerStatus, Sprint, Status
 from liza.domain.record import utc_now
-from liza.domain.switches import BREAKER_PREFIX
-from liza.domain.trips import with_due_trips
+from liza.domain.rules import with_due_trips
 from liza.errors import RedBase
 from liza.gates.causes import CommandSurroundings, likely_cause
-from liza.gates.runner import CommandResult
+from liza.gates.context import CommandResult
+from liza.repo.pool import require_copies
 from liza.system.run_control import RunControl, RunEnding
-from liza.system.sandbox.environment import allowed_environment
+from liza.system.sandbox.bubblewrap import allowed_environment
 from tests.support.gate_cases import PYTEST
 from tests.support.repos import Home
 from tests.support.scripted_team import ScriptedTeam
@@ -71,7 +71,17 @@ class TestBaseline:
         assert found
         found.require_usable()
         assert found.tried[0].result.failed == ("test_red.py::test_red",)
-        assert "1 tests, which are known" in next(iter(found.lines()))
+        assert "1 test, which is known and does not count against work" in next(iter(found.lines()))
+
+    def test_where_most_tests_are_red_nothing_starts(self, tmp_path: Path) -> None:
+        """The few that are left would let nearly every breaking change through."""
+        thirty = "@pytest.mark.parametrize('n', range(30))\ndef test_red(n):\n    assert n < 0\n"
+        broken = f"import pytest\n\n\n{thirty}"
+        found = run_baseline(ground(tmp_path, {"test": PYTEST}, {"test_red.py": broken}), RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match="30 of 31 tests are red on the base, too many"):
+            found.require_usable()
 
     @pytest.mark.parametrize(
         ("line", "says"),
@@ -79,6 +89,8 @@ class TestBaseline:
             ("ghost-of-a-program --all", r"ghost-of-a-program is not on the PATH"),
             ("env/bin/check", "env/bin/check is in your checkout, but not in git"),
             ("echo it is broken; exit 3", "it is broken"),
+            ("echo 'Ran 1 test'; echo OK; exit 3", "red on the base: exit code 3"),
+            ("echo it is broken; echo 'npm notice there is a new npm'; exit 3", "base: it is broken"),
             ("true", "does not see the code"),
         ],
     )
@@ -129,6 +141,13 @@ class TestBaseline:
         assert "no tests yet" in next(iter(found.lines()))
 
 
+def commit_submodule(user: Home, name: str, files: Mapping[str, str]) -> None:
+    other = Home(user.directory.parent / f"{user.directory.name}-lib")
+    other.commit(files)
+    user.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.directory), name)
+    user.git("commit", "-q", "-m", "Add a submodule")
+
+
 class TestCauses:
     @pytest.mark.parametrize(
         ("is_caged", "line", "said", "code", "says"),
@@ -154,7 +173,12 @@ class TestCauses:
             (False, "./run", "DB_URL is not set", 1, "[.env]"),
             (False, "cc a.c", "a.c:1: fatal error: loose.h: No such file or directory", 1, "commit it"),
             (False, "make check", "make: *** No rule to make target 'check'.  Stop.", 2, "`cd back && `"),
-            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "fresh clone"),
+            (False, "cd back && make", "make: *** No rule to make target 'x'.  Stop.", 2, "has no target x"),
+            (False, "cd back && make", "No rule to make target 'x'.  Stop.", 2, "it has check, lint"),
+            (False, "cd back/web && npm t", 'npm error Missing script: "tset"', 1, "it has lint, test"),
+            (False, "node --tset", "node: bad option: --tset", 9, "does not know --tset"),
+            (False, "pytest --x", "pytest: error: unrecognized arguments: --x", 4, "does not know --x"),
+            (False, "./run", "vendor/lib/a.h is missing", 2, "`worktree: {{copy: [vendor/lib]}}`"),
             (False, "npm test", "npm error enoent Could not read package.json", 254, "`cd back/web && `"),
             (False, "pytest tests", "ERROR: file or directory not found: tests", 4, "`cd back && `"),
             (False, "python3 manage.py", "python3: can't open file '{top}/manage.py'", 2, "`cd back"),
@@ -171,10 +195,12 @@ class TestCauses:
             {
                 ".gitignore": ".venv\nnode_modules\nmade.py\n.env\n/lib/\n",
                 **dict.fromkeys(("src/thing/__init__.py", "src/thing/core.py", "back/service.py"), "x\n"),
-                **dict.fromkeys(("back/Makefile", "back/web/package.json", "back/tests/test_a.py"), "x\n"),
-                "back/manage.py": "x\n",
+                **dict.fromkeys(("back/tests/test_a.py", "back/manage.py"), "x\n"),
+                "back/Makefile": "X := 1\ncheck lint: all\n\ttrue\n.PHONY: check\n",
+                "back/web/package.json": '{"scripts": {"test": "x", "lint": "y"}}',
             }
         )
+        commit_submodule(user, "vendor/lib", {"a.h": "x\n"})
         for name in (".venv/bin/python", "node_modules/x", "src/thing/made.py", "lib/out.js", "loose.h"):
             user.write(name, "x\n")
         user.write(".env", "DB_URL=x\n")
@@ -186,7 +212,7 @@ class TestCauses:
             CommandResult(code, RunEnding.DONE, err=said),
         )
 
-        assert says in found
+        assert says.replace("{{", "{").replace("}}", "}") in found
 
     @pytest.mark.parametrize(
         "said", ["sh: 1: jest: not found", "Error: Cannot find module 'tape'\nRequire stack:\n- /x/a.js"]
@@ -234,6 +260,21 @@ class TestCauses:
 
         assert helped
         helped.require_usable()
+        assert helped.tried[0].result.is_green
+
+    def test_a_submodule_can_be_copied(self, tmp_path: Path) -> None:
+        """Git leaves its directory empty in every other worktree."""
+        place = ground(tmp_path, {"lint": "grep x vendor/lib/a.h"})
+        commit_submodule(Home(place.repository.root), "vendor/lib", {"a.h": "x\n"})
+        red = run_baseline(place, RunControl())
+        assert red
+        assert "copy it: `worktree: {copy: [vendor/lib]}`" in red.tried[0].likely
+
+        config = place.config.replace(worktree=place.config.worktree.replace(copied=("vendor/lib",)))
+        require_copies(place.repository, config.worktree.copied)
+        helped = run_baseline(BaselineContext(place.home, place.repository, config), RunControl())
+
+        assert helped
         assert helped.tried[0].result.is_green
 
     def test_the_python_of_lizas_own_environment_is_told(

@@ -17,12 +17,12 @@ from liza.daemon.worker_processes import WorkerProcesses
 from liza.domain.anomalies import CheckoutDrift, ExternalBlocker
 from liza.domain.changes import HUMAN, Change, with_anomaly
 from liza.domain.config import Notify, SprintLength
-from liza.domain.events import Block, Defer
+from liza.domain.lifecycle import Block, Defer
 from liza.domain.model import Actor, BreakerStatus, Role, Sprint, WorkerRecord
 from liza.domain.record import utc_now, with_record
-from liza.domain.trips import resolve_trip, with_due_trips
+from liza.domain.rules import resolve_trip, with_due_trips
 from liza.repo.repository import Repository
-from liza.system.wakeup import Wakeup
+from liza.system.run_control import Wakeup
 from liza.workflow.transition import apply
 from tests.support.supervisor_process import SupervisorProcess, yard
 

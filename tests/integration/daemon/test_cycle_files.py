@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from liza.daemon.cycle_files import archive_page, page_text, publish_page, read_page
+from liza.daemon.cycle_page import archive_page, page_text, publish_page, read_page
 from liza.domain.cycle_archive import ArchiveNaming, CycleEnd, CycleName
 from liza.domain.cycle_file import CycleHead
 from liza.system import linux
@@ -85,4 +85,4 @@ def test_an_archive_overwrites_nothing_and_is_written_once(tmp_path: Path) -> No
     assert first == again == tmp_path / "docs/context/archive/2026-01-31_cycle-001_incomplete.md"
     assert other.name == "2026-01-31_cycle-001_incomplete-2.md"
     assert (first.read_text(), other.read_text()) == ("one\n", "two\n")
-    assert len(list(first.parent.iterdir())) == 2
+    assert [f"{path.stat().st_mode & 0o777:o}" for path in first.parent.iterdir()] == ["644"] * 2

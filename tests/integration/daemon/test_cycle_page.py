@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from liza.cli.terminal.drawing import task_pieces
+from liza.cli.views.board_view import BoardFacts, board_view
+from liza.cli.views.explain import explanation_of
+from liza.cli.views.questions import QuestionKind, open_questions
+from liza.cli.views.status import status_text
+from liza.cli.web.parts import card
 from liza.daemon.cycle_page import SET_ASIDE, CyclePage
+from liza.daemon.policy.pick import RunContext
 from liza.daemon.turn import AfterTurn
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN, SUPERVISOR, Change, begin_next_goal, queue_goal
+from liza.domain.config import Switch
 from liza.domain.cycle_archive import ARCHIVE, PAGE, PAUSED
-from liza.domain.dialects.signal_block import SIGNAL_PATTERN
+from liza.domain.dialects import SIGNAL_PATTERN
 from liza.domain.model import GoalStatus, Status
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
-from tests.support.cycle_script import INSUFFICIENT, PLAN, STEP, cycle_script
+from liza.domain.waits import human_waits
+from liza.errors import Refused
+from liza.workflow.transition import accept_task, apply, reply
+from tests.support.cycle_script import ACT, INSUFFICIENT, PLAN, STEP, cycle_script
 from tests.support.repos import Home
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Done, Shell
@@ -93,6 +104,8 @@ def test_every_word_is_on_the_page_and_the_next_is_named(cycle: Cycle) -> None:
         ("Actor", "SUCCESS", "Judge"),
         ("Judge", "PASS", "Human"),
     ]
+    assert [sure for _, _, _, sure, _ in found] == ["", "9", "9", "", "9"]
+    assert found[-1][2] == "it is there"
     assert [line for line in cycle.page.splitlines() if line.startswith("**Signature")] == [
         f"**Signature**: {one}" for one in ("1:0:0", "1:0:1", "1:1:1", "1:1:2", "1:1:3")
     ]
@@ -123,6 +136,18 @@ def test_a_person_approves_in_the_page_and_it_is_archived(cycle: Cycle) -> None:
 def _with_next_goal(state: State) -> State:
     over = state.goal.replace(status=GoalStatus.COMPLETE, completed=utc_now())
     return begin_next_goal(state.replace(goal=over), utc_now())
+
+
+def test_a_person_gives_it_up_and_the_goal_is_over(cycle: Cycle) -> None:
+    shell = Shell(cycle.user.directory)
+    assert shell("task", "abandon", "goal-1", "--reason", "no longer wanted").code == 0
+    cycle.sync()
+
+    (name,) = cycle.archives()
+    assert name.endswith("_cycle-001_failed.md")
+    assert shell("run", "--no-baseline").code == 0
+    assert cycle.state.goal.status is GoalStatus.ABANDONED
+    assert shell("status").out.startswith("The goal is abandoned")
 
 
 def test_a_person_sends_it_back_in_the_page(cycle: Cycle) -> None:
@@ -204,6 +229,49 @@ def test_questions_come_first_and_are_answered_in_the_page(tmp_path: Path) -> No
     assert "- Result: PASS" in cycle.page
 
 
+def test_who_is_asked_for_words_is_told_to_answer_and_a_yes_is_none(tmp_path: Path) -> None:
+    cycle = Cycle(tmp_path, planner=[ASKS, {"answer": PLAN}])
+    cycle.go_on()
+
+    how = 'liza answer goal-1 "…"'
+    state, now = cycle.state, utc_now()
+    (question,) = open_questions(state)
+    assert (question.kind, question.command) == (QuestionKind.CLARIFICATION, how)
+    assert [wait.then for wait in human_waits(state)] == [how]
+    assert f"then    {how}\n" in status_text(state, {})
+    assert explanation_of("goal-1", RunContext(state, {}), now).command == how
+    with pytest.raises(Refused, match=f"a yes does not answer .*Which name.*; `{how}` does"):
+        cycle.board.update(accept_task("goal-1", "yes", by=HUMAN, at=now))
+
+    cycle.board.update(reply("goal-1", "Call it greet", by=HUMAN, at=now))
+    cycle.go_on()
+    assert [one.kind for one in open_questions(cycle.state)] == [QuestionKind.APPROVAL]
+    with pytest.raises(Refused, match="it asks for a yes or a no; `liza task accept goal-1`"):
+        cycle.board.update(reply("goal-1", "What?", by=HUMAN, at=now))
+
+
+def test_explain_and_status_know_whose_turn_it_is_and_where(tmp_path: Path) -> None:
+    cycle = Cycle(tmp_path)
+    cycle.turn("planner-1")
+    cycle.turn("planner-1")
+
+    def told(subject: str) -> str:
+        return explanation_of(subject, RunContext(cycle.state, {}), utc_now()).what
+
+    assert told("goal-1") == "planner-1 will take it next"
+    assert told("planner-1") == "it takes goal-1 next"
+    cycle.turn("planner-1")
+    assert told("goal-1") == "coder-1 will take it next"
+    assert told("planner-1") == "nothing on the board is new to it"
+    cycle.turn("coder-1")
+    assert "      in      JUDGE, loop 1\n" in status_text(cycle.state, {})
+    (row,) = board_view(BoardFacts(cycle.state, utc_now(), {})).tasks
+    assert "JUDGE, loop 1" in str(card(row, utc_now()))
+    assert "JUDGE, loop 1: make files" in "".join(text for text, _ in task_pieces(row, 120))
+    cycle.board.update(apply(e.Abandon(reason="too dear"), to="goal-1", by=HUMAN, at=utc_now()))
+    assert told("goal-1") == "given up: too dear"
+
+
 def test_five_loops_leave_a_snapshot_and_words_in_the_page_go_on(tmp_path: Path) -> None:
     cycle = Cycle(tmp_path, judge=INSUFFICIENT)
     cycle.go_on()
@@ -245,6 +313,17 @@ def test_an_actor_that_is_blocked_fails_and_the_planner_is_told_why(tmp_path: Pa
     assert [text for text in asked if "blocked: the file is generated" in text and "By what?" in text]
 
 
+def test_an_actor_that_makes_nothing_fails_and_the_planner_is_told_why(tmp_path: Path) -> None:
+    idle = {"answer": {"status": "done", "summary": "It is all there"}}
+    cycle = Cycle(tmp_path, actor=[idle, ACT])
+    cycle.go_on()
+
+    results = [one[1] for one in SIGNAL_PATTERN.findall(cycle.page)]
+    assert results[-4:] == ["FAIL", "PLAN_CREATED", "SUCCESS", "PASS"]
+    assert "failed: goal-1: nothing was committed since the base" in cycle.page
+    assert not cycle.state.anomalies
+
+
 def test_five_fails_of_the_actor_pause(tmp_path: Path) -> None:
     cycle = Cycle(tmp_path, actor=BLOCKED)
     cycle.go_on()
@@ -278,6 +357,10 @@ def test_a_plan_of_all_loops_is_approved_first(tmp_path: Path) -> None:
     assert "- Result: SUCCESS" in cycle.page
     told = [path.read_text() for path in (cycle.home / "runs").glob("coder-1.*/prompt.md")]
     assert all("1. the parser" in text for text in told)
+    # The judge has the step, no plan, and nobody but who plans has the words around either.
+    judged = [path.read_text() for path in (cycle.home / "runs").glob("reviewer-1.*/prompt.md")]
+    assert {("1. the parser" in text, '"objective"' in text) for text in judged} == {(False, True)}
+    assert not [text for text in (*told, *judged) if "plan, of PLAN" in text or "align, of ALIGN" in text]
 
 
 def test_who_approves_may_want_one_commit(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from liza.daemon.experiment_files import (
     read_summaries,
     refresh_baseline,
 )
-from liza.domain.idea_report import IdeaSummary
-from liza.domain.scoring import ScoreColumn
+from liza.domain.ideas import IdeaSummary, ScoreColumn
 from liza.errors import LizaError, UsageError
 from liza.gates.score import read_baseline
 

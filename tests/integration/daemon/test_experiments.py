@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.cli.views.experiments import experiment_text, graded_ideas
-from liza.domain.idea_report import IdeaSummary
+from liza.domain.ideas import IdeaSummary
 from liza.domain.model import GoalStatus, Status
 from tests.support.scripted_team import ScriptedTeam
 
@@ -35,6 +35,7 @@ SCRIPT: Final[dict[str, Any]] = {
     "implement/planner": {"answer": {"status": "done", "summary": "PLAN:\n1. change it"}},
     "implement/coder": {"run": "echo 2.0 > value", "answer": {"status": "done", "summary": "Raise it"}},
 }
+FOLDER: Final = "a folder"
 NO: Final = {"answer": {"verdict": "reject", "reason": "it cheats", "feedback": [{"message": "it cheats"}]}}
 
 
@@ -209,6 +210,7 @@ class TestSweep:
             (None, "sharpe", "the baseline baseline.csv is not there; make one with `liza baseline refresh`"),
             ("sharpe\n1\n", "profit", "baseline.csv has no column profit; it has sharpe"),
             ("sharpe\nhigh\n", "sharpe", "the baseline: baseline.csv has no number in sharpe"),
+            (FOLDER, "sharpe", "baseline.csv cannot be read: Is a directory"),
         ],
     )
     def test_what_cannot_be_compared_has_a_note_and_no_score(
@@ -217,7 +219,9 @@ class TestSweep:
         team = laboratory(tmp_path, {}, experiment={"column": column})
         path = team.user.directory / "baseline.csv"
         path.unlink()
-        if baseline:
+        if baseline == FOLDER:
+            path.mkdir()
+        elif baseline:
             path.write_text(baseline)
         team.turns(*ALL)
 
@@ -244,16 +248,16 @@ class TestFailingAgents:
     BAD: Final = {"print": "no answer", "exit": 1}
     BLOCKED: Final = {"answer": {"status": "blocked", "blocked_reason": "odd", "blocked_questions": ["Why?"]}}
 
-    @pytest.mark.parametrize("hat", ["coordinator", "planner", "coder"])
-    def test_an_agent_that_is_blocked_ends_its_idea_alone(self, tmp_path: Path, hat: str) -> None:
-        first = [SCRIPT[f"implement/{one}"] for one in ("coordinator", "planner", "coder")]
-        first[("coordinator", "planner", "coder").index(hat)] = self.BLOCKED
-        team = try_ideas(tmp_path, {"implement idea-1-1": first}, "odd", "fine")
+    def test_an_agent_that_is_blocked_ends_its_idea_alone(self, tmp_path: Path) -> None:
+        """Whichever of its three it is."""
+        acts = [SCRIPT[f"implement/{hat}"] for hat in ("coordinator", "planner", "coder")]
+        script = {f"implement idea-1-{n + 1}": [*acts[:n], self.BLOCKED, *acts[n + 1 :]] for n in range(3)}
+        team = try_ideas(tmp_path, script, "odd", "strange", "peculiar", "fine")
 
-        bad, good = summaries(team)
-        assert (bad["patch_applied"], bad["patch_error"]) == (False, "odd")
+        *bad, good = summaries(team)
+        assert [(one["patch_applied"], one["patch_error"]) for one in bad] == [(False, "odd")] * 3
         assert good["score"]["score"] == 1.0
-        assert team.status("idea-1-1") is Status.ABANDONED
+        assert {team.status(f"idea-1-{n + 1}") for n in range(3)} == {Status.ABANDONED}
 
     def test_an_agent_that_crashes_ends_its_idea_alone(self, tmp_path: Path) -> None:
         team = try_ideas(tmp_path, {"implement idea-1-1": self.BAD}, "odd", "fine")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import threading
-import time
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from liza.daemon.ask_agent import ask
+from liza.daemon.jobs import take_turn
+from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
-from liza.repo.fingerprint import CTIME_GRANULARITY
+from liza.repo import snapshot
+from tests.support import scripted_agent
 from tests.support.git_processes import count_git
 from tests.support.scripted_team import ROOT, ScriptedTeam
 from tests.unit.test_project import MODULES
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from types import FrameType
+
+    import pytest
+
+    from liza.daemon.turn import Worker
 
 TEXT: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SCRIPT: Final[dict[str, Any]] = {
@@ -32,22 +40,34 @@ SCRIPT: Final[dict[str, Any]] = {
         "answer": {"status": "done", "summary": "Add f() and its test"},
     },
 }
+STARTS: Final = subprocess.Popen.__init__.__code__
+MOST_FRAMES: Final = 5  # of ours below `ask`, up to the one that starts the process of the agent
 MOST_GIT: Final = 30  # git processes from claim to merge, with tests and their proof, without a sandbox
 # The process of a worker is around its turns, and the sandbox is only where there is one.
 AROUND: Final = {"liza.daemon.worker", "liza.repo.private_gitdir"}
 
 
-def modules_entered(act: Callable[[], None]) -> list[str]:
-    """Return our modules in which a function was called during *act*, in the order of the first calls."""
+class Way(NamedTuple):
+    """Our modules in which a function was called, by the first calls, and our frames below each `ask`."""
+
+    modules: list[str]
+    agents: list[list[str]]
+
+
+def walk(act: Callable[[], None]) -> Way:
+    """Return what was entered during *act*."""
     for module in MODULES:
         if not module.endswith("__main__"):
             import_module(module)  # so that what a module does when it is loaded is no call
     found: dict[str, None] = {}
+    agents: list[list[str]] = []
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         name = frame.f_globals.get("__name__", "")
         if event == "call" and name.startswith("liza."):
             found.setdefault(name)
+        if event == "call" and frame.f_code is STARTS and scripted_agent.__file__ in frame.f_locals["args"]:
+            agents.append(below_ask(frame))
 
     before = sys.getprofile()
     threading.setprofile(note)
@@ -57,7 +77,23 @@ def modules_entered(act: Callable[[], None]) -> list[str]:
     finally:
         sys.setprofile(before)
         threading.setprofile(None)
-    return list(found)
+    return Way(list(found), agents)
+
+
+def take_turns(*workers: Worker) -> None:
+    """Let *workers* take turns until none has anything to do."""
+    while not all(take_turn(worker) is AfterTurn.WAIT for worker in workers):
+        pass
+
+
+def below_ask(frame: FrameType | None) -> list[str]:
+    """Return our frames from *frame* up to the `ask` that it is for; none where nobody asked."""
+    ours: list[str] = []
+    while frame is not None and frame.f_code is not ask.__code__:
+        name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+        ours += [name] if name.startswith("liza.") else []
+        frame = frame.f_back
+    return ours if frame is not None else []
 
 
 def told() -> set[str]:
@@ -67,26 +103,28 @@ def told() -> set[str]:
     return {"liza." + re.sub("^policy/", "daemon/policy/", name).replace("/", ".") for name in names}
 
 
-def test_a_task_goes_the_way_that_is_told(tmp_path: Path) -> None:
+def test_a_task_goes_the_way_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No module that the page names is passed by, and the way gets no longer unnoticed.
 
     Where code moved, mend the table in CONTRIBUTING.md; where the way got shorter, its number.
     """
     team = ScriptedTeam(tmp_path, SCRIPT, gates={"test": "python3 -m unittest -q"})
     team.task(scope={"in": ["f.py", "test_f.py"]})
-    team.place("coder-1")
-    team.place("reviewer-1")
+    team.worker("coder-1")
+    team.worker("reviewer-1")
     # About an index that was written just now git is asked each time: on a quick machine more often.
-    written = (team.user.directory / ".git" / "index").stat().st_ctime
-    while time.time() - written < CTIME_GRANULARITY:
-        time.sleep(0.05)
+    monkeypatch.setattr(snapshot, "CTIME_GRANULARITY", 0.0)
+
+    team.adopt()  # what the process of a worker does before its turns
 
     with count_git() as started:
-        entered = modules_entered(lambda: team.turns("coder-1", "reviewer-1"))
+        entered, agents = walk(lambda: take_turns(*team.workers.values()))
 
     assert team.status() is Status.MERGED
     assert told() - AROUND - set(entered) == set()
     (most,) = re.findall(r"enters at most (\d+) modules", TEXT.replace("\n", " "))
     assert len(entered) <= int(most), entered
+    assert len(agents) == len(("checkpoint", "implement", "review")), agents
+    assert all(0 < len(below) <= MOST_FRAMES for below in agents), agents
     # Each is a process that somebody pays for; where one more is needed, mend decision 5 as well.
     assert started.total() <= MOST_GIT, started

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.policy import coder
+from liza.cli.views.report import gather_report, report_markdown
+from liza.daemon.policy import pick
 from liza.daemon.policy.recovery import reclaim_tasks
 from liza.domain.changes import HUMAN
 from liza.domain.model import Status
@@ -19,7 +20,7 @@ from liza.forges.local import BARE
 from liza.repo.command import git
 from liza.workflow.transition import accept_task, reply
 from tests.support import scripted_gh
-from tests.support.local_forge import REJECT, SETTINGS, SIMPLE, WORK, ForgeFolder, script
+from tests.support.local_forge import APPROVE, REJECT, SETTINGS, SIMPLE, WORK, ForgeFolder, script
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ class TestIssues:
             ),
         ]
 
+        told = report_markdown(gather_report(team.board, utc_now()))
+        assert "## Merged\n\n- nothing" in told
+        assert "git merge" not in told
+        assert "- **issue-7** (COMPLETE): Issue \\#7: Write file 7" in told
+
     def test_work_that_is_there_is_gone_on_with(self, tmp_path: Path, forge: ForgeFolder) -> None:
         forge.issue(7)
         team = team_on(tmp_path, "7")
@@ -125,7 +131,7 @@ class TestIssues:
         forge.issue(4, "Do the fourth.")
         for name in ("issue-4", "issue-5"):
             team.board.update(reply(name, "it is mended", by=HUMAN, at=utc_now()))
-        assert coder.pick(team.state, "coder-1") == team.state.task("issue-8")
+        assert pick.pick_work(team.state, "coder-1") == team.state.task("issue-8")
         team.turn("planner-1")
         assert team.state.task("issue-4").description == "Issue #4: Write file 4\n\nDo the fourth."
         assert reason(team, 5) == "issue #5 has no text; say in it what is to be done"
@@ -221,6 +227,28 @@ class TestPullRequests:
         team.turns(*ALL)
         assert team.status("issue-7") is Status.COMPLETE
         assert forge.pulls() == {BRANCH: True}
+
+    def test_work_that_was_forced_once_and_let_pass_later_is_accepted_by_a_person(
+        self, tmp_path: Path, forge: ForgeFolder
+    ) -> None:
+        forge.issue(7)
+        team = team_on(tmp_path, "7", simple(**{"review/judge": [REJECT, REJECT, APPROVE]}))
+        team.turns(*ALL)
+
+        task = team.state.task("issue-7")
+        assert (task.status, [one.mark for one in task.taints]) == (
+            Status.AWAITING_APPROVAL,
+            ["forced:IMPLEMENT"],
+        )
+        asked = "issue-7: Is it good as it is, though the rounds of IMPLEMENT were over?"
+        assert task.approval_question == asked
+        assert "- forced:IMPLEMENT: the rounds of IMPLEMENT were over" in forge.nomerge()[0]
+        # The plan and the documentation were let pass; what went on by force was not.
+        (counted,) = team.state.sprint.metrics.reviews.values()
+        assert (counted.approved, counted.rejected) == (2, 2)
+        team.board.update(accept_task("issue-7", "good enough", by=HUMAN, at=utc_now()))
+        task = team.state.task("issue-7")
+        assert (task.status, task.approved_by) == (Status.COMPLETE, HUMAN.id)
 
     def test_what_had_begun_when_a_worker_was_killed_is_known_and_done_once(
         self, tmp_path: Path, forge: ForgeFolder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.daemon.policy import coder, reviewer
+from liza.daemon.policy import pick
 from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
 from liza.domain.record import utc_now
@@ -31,7 +31,7 @@ def submitted(team: ScriptedTeam, count: int) -> None:
 def all_reviewed(team: ScriptedTeam) -> None:
     """Let all reviewers work at once until every task is merged."""
     for name in REVIEWERS:
-        team.place(name)
+        team.worker(name)
 
     def work(name: str) -> None:
         while any(task.status is not Status.MERGED for task in team.board.read().tasks.values()):
@@ -52,7 +52,7 @@ def test_every_merge_is_tried_once_and_lands_in_the_order_of_approval(tmp_path: 
     tries = Counter(event for number in range(1, TASKS + 1) for event in team.events(f"t{number}"))
     assert (tries["start_merge"], tries["merge"]) == (TASKS, TASKS)
     tasks = list(team.state.tasks.values())
-    by_approval = sorted(tasks, key=reviewer.approved_at)
+    by_approval = sorted(tasks, key=pick.approved_at)
     assert by_approval == sorted(tasks, key=lambda task: str(task.history[-1].at))
     log = team.user.git("log", "--first-parent", "--reverse", "--format=%s", team.ref).splitlines()
     assert [line.split()[1].strip(":") for line in log if line.startswith("Merge ")] == [
@@ -69,7 +69,7 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
     hold.touch()
     with team.process("reviewer-1") as process:
         team.until(lambda _: mark.exists())
-        merging = reviewer.task_in_merge(team.state, utc_now())
+        merging = pick.task_in_merge(team.state, utc_now())
         assert merging
         assert merging.lease
         assert team.turn("reviewer-2") is AfterTurn.WORK  # it reviews the other one, and does not merge it
@@ -79,7 +79,7 @@ def test_who_dies_at_the_head_of_the_queue_holds_up_nobody(tmp_path: Path) -> No
         process.wait()
     hold.unlink()
 
-    team.place("reviewer-1")  # as the supervisor starts it again
+    team.worker("reviewer-1")  # as the supervisor starts it again
     team.turns("reviewer-2")
 
     assert {task.status for task in team.state.tasks.values()} == {Status.MERGED}
@@ -108,7 +108,7 @@ def test_coders_do_not_run_ahead_of_reviewers_without_end(tmp_path: Path) -> Non
 
     assert team.turn("coder-1") is AfterTurn.WAIT
 
-    assert coder.unmerged_count(team.state) == 2
+    assert pick.unmerged_count(team.state) == 2
     team.turn("reviewer-1")
     assert team.turn("coder-1") is AfterTurn.WORK
     assert team.status("t3") is Status.READY_FOR_REVIEW

@@ -17,6 +17,7 @@ from liza.domain.model import GoalStatus, Status
 from liza.domain.record import utc_now
 from liza.errors import Refused, UsageError
 from tests.support.repos import Home
+from tests.support.scripted_agent import plan, planned
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Shell
 
@@ -28,17 +29,8 @@ HUMAN_SAYS: Final = {"plan": {"approval": "human"}}
 REVIEWER_SAYS: Final = {"plan": {"approval": "reviewer"}}
 
 
-def planned(*names: str) -> dict[str, Any]:
-    tasks = [
-        {
-            "id": name,
-            "description": f"do {name}",
-            "done_when": [f"{name}.txt is there"],
-            "scope": {"in": [f"{name}.txt"]},
-        }
-        for name in names
-    ]
-    return {"answer": {"tasks": tasks}}
+def plan_of(*names: str) -> dict[str, Any]:
+    return plan(*map(planned, names))
 
 
 def rejected(reason: str = "too coarse") -> dict[str, Any]:
@@ -58,7 +50,7 @@ class TestPeople:
     """`plan: {approval: human}`."""
 
     def test_tasks_stay_drafts_until_a_person_says_yes(self, tmp_path: Path) -> None:
-        team = ScriptedTeam(tmp_path, {"plan": planned("t1", "t2")}, **HUMAN_SAYS)
+        team = ScriptedTeam(tmp_path, {"plan": plan_of("t1", "t2")}, **HUMAN_SAYS)
         team.turns(*ALL)
         shell = Shell(team.user.directory)
 
@@ -78,7 +70,7 @@ class TestPeople:
         assert team.state.goal.status is GoalStatus.COMPLETE
 
     def test_a_plan_that_is_sent_back_is_made_anew_with_the_comment(self, tmp_path: Path) -> None:
-        script = {"plan": [planned("t1"), planned("t2", "t3")]}
+        script = {"plan": [plan_of("t1"), plan_of("t2", "t3")]}
         team = ScriptedTeam(tmp_path, script, **HUMAN_SAYS)
         team.turns(*ALL)
         shell = Shell(team.user.directory)
@@ -102,10 +94,10 @@ class TestPeople:
 
     def test_a_planner_may_ask_and_may_not_leave_it_at_nothing(self, tmp_path: Path) -> None:
         answers = [
-            planned("t1"),
+            plan_of("t1"),
             {"answer": {"nothing_to_add": "it is fine"}},
             {"answer": {"questions": ["Why?"]}},
-            planned("t2"),
+            plan_of("t2"),
         ]
         team = ScriptedTeam(tmp_path, {"plan": answers}, **HUMAN_SAYS)
         team.turns(*ALL)
@@ -119,7 +111,7 @@ class TestPeople:
         assert statuses(team) == {"t1": "SUPERSEDED", "t2": "DRAFT"}
 
     def test_people_may_edit_the_board_instead(self, tmp_path: Path) -> None:
-        script = {"plan": [planned("t1", "t2"), planned("t3")]}
+        script = {"plan": [plan_of("t1", "t2"), plan_of("t3")]}
         team = ScriptedTeam(tmp_path, script, **HUMAN_SAYS)
         team.turns(*ALL)
         page = team.home / "state.yaml"
@@ -137,8 +129,8 @@ class TestPeople:
 
     def test_what_is_planned_again_waits_as_well(self, tmp_path: Path) -> None:
         block = {"answer": {"status": "blocked", "blocked_reason": "no", "blocked_questions": ["How?"]}}
-        again = {"answer": {**planned("t2")["answer"], "rescope_reason": "smaller"}}
-        script = {"plan": planned("t1"), "implement t1": block, "replan": again}
+        again = {"answer": {**plan_of("t2")["answer"], "rescope_reason": "smaller"}}
+        script = {"plan": plan_of("t1"), "implement t1": block, "replan": again}
         team = ScriptedTeam(tmp_path, script, **HUMAN_SAYS)
         team.turns(*ALL)
         actions.accept(team.board, by=HUMAN, at=utc_now(), task="plan", reason="good")
@@ -155,7 +147,7 @@ class TestPeople:
         assert [one.command for one in open_questions(team.state)] == ["liza task ready mine"]
 
     def test_what_makes_no_sense_is_one_sentence(self, tmp_path: Path) -> None:
-        team = ScriptedTeam(tmp_path, {"plan": planned("t1")}, **HUMAN_SAYS, assistant={"approvals": False})
+        team = ScriptedTeam(tmp_path, {"plan": plan_of("t1")}, **HUMAN_SAYS, assistant={"approvals": False})
         shell = Shell(team.user.directory)
         for words in (("plan", "accept"), ("plan", "reject", "no"), ("plan", "show")):
             done = shell(*words)
@@ -188,7 +180,7 @@ class TestReviewers:
 
     def test_a_reviewer_sends_it_back_once_and_then_lets_it_pass(self, tmp_path: Path) -> None:
         yes = {"answer": {"verdict": "approve", "reason": "good"}}
-        script = {"plan": [planned("t1"), planned("t2")], "review": [rejected(), yes]}
+        script = {"plan": [plan_of("t1"), plan_of("t2")], "review": [rejected(), yes]}
         team = ScriptedTeam(tmp_path, script, **REVIEWER_SAYS)
         team.turn("planner-1")
 
@@ -213,7 +205,7 @@ class TestReviewers:
     def test_what_no_reviewer_settles_is_for_people(
         self, tmp_path: Path, said: dict[str, Any], plans: int
     ) -> None:
-        script = {"plan": [planned(f"t{number}") for number in range(1, 9)], "review": said}
+        script = {"plan": [plan_of(f"t{number}") for number in range(1, 9)], "review": said}
         team = ScriptedTeam(tmp_path, script, **REVIEWER_SAYS)
         team.turns(*ALL)
 

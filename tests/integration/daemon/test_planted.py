@@ -24,8 +24,8 @@ from liza.repo.command import ask
 from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
 from liza.repo.snapshot import roll_back, snapshot, worktree_state
-from liza.system.no_follow import make_directory, read_file, remove_file, write_file
-from liza.system.proc_table import leftover_processes, sweep
+from liza.system.files import make_directory, read_file, remove_file, write_file
+from liza.system.process import leftover_processes, sweep
 from tests.support.repos import INTEGRATION, NOW, Hand, Home
 from tests.support.scripted_team import ScriptedTeam
 
@@ -231,7 +231,7 @@ class TestLinks:
         (objects / secret[:2] / secret[2:]).write_bytes(b"")
 
         with pytest.raises(GitFailed):
-            shadow.taken_over()
+            shadow.import_commits()
 
         assert home.repository.ask("cat-file", "-e", secret).code != 0
 
@@ -245,7 +245,7 @@ class TestLinks:
             os.mkfifo(pack / name)
         os.mkfifo(tmp_path / "shadow" / "refs" / "t2")
 
-        shadow.taken_over()
+        shadow.import_commits()
 
         assert home.repository.commit_at(branch_of("t1")) == home.base
 

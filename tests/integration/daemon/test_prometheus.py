@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from liza.daemon.reports.prometheus import METRICS, prometheus_text
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon
-from liza.domain.switches import Switch
+from liza.domain.config import Switch
+from liza.domain.lifecycle import Abandon
 from liza.workflow.transition import apply
 from tests.support.boards import new_board
 from tests.support.sample_tasks import NOW

@@ -11,9 +11,9 @@ from liza.daemon.project import record_applied, team_settings
 from liza.daemon.supervisor import supervise
 from liza.daemon.team_file import apply_team_file
 from liza.daemon.worker import _why_unfit
+from liza.domain.config import Switch
 from liza.domain.model import Status, TaskScope
 from liza.domain.record import utc_now
-from liza.domain.switches import Switch
 from tests.support.scripted_team import ROOT, ScriptedTeam
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path
     flow = (ROOT / "liza" / "workflow" / "liza.yaml").read_text()
     evil = f"{flow}\n# harmless?\n"
     team = team_with(tmp_path, {FLOW: evil}, {FLOW: flow}, workflow=FLOW)
-    coder = team.place("coder-1")
+    coder = team.worker("coder-1")
     assert _why_unfit(coder, team.state) is None
 
     team.user.git("merge", "-q", team.ref)

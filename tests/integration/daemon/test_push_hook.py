@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 from contextlib import closing
@@ -13,7 +12,7 @@ import pytest
 
 from liza.board.protocol import create_board_at, grant_right
 from liza.daemon.push_hook import check_push, install_hook
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.model import Lease
 from liza.domain.shared_refs import token_digest
 from liza.errors import BoardUnreachable, Refused
@@ -33,15 +32,14 @@ ZERO, COMMIT = "0" * 40, "a" * 40
 def test_a_reader_can_tell_who_may_push(
     postgres: PostgresServer,
     tmp_path: Path,
-    request: pytest.FixtureRequest,
+    address: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    name = hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
-    location = f"{postgres.address}#{name}"
+    name = address.partition("#")[2]
     postgres.sql(f"CREATE ROLE \"r{name}\" LOGIN PASSWORD 'looks'")
-    with closing(create_board_at(location, board(new_task("t1")))) as ours:
-        grant_right(location, "reader", f"r{name}")
+    with closing(create_board_at(address, board(new_task("t1")))) as ours:
+        grant_right(address, "reader", f"r{name}")
         coder = worker("coder-1")
         token = str(coder.token)
         lease = Lease(holder=coder.id, token=token, expires=ours.now() + timedelta(minutes=1))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.daemon.breaker import resume
-from liza.daemon.coding import claim_next
+from liza.daemon.jobs import take_job
 from liza.daemon.project import known_merges
 from liza.domain.anomalies import CheckoutDrift
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.repo.verify import ViolationKind, verify_span
+from tests.support.few import few
 from tests.support.repos import NOW
 from tests.support.sandboxed_project import require_cage
 from tests.support.scripted_team import ScriptedTeam
@@ -88,7 +89,14 @@ EVERYDAY: Final = {
 }
 
 
-@pytest.mark.parametrize(("deed", "seen"), MISDEEDS.values(), ids=MISDEEDS)
+@pytest.mark.parametrize(
+    ("deed", "seen"),
+    few(
+        MISDEEDS,
+        *("configure git", "plant a hook", "move the integration branch", "delete another task's branch"),
+        *("put a repository into another task's worktree", "take the memory away"),
+    ),
+)
 def test_what_only_an_agent_does_stops_everybody(tmp_path: Path, deed: str, seen: str) -> None:
     """The task is blocked, everybody pauses, the anomaly names what moved, and people are told."""
     team = ScriptedTeam(tmp_path, {"implement t1": {"run": deed, "answer": DONE}})
@@ -107,7 +115,9 @@ def test_what_only_an_agent_does_stops_everybody(tmp_path: Path, deed: str, seen
     assert seen in alerts(team)
 
 
-@pytest.mark.parametrize(("deed", "seen"), EVERYDAY.values(), ids=EVERYDAY)
+@pytest.mark.parametrize(
+    ("deed", "seen"), few(EVERYDAY, "make a branch", "change the checkout", "switch", "track")
+)
 def test_what_a_person_may_have_done_is_told_and_stops_nobody(tmp_path: Path, deed: str, seen: str) -> None:
     """Told once, however many look."""
     act = {"run": deed, "write": {"t1.txt": "1\n"}, "answer": DONE}
@@ -167,7 +177,7 @@ class Busy:
 
 def take(coder: Worker, base: str) -> None:
     """Claim a task, and make its worktree ready."""
-    claimed = claim_next(coder, base)
+    claimed = take_job(coder, base)
     assert claimed
     coder.worktrees.renew(claimed.task.id, base, at=NOW)
 
@@ -178,10 +188,10 @@ def test_a_task_that_is_taken_while_somebody_looks_is_not_trespassed_upon(tmp_pa
     team.task("t2")
     team.turn("coder-2")
     team.turn("reviewer-1")  # a worktree is at rest
-    look = team.place("coder-1").tamper_monitor
+    look = team.worker("coder-1").tamper_monitor
     look.begin()
     reads, base = count(), team.head()
-    look.board = Busy(team.board, lambda: take(team.place("coder-2"), base) if next(reads) == 1 else None)
+    look.board = Busy(team.board, lambda: take(team.worker("coder-2"), base) if next(reads) == 1 else None)
 
     seen = look.end()
 

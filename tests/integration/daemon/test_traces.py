@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from liza.agents.recording import ended_run
+from liza.agents.protocol import ended_run
 from liza.daemon import trace_export
 from liza.daemon.reports.traces import JournalTracer, board_id, run_span
 from liza.daemon.trace_export import OtlpCollector, TraceCourier, collector_in, why_not
 from liza.domain.changes import HUMAN
-from liza.domain.events import Abandon
+from liza.domain.lifecycle import Abandon
 from liza.domain.model import Status
 from liza.domain.record import utc_now
 from liza.workflow.transition import apply

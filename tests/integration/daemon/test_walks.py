@@ -7,9 +7,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from liza.domain.changes import HUMAN
-from liza.domain.model import Status
+from liza.domain.model import Outcome, Status
 from liza.domain.record import utc_now
-from liza.domain.verdicts import Outcome
 from liza.workflow.transition import accept_task, reject_task
 from tests.support.scripted_team import ScriptedTeam
 

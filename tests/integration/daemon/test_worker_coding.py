@@ -14,10 +14,9 @@ from liza.daemon.turn import AfterTurn
 from liza.domain.anomalies import CheckoutDrift, MergeConflict, Workaround
 from liza.domain.changes import SUPERVISOR, Change
 from liza.domain.config import Gates
-from liza.domain.events import Intend, Reclaim
-from liza.domain.model import Status
+from liza.domain.lifecycle import Intend, Reclaim
+from liza.domain.model import ProviderState, Status
 from liza.domain.record import utc_now
-from liza.domain.spending import ProviderState
 from liza.repo import salvage
 from liza.workflow.transition import apply
 from tests.support.boards import PATIENCE, PROCESSES, ended_well
@@ -506,7 +505,7 @@ class TestIntegration:
         team = ScriptedTeam(tmp_path)
         team.task()
         team.turn("coder-1")
-        place = team.place("reviewer-1")
+        place = team.worker("reviewer-1")
 
         class Dying:
             def __getattr__(self, name: str) -> object:

@@ -12,11 +12,10 @@ import pytest
 
 from liza.daemon.policy.progress import only_people
 from liza.daemon.turn import AfterTurn
-from liza.domain import budget, providers
+from liza.domain import budget
 from liza.domain.changes import HUMAN, Change
-from liza.domain.model import Status, WorkerStatus
+from liza.domain.model import Provenance, ProviderState, Status, WorkerStatus
 from liza.domain.record import utc_now
-from liza.domain.spending import Provenance, ProviderState
 from liza.domain.waits import human_waits
 from liza.workflow.transition import reply
 from tests.support.liza_process import LizaProcess
@@ -102,7 +101,7 @@ class TestTheBudget:
         team = ScriptedTeam(tmp_path, script, workers={"coder": 4}, budget={"run_usd": 0.6})
         names = [f"coder-{number}" for number in range(1, 5)]
         for name in names:
-            team.place(name)
+            team.worker(name)
             team.task(f"t{name[-1]}")
 
         with ThreadPoolExecutor(4) as coders:
@@ -149,7 +148,7 @@ class TestTheBudget:
         pay(team, "implement command", 0.04)
         names = [f"coder-{number}" for number in range(1, 4)]
         for name in names:
-            team.place(name)
+            team.worker(name)
             team.task(f"t{name[-1]}")
 
         with ThreadPoolExecutor(3) as coders:
@@ -171,7 +170,7 @@ class TestTheBudget:
             team.noted()
         assert [one.id for one in team.state.spend.reserved] == ["coder-1"]
 
-        team.place("coder-1")
+        team.worker("coder-1")
 
         assert team.state.spend.reserved == ()
         assert team.state.spend.total.estimated == 0.3
@@ -297,11 +296,11 @@ class TestProviders:
         team.turn("coder-1")
         agents = team.state.config.agents
         theirs = agents.replace(overrides={"coder": agents.default.replace(provider="acme")})
-        down = providers.ProviderRejection(ProviderState.EXHAUSTED, "used up")
+        down = budget.ProviderRejection(ProviderState.EXHAUSTED, "used up")
 
         def make(state: State) -> State:
             state = state.replace(config=state.config.replace(agents=theirs))
-            return providers.with_rejection(state, "acme", "coder-1", down, at=utc_now(), chance=0)
+            return budget.with_rejection(state, "acme", "coder-1", down, at=utc_now(), chance=0)
 
         team.board.update(Change("human", "test", make))
         team.task("t2")

@@ -8,29 +8,16 @@ import pytest
 
 from liza.daemon.turn import AfterTurn
 from liza.domain.changes import SUPERVISOR
-from liza.domain.events import Block
+from liza.domain.lifecycle import Block
 from liza.domain.model import GoalStatus, Status
 from liza.domain.record import utc_now
 from liza.workflow.transition import apply
+from tests.support.scripted_agent import plan, planned
 from tests.support.scripted_team import ScriptedTeam
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def planned(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a task may have
-    return {
-        "id": name,
-        "description": f"do {name}",
-        "done_when": [f"{name}.txt is there"],
-        "scope": {"in": [f"{name}.txt"]},
-        **fields,
-    }
-
-
-def plan(*tasks: dict[str, Any]) -> dict[str, Any]:
-    return {"answer": {"tasks": list(tasks)}}
 
 
 def runs(team: ScriptedTeam, step: str) -> int:

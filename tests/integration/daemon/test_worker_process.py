@@ -18,11 +18,11 @@ import pytest
 
 from liza.board.alerts import ALERTS
 from liza.domain.changes import SUPERVISOR
-from liza.domain.events import Reclaim
+from liza.domain.lifecycle import Reclaim
 from liza.domain.model import GoalStatus, Status, WorkerStatus
 from liza.domain.record import utc_now
 from liza.repo import salvage
-from liza.system.proc_table import process_of
+from liza.system.process import process_of
 from liza.workflow.transition import apply
 from tests.support.scripted_team import PATIENCE, ROOT, ScriptedTeam
 
@@ -144,7 +144,7 @@ class TestSwitches:
 class TestLeases:
     def test_a_worker_that_lost_its_lease_writes_nothing(self, team: ScriptedTeam) -> None:
         """Its agent is ended, and whatever it would have said comes too late."""
-        team.place("coder-1")
+        team.worker("coder-1")
         turn = threading.Thread(target=team.turn, args=["coder-1"])
         turn.start()
         pid = agent_of(team)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from liza.daemon.worker import _why_unfit
-from liza.workflow.load import workflow_on
+from liza.workflow.document import workflow_on
 from tests.support.scripted_team import ScriptedTeam
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def test_a_file_that_was_edited_is_followed_before_the_next_turn(tmp_path: Path)
     team = team_with_a_task(tmp_path)
     (team.user.directory / FLOW).write_text(TEXT.replace("max_coder_iterations", "3"))
 
-    assert _why_unfit(team.place("coder-1"), team.state) is None
+    assert _why_unfit(team.worker("coder-1"), team.state) is None
     assert workflow_on(team.state).phases["CODE"].most(None) == 3
 
 
@@ -37,7 +37,7 @@ def test_a_file_without_the_phase_of_a_task_is_not_followed(tmp_path: Path) -> N
     (team.user.directory / FLOW).write_text(TEXT.replace("CODE", "MAKE"))
     before = team.state
 
-    why = _why_unfit(team.place("coder-1"), team.state)
+    why = _why_unfit(team.worker("coder-1"), team.state)
 
     assert why == (
         "t1 is in the phase CODE, which the workflow liza does not have; put the phase back; "

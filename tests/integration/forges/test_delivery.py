@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from liza.domain.issues import Issue, parse_selection, queue_issues
-from liza.forges.comments import NOMERGE_HEADING
-from liza.forges.delivery import (
+from liza.forges.comments import (
+    NOMERGE_HEADING,
     PhaseReport,
     choose_branch,
     ensure_pull_request,
     finalize_pull_request,
     report_phase,
 )
-from liza.forges.protocol import Forge, PullRequestState, Thread, ThreadKind, fetch_issues
-from liza.forges.registry import FORGES, open_forge
+from liza.forges.protocol import FORGES, Forge, PullRequestState, Thread, ThreadKind, fetch_issues, open_forge
 from tests.support.repos import Hand, Home
 
 SITE = Path(__file__).parents[2] / "sample_package"

@@ -25,8 +25,8 @@ from liza.forges.protocol import (
     Thread,
     ThreadKind,
     fetch_issues,
+    open_forge,
 )
-from liza.forges.registry import open_forge
 from liza.repo.repository import Repository
 from tests.support import recorded_gh, scripted_gh
 from tests.support.repos import Hand, Home
@@ -297,6 +297,35 @@ class TestFailures:
         with pytest.raises(ForgeFailed, match=r"^cannot list pull requests: .*\(tried 4 times\)$"):
             scene.forge.open_pull_requests()
 
+    @pytest.mark.parametrize(
+        ("printed", "said"),
+        [
+            ("", "what it said is no JSON"),
+            ("<html>Unicorn!</html>", "what it said is no JSON"),
+            ("null", "what it said is no answer to that: all of it"),
+            ('{"message": "Server Error"}', "what it said is no answer to that: "),
+            ('[{"number": "first"}]', "what it said is no answer to that: 0.number"),
+        ],
+    )
+    def test_an_answer_to_something_else_is_told_and_tried_again(
+        self, scene: Scene, printed: str, said: str
+    ) -> None:
+        for ask in (scene.forge.open_pull_requests, lambda: scene.forge.numbers_with("agent")):
+            scene.change(faults=[{"printed": printed}] * 4, calls=[])
+            with pytest.raises(ForgeFailed) as failed:
+                ask()
+            assert f"GitHub does not answer ({said}" in str(failed.value)
+            assert len(scene.read()["calls"]) == 4
+        scene.change(faults=[{"printed": printed}] * 4)
+        with pytest.raises(ForgeFailed, match=r"^cannot read issue #7: GitHub does not answer \(what"):
+            scene.forge.issue(7)
+
+    def test_a_comment_of_somebody_who_is_gone_is_read(self, scene: Scene) -> None:
+        scene.change(issues={"7": issue(comments=[{"author": None, "body": "with a test"}])})
+        found = scene.forge.issue(7)
+        assert isinstance(found, Issue)
+        assert [(one.author, one.body) for one in found.comments] == [("ghost", "with a test")]
+
     def test_a_call_has_a_limit(self, scene: Scene) -> None:
         pipe = scene.path / "pipe"
         os.mkfifo(pipe)
@@ -353,11 +382,12 @@ def test_the_real_gh_was_called_so_and_answered_so(tmp_path: Path, monkeypatch: 
     assert left.read_text() == ""
 
 
-def test_killed_before_any_step_and_run_again_it_writes_nothing_twice(scene: Scene) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.torture)])
+def test_killed_before_any_step_and_run_again_it_writes_nothing_twice(scene: Scene, stride: int) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.support.forge_kills", "github"),
-            *(json.dumps({"repository": scripted_gh.REPOSITORY}), str(scene.path), scene.commit),
+            *(json.dumps({"repository": scripted_gh.REPOSITORY}), str(scene.path), scene.commit, str(stride)),
         ],
         capture_output=True,
         text=True,
@@ -367,7 +397,7 @@ def test_killed_before_any_step_and_run_again_it_writes_nothing_twice(scene: Sce
 
     assert (done.returncode, done.stderr) == (0, "")
     ends = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(ends) > 7
+    assert len(ends) > 7 // stride
     assert {json.dumps(end) for end in ends} == {json.dumps(ends[-1])}
     assert [line.splitlines()[0] for line in ends[-1]] == [
         f"12: {NOMERGE_HEADING}",
@@ -383,7 +413,7 @@ def test_a_gh_that_outlives_its_caller_is_waited_for(scene: Scene, monkeypatch: 
     scene.change(faults=[None, {"gate": str(pipe), "done": True}])
     monkeypatch.setenv("LIZA_PORTABLE", "1")  # gh does not die with its caller
     code = (
-        "from pathlib import Path; from liza.forges.registry import open_forge; "
+        "from pathlib import Path; from liza.forges.protocol import open_forge; "
         "from liza.forges.protocol import Thread, ThreadKind; "
         f"forge = open_forge('github', {{'repository': 'o/r'}}, Path({str(scene.home.directory)!r})); "
         "forge.comment(Thread(ThreadKind.ISSUE, 7), 'PLAN/1', 'the plan')"

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from liza.domain import events as e
-from liza.domain.verdicts import Outcome
+from liza.domain import lifecycle as e
+from liza.domain.model import Outcome
 from liza.gates.registry import run_gate
 from tests.support.gate_cases import GateCase, blamed, checkpoint, scope, told
 from tests.support.sample_tasks import CODER, claim, new_task, submit, walked
@@ -99,6 +99,14 @@ class TestDiff:
 
         assert blamed(desk.judged("artifact", DIFF)) == ["logo.png"]
         assert desk.judged("artifact", DIFF, scope=scope("logo.png")).outcome is Outcome.PASS
+
+    @pytest.mark.parametrize("path", ["__pycache__/a.cpython-311.pyc", "src/b.so", "B.class"])
+    def test_compiled_code_goes_back_unless_the_scope_names_it(self, desk: GateCase, path: str) -> None:
+        """Python runs it instead of the source that was reviewed, even where the two differ."""
+        desk.commit({path: "x"})
+
+        assert blamed(desk.judged("artifact", DIFF, scope=scope("**"))) == [path]
+        assert desk.judged("artifact", DIFF, scope=scope(path)).outcome is Outcome.PASS
 
     @pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", "a\u202egpj.py"])
     def test_a_name_that_cannot_be_read_goes_back(self, desk: GateCase, name: str) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.domain.verdicts import Outcome
-from liza.gates.canary import CanaryOutcome, run_code_canary
-from liza.gates.junit_reports import parse_report, with_report_option
+from liza.domain.model import Outcome
+from liza.gates.command import CanaryOutcome, run_code_canary
+from liza.gates.context import parse_report, with_report_option
 from liza.gates.registry import run_gate
+from tests.support.few import few
 from tests.support.gate_cases import PYTEST, GateCase, blamed, told
 
 if TYPE_CHECKING:
@@ -68,12 +69,21 @@ CHEATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ".pytest.toml": (PYTEST, {".pytest.toml": '[pytest]\naddopts = ["--collect-only"]\n'}),
     "a new manifest": (PYTEST, {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--collect-only"\n'}),
     "a plugin by its entry point": (
-        PYTEST.replace("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 ", ""),
+        # Plugins are loaded by their entry points, but for those that only happen to be here.
+        PYTEST.replace("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 ", "")
+        + " -p no:hypothesispytest -p no:xdist -p no:xdist.looponfail -p no:timeout -p no:anyio",
         {"shop/sly.py": PLUGIN, f"{INFO}/entry_points.txt": ENTRY, f"{INFO}/METADATA": "Name: sly\n"},
     ),
     "what a Makefile includes": (MAKE, {"rules.mk": "SHELL = /bin/true\n"}),
+    "what make takes before a Makefile": (MAKE, {"GNUmakefile": "test:\n\t@echo Ran 3 tests\n"}),
     "what a Makefile runs": (MAKE, {"tools/run.py": "print('Ran 3 tests')\n"}),
 }  # fmt: skip
+OFTEN = (
+    "patches the runner",
+    "leaves pytest",
+    "a plugin by its entry point",
+    "what make takes before a Makefile",
+)
 
 
 @pytest.fixture
@@ -96,7 +106,7 @@ class TestSubmissions:
         assert len(canaries) == (0 if line == MAKE else 2)
         assert line not in canaries
 
-    @pytest.mark.parametrize("cheat", CHEATS)
+    @pytest.mark.parametrize("cheat", few({name: name for name in CHEATS}, *OFTEN))
     def test_what_is_judged_cannot_replace_what_judges(self, desk: GateCase, cheat: str) -> None:
         """The head with a failing test must be red; every one of these is green without the canary."""
         line, files = CHEATS[cheat]
@@ -206,10 +216,12 @@ class TestReports:
         assert parse_report(data) is None
 
     def test_failed_and_passed_tests_are_told_apart(self) -> None:
-        """A skipped one is neither."""
+        """A skipped one is neither, nor one that is still to do, of which Node tells both."""
         text = b"""<testsuites><testsuite>
             <testcase classname="t" name="a"/><testcase classname="t" name="b"><failure/></testcase>
-            <testcase classname="t" name="c"><skipped/></testcase></testsuite></testsuites>"""
+            <testcase classname="t" name="c"><skipped/></testcase>
+            <testcase classname="t" name="d"><skipped type="todo"/><failure/></testcase>
+            </testsuite></testsuites>"""
         report = parse_report(text)
         assert report
         assert (set(report.passed), set(report.failed)) == ({"t::a"}, {"t::b"})

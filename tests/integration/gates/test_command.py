@@ -1,21 +1,18 @@
-"""The command, score and human gates: real commands on a checkout of exactly the head."""
+"""The command and score gates: real commands on a checkout of exactly the head."""
 
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from liza.domain.verdicts import Outcome
-from liza.errors import BrokenGate
-from liza.gates.context import PersonAnswer, Statements
-from liza.gates.finding import TAIL_LINES
+from liza.domain.model import Outcome
+from liza.errors import BrokenGate, UsageError
+from liza.gates.context import TAIL_LINES
 from liza.gates.registry import run_gate
 from liza.repo.pool import POOL
 from tests.support.gate_cases import GateCase, checkpoint, told
-from tests.support.repos import NOW
 
 TEST = {"command": "test"}
 RED_WITH_WORK = "test ! -e c.txt || {{ {}; }}"  # c.txt is what was done; without it the command is green
@@ -44,12 +41,11 @@ class TestOwnCommands:
         assert (desk.runs / str(verdict.evidence.run) / "stdout").read_text() == "hello\n"
 
     def test_a_red_command_goes_back_with_its_places(self, desk: GateCase) -> None:
-        """The end of a long output is kept, and the file and line in it are feedback."""
+        """The end of a long output is kept without npm notices; the file and line in it are feedback."""
         desk.commit({"c.txt": "hello\n"})
+        said = "seq 9999; echo src/b.py:1: wrong; echo npm notice there is a new npm; exit 3"
 
-        verdict = desk.judged(
-            "command", TEST, gates={"test": RED_WITH_WORK.format("seq 9999; echo src/b.py:1: wrong; exit 3")}
-        )
+        verdict = desk.judged("command", TEST, gates={"test": RED_WITH_WORK.format(said)})
 
         assert (verdict.outcome, verdict.reason) == (
             Outcome.REVISE,
@@ -57,6 +53,7 @@ class TestOwnCommands:
         )
         assert verdict.evidence
         assert len(verdict.evidence.tail.splitlines()) == TAIL_LINES
+        assert verdict.evidence.tail.endswith("src/b.py:1: wrong")
         assert ("src/b.py", 1, "wrong") in [(one.file, one.line, one.message) for one in verdict.feedback]
 
     @pytest.mark.parametrize(
@@ -334,32 +331,9 @@ class TestScore:
         assert (by_file.label, measured.label) == ("+4", "+2")
 
 
-class TestHuman:
-    def word(self, outcome: Outcome, tree: str | None = None) -> Statements:
-        return Statements(
-            word=PersonAnswer(by="ada", at=NOW, outcome=outcome, text="the colour is wrong", tree=tree)
-        )
+def test_no_code_speaks_for_a_person(desk: GateCase) -> None:
+    """The engine waits for their word; whoever asks a machine for it is refused."""
+    desk.commit({"c.txt": "hello\n"})
 
-    def test_a_person_decides(self, desk: GateCase) -> None:
-        """Their words are the feedback."""
-        desk.commit({"c.txt": "hello\n"})
-
-        assert desk.judged("human", said=self.word(Outcome.PASS)).outcome is Outcome.PASS
-        verdict = desk.judged("human", said=self.word(Outcome.REVISE))
-        assert (verdict.outcome, verdict.feedback[0].message) == (Outcome.REVISE, "the colour is wrong")
-
-    @pytest.mark.parametrize("hours", [0, 1, 10_000])
-    def test_silence_never_approves(self, desk: GateCase, hours: int) -> None:
-        """However long it lasts: it is time to remind, and no more."""
-        desk.commit({"c.txt": "hello\n"})
-
-        verdict = desk.judged("human", said=Statements(asked=NOW - timedelta(hours=hours)))
-
-        assert (verdict.outcome, verdict.label) == (Outcome.ASK, "overdue" if hours else None)
-        assert "May this be merged as it is?" in str(verdict.reason)
-
-    def test_a_word_about_another_tree_is_stale(self, desk: GateCase) -> None:
-        """An approval is for what was looked at."""
-        desk.commit({"c.txt": "hello\n"})
-
-        assert desk.judged("human", said=self.word(Outcome.PASS, tree="0" * 40)).outcome is Outcome.ASK
+    with pytest.raises(UsageError, match="is for a person to judge"):
+        desk.judged("human")

@@ -11,8 +11,7 @@ from liza.cli.views import status
 from liza.cli.views.explain import explanation_of, observed_run_context
 from liza.domain.model import Status
 from liza.domain.record import utc_now
-from liza.gates.failures import cause_of, failed_tests
-from liza.gates.runner import CommandResult
+from liza.gates.context import CommandResult, cause_of, failed_tests
 from liza.gauntlet.verdict import fence_breaks
 from liza.system.run_control import RunEnding
 from tests.support.scripted_team import ScriptedTeam
@@ -74,6 +73,17 @@ class TestTold:
             assert "said    50" not in text
             assert f".liza/runs/{run}" in text
 
+    def test_people_are_told_what_a_check_without_a_command_found(self, tmp_path: Path) -> None:
+        """The reason alone is the same for every file."""
+        team = ScriptedTeam(tmp_path)
+        team.task(scope={"in": ["elsewhere/"]})
+
+        team.turn("coder-1")
+
+        told = explanation_of("t1", observed_run_context(team.board, team.state), utc_now()).told(utc_now())
+        assert team.state.status_of("t1") is Status.REJECTED
+        assert re.search(r"  said   t1\.txt: .*scope", told), told
+
     def test_a_reason_is_cut_only_where_the_terminal_ends(self, tmp_path: Path) -> None:
         """What matters comes last in a long sentence."""
         team = ScriptedTeam(
@@ -96,7 +106,9 @@ ERROR tests/test_b.py - ModuleNotFoundError: No module named 'b'
 """
 NODE = """not ok 1 - fails inside
   ---
-    not ok 2 - deep # TODO later
+    not ok 2 - deep
+    not ok 3 - some day # TODO later
+not ok 4 - another day # todo
 """
 
 
@@ -110,6 +122,7 @@ class TestFailures:
             ("pytest", "FAILED tests/test_a.py::test_a - but no summary", None),
             ("python3 -m unittest", "FAIL: test_a (t.T.test_a)\n", {"test_a (t.T.test_a)"}),
             ("node --test", NODE, {"fails inside", "deep"}),
+            ("bats t", "1..2\nnot ok 1 fails\nnot ok 2 some day # TODO later\n", {"fails"}),
             ("go test ./...", "--- FAIL: TestA (0.0s)\nFAIL\nFAIL\tx.org/a\t0.1s\n", {"TestA", "x.org/a"}),
             ("cargo test", "test a::b ... FAILED\n", None),
             ("cargo test --no-fail-fast", "test a::b ... FAILED\n", {"a::b"}),

@@ -10,8 +10,9 @@ from typing import Final
 
 import pytest
 
-from liza.domain.verdicts import Outcome, Verdict
+from liza.domain.model import Outcome, Verdict
 from liza.errors import BrokenGate
+from tests.support.few import few
 from tests.support.gate_cases import PYTEST, GateCase, blamed, scope, told
 
 CALC: Final = "def add(a, b):\n    return a + b\n"
@@ -20,7 +21,33 @@ BASE: Final = {"calc.py": CALC, "tests/test_calc.py": OLD_TEST, "conftest.py": "
 BETTER: Final = CALC + "\n\ndef double(a):\n    return 2 * a\n"
 NEW_TEST: Final = "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
 WORK: Final = {"calc.py": BETTER, "tests/test_double.py": NEW_TEST}
+# What pytest-cov does with `--cov-fail-under`, by how many tests run.
+COVERED: Final = """
+LEAST = %d
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter._numcollected < LEAST:
+        terminalreporter.write_line("ERROR: Coverage failure: total of 29 is less than fail-under=40")
+
+
+def pytest_sessionfinish(session):
+    if session.testscollected < LEAST and not session.testsfailed:
+        session.exitstatus = 1
+"""
 BROKEN: Final = BETTER.replace("a + b", "a - b")
+TRICKS: Final[dict[str, dict[str, str | None]]] = {
+    "weaker": {"tests/test_calc.py": OLD_TEST.replace("== 3", "in (3, -1)")},
+    "ignored": {"conftest.py": "collect_ignore = ['tests/test_calc.py']\n"},
+    "patched": {"conftest.py": "import calc\n\ncalc.add = lambda a, b: 3\n"},
+    "deselected": {"pytest.ini": "[pytest]\naddopts = --deselect tests/test_calc.py::test_add\n"},
+    "manifest": {
+        "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--ignore=tests/test_calc.py"\n',
+        "pytest.ini": None,
+    },
+    "sitecustomize": {"sitecustomize.py": "import os, sys\n"},
+    "shadowed": {"pytest.py": "print('3 passed')\n"},
+}
 
 
 @pytest.fixture
@@ -44,11 +71,30 @@ class TestHonestWork:
         assert [name for name, _ in desk.ran] == ["proof-head", "proof-base", "proof-old"]
         assert desk.ran[0][1].endswith("tests/test_double.py")
 
+    @pytest.mark.torture
     def test_a_project_that_asks_for_colours_is_read_as_well(self, desk: GateCase) -> None:
         """Issue: 1m691 passed, behind the sequence for bold, was read as no test at all."""
         desk.begin({"pytest.ini": "[pytest]\naddopts = --color=yes\n"})
 
         assert judged(desk, WORK).outcome is Outcome.PASS
+
+    @pytest.mark.parametrize("least", [2, 5], ids=["new tests alone", "old tests alone"])
+    def test_a_threshold_of_coverage_says_nothing_about_a_part_of_the_tests(
+        self, desk: GateCase, least: int
+    ) -> None:
+        """Pytest-cov ends with 1 where only the new tests run, or the new code without them."""
+        desk.begin({"conftest.py": COVERED % least})
+
+        assert judged(desk, WORK).outcome is Outcome.PASS
+
+    def test_nor_does_it_stand_for_a_new_test_that_fails_on_the_base(self, desk: GateCase) -> None:
+        """Else a test that proves nothing would be red there, by its coverage."""
+        desk.begin({"conftest.py": COVERED % 2})
+        idle = NEW_TEST.replace("double", "add").replace("add(2)", "add(2, 2)")
+
+        verdict = judged(desk, {"calc.py": BETTER, "tests/test_idle.py": idle})
+
+        assert verdict.reason == "the new tests pass without the change"
 
     def test_a_test_added_to_an_old_file_passes(self, desk: GateCase) -> None:
         """The file as a whole fails on the base."""
@@ -176,22 +222,7 @@ class TestOldTests:
 
         assert (verdict.outcome, blamed(verdict), desk.ran) == (Outcome.REVISE, ["tests/test_calc.py"], [])
 
-    @pytest.mark.parametrize(
-        "trick",
-        [
-            {"tests/test_calc.py": OLD_TEST.replace("== 3", "in (3, -1)")},
-            {"conftest.py": "collect_ignore = ['tests/test_calc.py']\n"},
-            {"conftest.py": "import calc\n\ncalc.add = lambda a, b: 3\n"},
-            {"pytest.ini": "[pytest]\naddopts = --deselect tests/test_calc.py::test_add\n"},
-            {
-                "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--ignore=tests/test_calc.py"\n',
-                "pytest.ini": None,
-            },
-            {"sitecustomize.py": "import os, sys\n"},
-            {"pytest.py": "print('3 passed')\n"},
-        ],
-        ids=["weaker", "ignored", "patched", "deselected", "manifest", "sitecustomize", "shadowed"],
-    )
+    @pytest.mark.parametrize("trick", few(TRICKS, "weaker", "patched", "manifest"))
     def test_tampering_does_not_make_the_old_tests_pass(
         self, desk: GateCase, trick: dict[str, str | None]
     ) -> None:
@@ -242,6 +273,7 @@ class TestWithoutARunner:
         assert verdict.outcome is Outcome.PASS
         assert desk.ran[0][1] == f"{line} -p test_double.py"
 
+    @pytest.mark.torture
     @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
     def test_node_runs_tests_too(self, desk: GateCase) -> None:
         """The same three trees, in another language."""

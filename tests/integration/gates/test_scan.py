@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from liza.domain.verdicts import Outcome, Severity
+from liza.daemon.prompting import gate_report
+from liza.domain.model import Outcome, Severity
 from liza.gates.context import Statements
-from liza.gates.feedback import gate_report
 from tests.support.gate_cases import GateCase, blamed, scope
 
 # Put together at run time: the repository holds no secret, not even a made-up one.
@@ -231,3 +231,62 @@ class TestHiding:
     def test_what_is_only_printed_is_no_command(self, desk: GateCase, line: str) -> None:
         desk.commit({"run.sh": f"{line}\n"})
         assert desk.judged("scan").outcome is Outcome.PASS
+
+
+class TestBypasses:
+    """Ways around a check of who may do what, where a workflow wants them looked for."""
+
+    @pytest.mark.parametrize(
+        ("path", "line", "way"),
+        [
+            ("a.py", "if user.is_admin or True:", "a check that is always true"),
+            ("a.js", "if (isAuthenticated(user) || true) {", "a check that is always true"),
+            ("a.py", "def is_allowed(user): return True", "a check that is always true"),
+            ("a.py", "SKIP_AUTH = True", "a switch that skips a check"),
+            ("a.py", "LOGIN_REQUIRED = False", "a switch that skips a check"),
+            ("a.py", "permission_classes = [AllowAny]", "everybody is let in"),
+            ("A.java", "http.anyRequest().permitAll();", "everybody is let in"),
+            ("a.py", "@csrf_exempt", "forged requests are let in"),
+            ("a.py", 'jwt.decode(token, options={"verify_signature": False})', "a token whose signature"),
+            ("a.sql", "GRANT ALL ON accounts TO public;", "rights for everybody"),
+        ],
+    )
+    def test_one_in_an_added_line_goes_back(self, desk: GateCase, path: str, line: str, way: str) -> None:
+        desk.commit({path: f"{line}\n"})
+
+        verdict = desk.judged("scan", {"bypasses": True})
+
+        assert (verdict.outcome, verdict.reason) == (
+            Outcome.REVISE,
+            "a check of who may do what is got around",
+        )
+        assert [(one.file, one.line) for one in verdict.feedback] == [(path, 1)]
+        assert way in verdict.feedback[0].message
+        assert desk.judged("scan").outcome is Outcome.PASS
+
+    @pytest.mark.parametrize(
+        ("path", "line"),
+        [
+            ("a.py", "if user.is_admin or user.is_owner:"),
+            ("a.py", "# never write `SKIP_AUTH = True`"),
+            ("a.py", "LOGIN_REQUIRED = True"),
+            ("a.py", "permission_classes = [IsAuthenticated]"),
+            ("a.py", "return author or True"),
+            ("docs/security.md", "SKIP_AUTH = True lets everybody in"),
+            ("tests/test_a.py", "SKIP_AUTH = True"),
+        ],
+    )
+    def test_what_is_none_passes(self, desk: GateCase, path: str, line: str) -> None:
+        desk.commit({path: f"{line}\n"})
+
+        assert desk.judged("scan", {"bypasses": True}).outcome is Outcome.PASS
+
+    def test_a_check_that_is_removed_goes_back_and_one_that_is_moved_does_not(self, desk: GateCase) -> None:
+        desk.begin({"a.py": "@login_required\ndef secret(): ...\n\n\ndef other(): ...\n"})
+        desk.commit({"a.py": "def other(): ...\n\n\n@login_required\ndef secret(): ...\n"})
+        assert desk.judged("scan", {"bypasses": True}).outcome is Outcome.PASS
+
+        desk.commit({"a.py": "def other(): ...\n\n\ndef secret(): ...\n"})
+        verdict = desk.judged("scan", {"bypasses": True})
+        assert (verdict.outcome, blamed(verdict)) == (Outcome.REVISE, ["a.py"])
+        assert "is removed here" in verdict.feedback[0].message

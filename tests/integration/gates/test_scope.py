@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.domain.verdicts import Feedback, Outcome
+from liza.domain.model import Feedback, Outcome
 from liza.gates.context import Statements
 from tests.support.gate_cases import GateCase, blamed, checkpoint, scope
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.domain.model import Status
-from liza.domain.verdicts import Outcome
+from liza.domain.model import Outcome, Status
 from liza.errors import UnfitRepository
+from tests.support.few import few
 from tests.support.installed_projects import FINDER, INSTALLERS, RIGHT, InstalledProject, package
 from tests.support.sandboxed_project import require_cage
 from tests.support.scripted_team import ScriptedTeam
@@ -17,11 +17,13 @@ from tests.support.scripted_team import ScriptedTeam
 if TYPE_CHECKING:
     from pathlib import Path
 
+INSTALLATIONS = {f"{name} {mode}": (name, mode) for name in INSTALLERS for mode in ("require", "off")}
 RELATIVE = ".venv/bin/python -m unittest discover -q -s tests"
 
 
-@pytest.mark.parametrize("mode", ["require", "off"])
-@pytest.mark.parametrize("install", INSTALLERS)
+@pytest.mark.parametrize(
+    ("install", "mode"), few(INSTALLATIONS, "path require", "finder off", "links require")
+)
 def test_a_gate_tests_the_work_and_not_the_checkout(tmp_path: Path, install: str, mode: str) -> None:
     """By a path of the environment, relative or absolute: red where the tree is wrong, green where right."""
     if mode == "require":

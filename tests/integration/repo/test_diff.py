@@ -7,8 +7,20 @@ from pathlib import Path
 import pytest
 
 from liza.errors import GitFailed
-from liza.repo.diff import EXECUTABLE, LINK, DiffLine, PatchLine, diff_trees, patch_between
-from liza.repo.objects import TreeItem, blob_contents, blob_sizes, commits_between, list_tree, write_tree_with
+from liza.repo.repository import (
+    EXECUTABLE,
+    LINK,
+    DiffLine,
+    PatchLine,
+    TreeItem,
+    blob_contents,
+    blob_sizes,
+    commits_between,
+    diff_trees,
+    list_tree,
+    patch_between,
+    write_tree_with,
+)
 from tests.support.repos import Home
 
 

@@ -18,8 +18,8 @@ from liza.domain.changes import Change
 from liza.domain.model import State, Status
 from liza.domain.record import utc_now
 from liza.repo import command
-from liza.repo.object_reader import close_readers
-from liza.system.proc_table import RUN_MARK
+from liza.repo.command import close_readers
+from liza.system.process import RUN_MARK
 from tests.support.scripted_team import ROOT, ScriptedTeam
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ from pathlib import Path
 from liza.board.protocol import open_board
 from liza.domain.model import Role
 from liza.repo.repository import Repository
-from liza.daemon.stop_requests import StopRequests
+from liza.daemon.turn import StopRequests
 from liza.daemon.turn import Worker
-from liza.daemon.worker import TURNS
+from liza.daemon.jobs import take_turn
 home, name = Path(sys.argv[1]), sys.argv[2]
 role = Role(name.partition("-")[0])
 board = open_board(home)
-TURNS[role](Worker(home, board, Repository.around(home.parent), role, name, StopRequests(board)))
+take_turn(Worker(home, board, Repository.around(home.parent), role, name, StopRequests(board)))
 """
 
 
@@ -46,7 +46,7 @@ def traced(team: ScriptedTeam, name: str) -> list[str]:
     """Let a worker take a turn; return which files were synced and which lines the journal got, in order."""
     if STRACE is None:
         pytest.skip("strace is not installed, so the order of syncs is not looked at")
-    team.place(name)
+    team.worker(name)
     out = team.yard / "trace"
     calls = "trace=fsync,fdatasync,sync_file_range,rename,renameat,renameat2,link,write,pwrite64"
     words = [STRACE, "-f", "-y", "-s", "20000", "-e", calls, "-o", str(out), sys.executable, "-c", TURN]
@@ -84,7 +84,7 @@ def recover(team: ScriptedTeam) -> list[str]:
     """Put right what a machine that went down left."""
     scene = Recovery(team.board, team.user.repository)
     told = scene.repair_refs(team.state)
-    facts = scene.crash_facts(team.place("reviewer-1").clock())
+    facts = scene.crash_facts(team.worker("reviewer-1").clock())
     actions = recovery.plan(facts)
     scene.perform(actions, facts)
     return [*told, *map(str, actions)]
@@ -148,7 +148,7 @@ def test_the_beginning_of_a_run_asks_git_once_for_all_tasks(
     scene = Recovery(team.board, team.user.repository)
 
     assert scene.repair_refs(state) == []
-    facts = scene.crash_facts(team.place("reviewer-1").clock())
+    facts = scene.crash_facts(team.worker("reviewer-1").clock())
 
     assert (facts.lost, len(facts.merged_branches)) == (frozenset(), 2)
     # The merged ones; the submissions, with their files; and the process that stays, for single commits.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.fingerprint import Part, drift, take_fingerprint
+from liza.repo.snapshot import Part, drift, take_fingerprint
 from tests.support.repos import INTEGRATION, Home
 
 
@@ -189,8 +189,8 @@ def test_looking_changes_nothing(home: Home) -> None:
 
 def test_large_and_many_files_are_known_by_their_times(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look must not take longer than git's own."""
-    monkeypatch.setattr("liza.repo.fingerprint.READ_BYTES", 3)
-    monkeypatch.setattr("liza.repo.fingerprint.READ_FILES", 1)
+    monkeypatch.setattr("liza.repo.snapshot.READ_BYTES", 3)
+    monkeypatch.setattr("liza.repo.snapshot.READ_FILES", 1)
     home.write("big.bin", "x" * 10)
     before = take_fingerprint(home.repository)
     assert drift(before, take_fingerprint(home.repository)) == []

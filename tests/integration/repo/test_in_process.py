@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from liza.repo.merge import merge_disjoint
 from liza.repo.snapshot import commit_all, snapshot
-from liza.repo.tree_merge import merge_disjoint
 from tests.support.git_processes import count_git
 from tests.support.repos import NOW, Hand, Home
 

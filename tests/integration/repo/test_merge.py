@@ -11,14 +11,15 @@ from liza.repo.merge import (
     Merged,
     MergeDescription,
     Overtaken,
+    Trailer,
     commit_merge,
     land_merge,
     merge,
     merge_doubts,
+    parse_trailers,
     resolve_conflict,
 )
-from liza.repo.scratch import scratch_tree
-from liza.repo.trailers import Trailer, parse_trailers
+from liza.repo.pool import scratch_tree
 from liza.repo.verify import ViolationKind, verify_history
 from tests.support.repos import INTEGRATION, NOW, Hand, Home, snapshot
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from liza.errors import GitFailed
-from liza.repo import command, object_reader
-from liza.repo.object_reader import close_readers, find_objects
-from liza.repo.objects import (
+from liza.repo import command
+from liza.repo.command import close_readers, find_objects
+from liza.repo.repository import (
     TreeItem,
     blob_contents,
     blob_sizes,
@@ -22,11 +22,11 @@ from liza.repo.objects import (
     objects_between,
     write_tree_with,
 )
-from liza.system.proc_table import process_table
+from liza.system.process import process_table
 from tests.support.repos import Hand, Home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ class TestTheProcess:
 
     def test_few_stay(self, tmp_path: Path) -> None:
         """Whoever looks at many repositories keeps no process for each."""
-        for number in range(object_reader.MOST_OPEN + 2):
+        for number in range(command.MOST_OPEN + 2):
             Home(tmp_path / str(number)).repository.commit_at("HEAD")
 
-        assert len(readers()) == object_reader.MOST_OPEN
+        assert len(readers()) == command.MOST_OPEN
 
     def test_one_that_was_killed_is_started_again(self, home: Home) -> None:
         home.repository.commit_at("HEAD")
@@ -221,12 +221,24 @@ class TestAnswers:
         heads = [home.base, *(home.commit({"n": str(number)}) for number in range(6))]
         home.git("switch", "--quiet", "--orphan", "other")
         other = home.commit({"o": "1"})
-        for most in (object_reader.NEAR, 2):
-            monkeypatch.setattr(object_reader, "NEAR", most)
+        for most in (command.NEAR, 2):
+            monkeypatch.setattr(command, "NEAR", most)
             assert all(home.repository.contains(heads[-1], one) for one in heads)
             assert not home.repository.contains(heads[2], heads[3])
             assert not home.repository.contains(heads[-1], other)
             assert not home.repository.contains("refs/heads/none", other)
+
+    def test_a_commit_that_many_lines_lead_to_is_looked_at_once(self, home: Home) -> None:
+        """Every merge has two lines to the merge before it: after a dozen there are thousands of them."""
+        tip = home.base
+        for number in range(12):
+            sides = [_child(home, (tip,), f"{side} {number}") for side in ("left", "right")]
+            tip = _child(home, sides, f"merge {number}")
+        command.parents_of.cache_clear()
+
+        assert command.is_near_ancestor(home.repository.common, home.base, tip)
+        asked = command.parents_of.cache_info()
+        assert asked.hits + asked.misses <= command.NEAR
 
     def test_the_end_of_a_shallow_clone_is_no_damage(self, home: Home, tmp_path: Path) -> None:
         head = home.commit({"x": "x"})
@@ -235,6 +247,11 @@ class TestAnswers:
 
         assert shallow.contains("HEAD", head)
         assert not shallow.contains("HEAD", home.base)
+
+
+def _child(home: Home, parents: Iterable[str], message: str) -> str:
+    tree = home.git("rev-parse", f"{home.base}^{{tree}}")
+    return home.git("commit-tree", tree, *(word for one in parents for word in ("-p", one)), "-m", message)
 
 
 class TestTreesWith:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from liza.repo.clone import clone_repository
 from liza.repo.pool import Worktrees
+from liza.repo.remote import clone_repository
 from liza.repo.repository import Repository
 from liza.repo.snapshot import Patch, WorktreeTracker
 from tests.support.repos import NOW, Hand

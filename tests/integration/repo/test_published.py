@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from liza.domain.record import utc_now
-from liza.repo.published import publishable
+from liza.repo.remote import publishable
 from tests.support.repos import Home
 
 if TYPE_CHECKING:

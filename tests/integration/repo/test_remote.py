@@ -10,6 +10,7 @@ import pytest
 
 from liza.errors import GitFailed
 from liza.repo.remote import fetch_branch, push_branch, remote_branches
+from liza.repo.shared_remote import SharedRemote
 from tests.support.repos import Hand, Home
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ def test_what_is_published_is_listed_and_fetched(home: Home, tmp_path: Path) -> 
     assert remote_branches(home.repository, "origin") == (BRANCH,)
     assert fetch_branch(other.repository, str(tmp_path / "origin.git"), BRANCH) == home.base
     assert other.git("for-each-ref", "refs/heads") == refs
+
+
+def test_a_path_of_a_named_remote_is_one_from_the_checkout(home: Home) -> None:
+    """As for git itself, which runs there."""
+    home.git("remote", "set-url", "origin", "../origin.git")
+    push_branch(home.repository, "origin", BRANCH, home.base)
+
+    assert remote_branches(home.repository, "origin") == (BRANCH,)
+    assert fetch_branch(home.repository, "origin", BRANCH) == home.base
+    assert SharedRemote(home.repository, "origin", BRANCH).fetch() == home.base
 
 
 def test_a_branch_that_somebody_moved_is_not_overwritten_and_fetched_anew(home: Home) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.domain.model import Status
-from liza.repo.trailers import Trailer, parse_trailers
+from liza.repo.merge import Trailer, parse_trailers
 from liza.repo.verify import verify_span
 from tests.support.scripted_team import ScriptedTeam
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from liza.repo.submission import inspect_submission
+from liza.repo.worktree import inspect_submission
 from tests.support.repos import Hand, Home
 
 

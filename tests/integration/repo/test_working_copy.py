@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from liza.errors import UnfitRepository
-from liza.repo.apply_patch import EMPTY, apply_patch
 from liza.repo.repository import Repository
-from liza.repo.working_copy import commit_checkout
+from liza.repo.snapshot import EMPTY, apply_patch, commit_checkout
 from tests.support.repos import NOW, Hand, Home, snapshot
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 
 from liza.errors import UnfitRepository
-from liza.repo.pool import POOL_LIMIT
-from liza.repo.scratch import scratch_tree
-from liza.repo.submission import inspect_submission
-from liza.repo.worktree import Worktree
+from liza.repo.pool import POOL_LIMIT, scratch_tree
+from liza.repo.worktree import Worktree, inspect_submission
 from tests.support.repos import NOW, Hand, Home, snapshot
 
 NOBODY = 65534

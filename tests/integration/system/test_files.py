@@ -6,8 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from liza.system.files import overwrite, write_new
-from liza.system.no_follow import plain_files
+from liza.system.files import overwrite, plain_files, write_new
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from liza.system.proc_table import process_of
+from liza.system.process import process_of
 
 if TYPE_CHECKING:
     from pathlib import Path

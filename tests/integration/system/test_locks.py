@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from filelock import FileLock, Timeout
 
-from liza.board.disk import Disk
-from liza.board.lock import BoardLock
+from liza.board.journal import BoardLock, Disk
 from liza.domain.changes import HUMAN, Change
 from liza.domain.record import utc_now
 from liza.errors import AlreadyRunning, LizaError
-from liza.system import locks
+from liza.system import files
 from tests.support.boards import PATIENCE, new_board, noted
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ HOLDER: Final = """
 import sys
 from pathlib import Path
 from liza.domain.record import utc_now
-from liza.system import locks
+from liza.system import files as locks
 with locks.hold_for_life(Path(sys.argv[1]), at=utc_now()):
     print("held", flush=True)
     sys.stdin.read()
@@ -59,38 +58,38 @@ class TestForLife:
     def test_one_holder_which_the_file_names(self, tmp_path: Path) -> None:
         """Whoever comes second is told who is there, also within one process."""
         path = tmp_path / "supervisor.lock"
-        with locks.hold_for_life(path, at=utc_now()):
-            holder = locks.holder_of(path)
+        with files.hold_for_life(path, at=utc_now()):
+            holder = files.holder_of(path)
 
             assert holder is not None
             assert holder.pid == os.getpid()
             with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} on "):
-                locks.hold_for_life(path, at=utc_now()).__enter__()
+                files.hold_for_life(path, at=utc_now()).__enter__()
         assert not path.exists()
 
     def test_a_kill_releases_it(self, tmp_path: Path) -> None:
         """The kernel gives the lock back, so that no file has to be removed by hand after a crash."""
-        workers = tmp_path / locks.WORKERS_DIRECTORY
+        workers = tmp_path / files.WORKERS_DIRECTORY
         workers.mkdir()
         process = start_holder(workers / "coder-1.lock")
-        assert locks.live_workers(tmp_path) == {"coder-1"}
-        locks.remove_stale(tmp_path)
+        assert files.live_workers(tmp_path) == {"coder-1"}
+        files.remove_stale(tmp_path)
         assert (workers / "coder-1.lock").exists()
 
         end(process, signal.SIGKILL)
 
-        assert locks.live_workers(tmp_path) == frozenset()
-        locks.remove_stale(tmp_path)
+        assert files.live_workers(tmp_path) == frozenset()
+        files.remove_stale(tmp_path)
         assert not (workers / "coder-1.lock").exists()
-        with locks.hold_for_life(workers / "coder-1.lock", at=utc_now()):
-            assert locks.live_workers(tmp_path) == {"coder-1"}
+        with files.hold_for_life(workers / "coder-1.lock", at=utc_now()):
+            assert files.live_workers(tmp_path) == {"coder-1"}
 
     def test_it_is_a_file_lock_of_other_programs(self, tmp_path: Path) -> None:
         """Who holds our name by filelock keeps us out, and we them."""
         path = tmp_path / "supervisor.lock"
         with FileLock(path), pytest.raises(AlreadyRunning):
-            locks.hold_for_life(path, at=utc_now()).__enter__()
-        with locks.hold_for_life(path, at=utc_now()), pytest.raises(Timeout):
+            files.hold_for_life(path, at=utc_now()).__enter__()
+        with files.hold_for_life(path, at=utc_now()), pytest.raises(Timeout):
             FileLock(path, timeout=0).acquire()
 
     def test_looking_keeps_nobody_out(self, tmp_path: Path) -> None:
@@ -100,13 +99,13 @@ class TestForLife:
 
         def look() -> None:
             while not stop.is_set():
-                locks.is_held(path)
+                files.is_held(path)
 
         looker = threading.Thread(target=look)
         looker.start()
         try:
             for _ in range(200):
-                with locks.hold_for_life(path, at=utc_now()):
+                with files.hold_for_life(path, at=utc_now()):
                     pass
         finally:
             stop.set()
@@ -118,8 +117,8 @@ class TestWaiting:
         """An installation waits for another one, and not for ever."""
         path = tmp_path / "tool.lock"
         with FileLock(path), pytest.raises(LizaError, match=r"still holds .*tool\.lock after 0 seconds"):
-            locks.hold_patiently(path, 0).__enter__()
-        with locks.hold_patiently(path, 0), pytest.raises(Timeout):
+            files.hold_patiently(path, 0).__enter__()
+        with files.hold_patiently(path, 0), pytest.raises(Timeout):
             FileLock(path, timeout=0).acquire()
 
     def test_a_removed_file_is_no_lock(self, tmp_path: Path) -> None:
@@ -127,11 +126,11 @@ class TestWaiting:
         path, held, done = tmp_path / "pool.lock", threading.Event(), threading.Event()
 
         def wait() -> None:
-            with locks.hold_lock(path):
+            with files.hold_lock(path):
                 held.set()
                 done.wait(PATIENCE)
 
-        first = locks.LockFile(path)
+        first = files.LockFile(path)
         first.lock()
         waiter = threading.Thread(target=wait)
         waiter.start()
@@ -139,7 +138,7 @@ class TestWaiting:
         first.close()
         try:
             assert held.wait(PATIENCE)
-            assert locks.is_held(path)
+            assert files.is_held(path)
         finally:
             done.set()
             waiter.join()

@@ -16,10 +16,22 @@ from typing import Final
 
 import pytest
 
-from liza.system.liveness import LivenessMonitor, Stopwatch
-from liza.system.output_log import HEAD, ON_DISK, TAIL
-from liza.system.proc_table import RunProcesses, leftover_processes, mark_of, process_of, sweep
-from liza.system.process import GRACE, Job, ProcessOutcome, run_job
+from liza.system.process import (
+    GRACE,
+    HEAD,
+    ON_DISK,
+    TAIL,
+    Job,
+    LivenessMonitor,
+    ProcessOutcome,
+    RunProcesses,
+    Stopwatch,
+    leftover_processes,
+    mark_of,
+    process_of,
+    run_job,
+    sweep,
+)
 from liza.system.run_control import RunControl, RunEnding, RunLimits
 
 ROOT: Final = Path(__file__).resolve().parents[3]

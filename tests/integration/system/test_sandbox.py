@@ -22,8 +22,7 @@ from liza.errors import LizaError
 from liza.repo.pool import Worktrees
 from liza.repo.private_gitdir import PrivateGitDir, import_after_crash, without_credentials
 from liza.repo.repository import Repository, branch_of
-from liza.system.proc_table import STANDING_STATES, leftover_processes
-from liza.system.process import Job, run_job
+from liza.system.process import STANDING_STATES, Job, leftover_processes, run_job
 from liza.system.run_control import RunControl, RunEnding, RunLimits, StopLevel
 from liza.system.sandbox.bubblewrap import Access, Mount, ProcessBounds, SandboxSpec, Tenant, in_mount_order
 from liza.system.sandbox.egress_proxy import MODEL_HOSTS, Target, is_allowed, run_egress_proxy, target_of
@@ -69,7 +68,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
 READS: Final = {
     **{f"read ~/{name}": f'cat "$HOME/{name}"' for name in (*KEPT_IN, *MORE)},
     "read the board": "cat .liza/state.yaml",
-    "look for the board everywhere": "find / -path '*.liza/state.yaml' 2>/dev/null | grep .",
+    # Other projects of the machine may have boards, too: this one has a word that no other has.
+    "look for the board everywhere": (
+        r"find / \( -path /proc -o -path /sys -o -path /usr \) -prune -o -path '*.liza/state.yaml' "
+        f"-exec grep -l {SECRET} {{}} + 2>/dev/null | grep ."
+    ),
     "read another run": "cat .liza/runs/old/*",
     "read what git ignores in the checkout": "cat .env",
     "follow a link that it made": 'ln -s "$HOME/.ssh/id_rsa" key; cat key',
@@ -464,8 +467,8 @@ class TestAnHonestAgent:
 
         codes = []
         for visit in (Tenant("t1.nests", may_nest=True), Tenant("t1.free")):
-            with den.guard.caged(job, visit) as caged:
-                codes.append(run_job(caged, RunControl()).code)
+            with den.guard.wrap(job, visit) as wrapped:
+                codes.append(run_job(wrapped, RunControl()).code)
 
         assert codes[0] == 0
         assert codes[1] != 0
@@ -478,8 +481,8 @@ class TestAnHonestAgent:
         environment = {"PATH": os.environ["PATH"], "HOME": str(den.person)}
         job = Job(("/bin/sh", "-c", script), den.worktree.path, den.home / "runs" / "login", environment)
 
-        with den.guard.caged(job, Tenant("t1.x", shows=(".agentrc",), keeps=(".agent",))) as caged:
-            outcome = run_job(caged, RunControl())
+        with den.guard.wrap(job, Tenant("t1.x", shows=(".agentrc",), keeps=(".agent",))) as wrapped:
+            outcome = run_job(wrapped, RunControl())
 
         assert (outcome.out, (den.person / ".agent" / "login").read_text()) == ("blue", "token\n")
         assert (den.person / ".agentrc").read_text() == "blue"
@@ -535,7 +538,7 @@ class TestThePlace:
 
         for words in (["/bin/sh", str(program)], [str(program)], ["agent.sh"]):
             path = f"{program.parent}:{os.environ['PATH']}"
-            command = CommandAgent(words, environment={"PATH": path}, warden=den.guard)
+            command = CommandAgent(words, environment={"PATH": path}, sandbox=den.guard)
             assert command.run(den.brief(step=Step.REVIEW), RunControl()).text == "honest\nstrict", den.said()
 
     def test_its_brief_is_true_inside(self, den: SandboxedProject) -> None:
@@ -557,7 +560,7 @@ class TestThePlace:
         guard = ProjectSandbox(linked / ".liza", repository, main.guard.sandbox)
         script = "git log --format=%s && echo hi > f && git add f && git commit -qm two; git status -s; pwd"
         environment = {"PATH": os.environ["PATH"], "HOME": str(main.person)}
-        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, warden=guard)
+        command = CommandAgent(["/bin/sh", "-c", script], environment=environment, sandbox=guard)
 
         reply = command.run(main.brief(cwd=worktree.path), RunControl())
 
@@ -625,7 +628,7 @@ class TestACrash:
         den.user.git("update-ref", branch_of("t1"), other)
 
         with pytest.raises(LizaError, match="t1: its branch moved"):
-            shadow.taken_over()
+            shadow.import_commits()
 
         assert den.user.git("rev-parse", branch_of("t1")) == other
 

@@ -10,7 +10,7 @@ import pytest
 
 from liza.daemon.project_sandbox import is_sandboxed, require_sandbox, sandbox_warning, with_required_mode
 from liza.domain.config import SandboxConfig, SandboxMode
-from liza.errors import NoCage
+from liza.errors import SandboxUnavailable
 from liza.system.sandbox import bubblewrap
 from tests.support.sandboxed_project import require_cage
 
@@ -60,7 +60,7 @@ class TestATrial:
         """That is no answer; the machine may well have a sandbox."""
         put_bwrap(programs, *[KILLED] * 9)
 
-        with pytest.raises(NoCage, match="try again"):
+        with pytest.raises(SandboxUnavailable, match="try again"):
             require_sandbox(AUTO)
 
     def test_one_that_is_refused_is_made_once(self, programs: Path) -> None:
@@ -77,7 +77,7 @@ class TestATrial:
         put_bwrap(programs, REFUSED)
         bubblewrap._last_probe.clear()
 
-        with pytest.raises(NoCage, match=r"sandbox: \{mode: off\}"):
+        with pytest.raises(SandboxUnavailable, match=r"sandbox: \{mode: off\}"):
             require_sandbox(always)
         require_sandbox(always.replace(mode=SandboxMode.OFF))
 

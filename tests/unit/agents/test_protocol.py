@@ -17,9 +17,8 @@ from liza.domain.model import Role
 from liza.domain.record import utc_now
 from liza.system import linux
 from liza.system.host import host
-from liza.system.liveness import Stopwatch, has_writes_since
 from liza.system.platform import Process
-from liza.system.proc_table import mark_of, process_of, process_table, send_signal
+from liza.system.process import Stopwatch, has_writes_since, mark_of, process_of, process_table, send_signal
 from liza.system.run_control import MEANING, RunControl, RunEnding, StopLevel, sleep_unless_stopped
 
 

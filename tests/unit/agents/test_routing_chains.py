@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from liza.domain import routing
-from liza.domain.config import AgentChoice, Agents
-from liza.domain.routing import RouteKey, override_keys, resolve_route
+from liza.domain import config
+from liza.domain.config import AgentChoice, Agents, RouteKey, override_keys, resolve_route
 
 
-def route(overrides: dict[str, Any], default: dict[str, Any], who: RouteKey) -> routing.Route:
+def route(overrides: dict[str, Any], default: dict[str, Any], who: RouteKey) -> config.Route:
     choices = {key: AgentChoice.model_validate(fields) for key, fields in overrides.items()}
     return resolve_route(choices, AgentChoice.model_validate(default), override_keys(who))
 

@@ -9,11 +9,19 @@ import pytest
 
 from liza.agents.detect import AvailableAgent, known_provider
 from liza.agents.protocol import Brief, Reply, Usage
-from liza.agents.select import agent_for, configured_choice, fallback_of, may_fall_back, select_agent
+from liza.agents.select import (
+    BACKENDS,
+    USED_FIELDS,
+    agent_for,
+    configured_choice,
+    fallback_of,
+    may_fall_back,
+    select_agent,
+    settings_problem,
+)
 from liza.domain.answers import Step
-from liza.domain.config import AgentChoice, Agents
+from liza.domain.config import AgentChoice, Agents, RouteKey
 from liza.domain.model import Role
-from liza.domain.routing import RouteKey
 from liza.system.run_control import RunControl, RunEnding
 
 if TYPE_CHECKING:
@@ -203,3 +211,53 @@ class TestStandingIn:
     def test_without_one_nobody_stands_in(self) -> None:
         """Then it is waited for."""
         assert fallback_of(Agents(), AgentChoice(backend="claude")) is None
+
+
+def test_it_is_known_of_every_backend_which_fields_it_uses() -> None:
+    assert set(USED_FIELDS) == set(BACKENDS.names()) - set(BACKENDS.added())
+
+
+@pytest.mark.parametrize(
+    ("agents", "says"),
+    [
+        (
+            {"default": {"command": ["a"], "effort": "high"}},
+            "default: `effort` does nothing with the backend",
+        ),
+        (
+            {"default": {"command": ["a"], "arguments": ["-v"], "own_home": True}},
+            "`arguments` and `own_home` do",
+        ),
+        ({"default": {"backend": "goose", "effort": "high"}}, "`effort` does nothing with the backend goose"),
+        ({"default": {"backend": "litellm", "model": "a/b", "passing": ["X"]}}, "`passing` does nothing"),
+        ({"default": {"backend": "litellm"}}, "the backend litellm needs `model`; add it"),
+        ({"default": {"backend": "acp"}}, "the backend acp needs `command`; add it"),
+        ({"default": {"backend": "claude", "effort": "heroic"}}, "there is no effort 'heroic'"),
+        (
+            {"default": {"command": ["a"]}, "overrides": {"review": {"own_home": True}}},
+            "overrides.review: `own_home`",
+        ),
+        (
+            {"default": {"command": ["a"]}, "fallback": {"backend": "litellm"}},
+            "agents.fallback: the backend litellm",
+        ),
+    ],
+)
+def test_a_field_that_would_do_nothing_or_is_missing_is_refused(agents: dict[str, Any], says: str) -> None:
+    assert says in (settings_problem(Agents.model_validate(agents)) or "")
+
+
+@pytest.mark.parametrize(
+    "agents",
+    [
+        {},
+        {"default": {"effort": "high"}},  # for whichever program is found
+        {"default": {"command": ["a"], "effort": "high"}, "overrides": {"review": {"backend": "claude"}}},
+        {"default": {"command": ["a"], "model": "x", "passing": ["KEY"], "provider": "x"}},
+        {"default": {"backend": "litellm", "model": "a/b"}, "overrides": {"review": {"effort": "high"}}},
+        {"default": {"command": ["a"]}, "fallback": {"command": ["b"]}},
+        {"default": {"backend": "claude"}, "overrides": {"judge": {"model": "opus"}}},
+    ],
+)
+def test_a_field_that_somebody_uses_is_taken(agents: dict[str, Any]) -> None:
+    assert settings_problem(Agents.model_validate(agents)) is None

@@ -16,7 +16,7 @@ from liza.board.location import (
     without_password,
 )
 from liza.errors import UsageError
-from liza.system.sandbox.environment import allowed_environment
+from liza.system.sandbox.bubblewrap import allowed_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,9 +100,20 @@ def test_two_boards_for_one_checkout_are_refused(root: Path) -> None:
         home_from(root)
     (home / JOURNAL).unlink()
     home_from(root)
+    (home / "runs").mkdir()
     (root / TEAM_FILE).write_text(f"board: {HOST}-2\n")
     with pytest.raises(UsageError, match=r"names the board .*-2, and this checkout works on .*#build; make"):
         home_from(root)
+
+
+def test_an_address_that_was_mistyped_is_mended_where_it_is_written(root: Path) -> None:
+    """Nothing was done with that board yet, so that there is nothing to protect."""
+    (root / TEAM_FILE).write_text("board: postgresql://db.exmaple/team#build\n")
+    home_from(root)
+    (root / TEAM_FILE).write_text(f"board: {HOST}\n")
+
+    assert home_from(root) == root / ".liza"
+    assert address_in(root / ".liza") == HOST
 
 
 def test_agents_never_see_where_the_board_is() -> None:

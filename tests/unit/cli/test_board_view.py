@@ -9,35 +9,41 @@ from typing import Final
 import pytest
 
 from liza.board.protocol import Alert
+from liza.cli.terminal.drawing import task_pieces
 from liza.cli.views.board_view import BoardFacts, KnownRows, LiveRun, board_view, view_json
-from liza.cli.views.forecast import forecast_of, forecast_text
-from liza.cli.views.headline import GIVEN_UP, RunStanding, headline_of
+from liza.cli.views.headline import RunStanding, headline_of
+from liza.cli.views.progress import forecast_of, forecast_text
 from liza.cli.views.questions import ACTIONS, QuestionKind, open_questions
 from liza.cli.views.runs import RunRecord
-from liza.domain import events as e
+from liza.cli.web.parts import card
+from liza.domain import lifecycle as e
 from liza.domain.anomalies import Anomaly, CrashLoop
-from liza.domain.changes import HUMAN, add_note
+from liza.domain.changes import HUMAN, add_note, with_metrics
 from liza.domain.config import Budget, Config
 from liza.domain.lifecycle import SUCCEEDED, TERMINAL
-from liza.domain.metrics import with_metrics
 from liza.domain.model import (
     BreakerStatus,
     CircuitBreaker,
+    CostTotals,
     Goal,
     GoalStatus,
     Metrics,
+    Provider,
+    ProviderState,
     Role,
+    Spend,
     Sprint,
     State,
     Status,
+    TaskAccount,
     Trip,
     WorkerRecord,
     WorkerStatus,
 )
 from liza.domain.record import records_by_id
-from liza.domain.spending import CostTotals, Provider, ProviderState, Spend, TaskAccount
+from liza.domain.report_words import GIVEN_UP
 from liza.domain.waits import human_waits
-from liza.system.proc_table import ResourceUse
+from liza.system.process import ResourceUse
 from tests.support.sample_tasks import (
     HOUR,
     NOW,
@@ -63,6 +69,7 @@ def every_question() -> State:
     return board(
         task_in(Status.BLOCKED, name="b1"),
         task_in(Status.AWAITING_APPROVAL, name="a1"),
+        task_in(Status.AWAITING_APPROVAL, name="c1").replace(awaits_words=True),
         task_in(Status.APPROVED, ready_for=e.Accept, name="f1"),
         task_in(Status.DRAFT, name="d1").replace(created_by="human"),
         task_in(Status.DRAFT, name="p1"),
@@ -153,6 +160,16 @@ class TestBoardView:
         assert (shown["t3"].why, shown["t3"].needs_person) == ("the goal is not clear", True)
         assert (shown["t1"].phase, shown["t1"].iteration, shown["t1"].max_iterations) == ("CODE", 1, 10)
 
+    def test_work_of_one_phase_has_its_round_also_while_it_is_reviewed(self) -> None:
+        """The phase says nothing new there: the status does."""
+        limits = Config.model_validate({"limits": {"max_coder_iterations": 7}})
+        state = board(task_in(Status.READY_FOR_REVIEW), config=limits)
+        (shown,) = board_view(BoardFacts(state, LATER)).tasks
+
+        assert (shown.phase, shown.place, shown.iteration, shown.max_iterations) == ("REVIEW", "", 1, 7)
+        assert "round 1 of 7" in str(card(shown, LATER))
+        assert "1/7" in "".join(text for text, _ in task_pieces(shown, 80))
+
     def test_a_worker_has_its_agent_its_step_and_its_last_lines(self) -> None:
         state = board(
             task_in(Status.WORKING),
@@ -220,6 +237,7 @@ class TestBoardView:
         assert [task["status"] for task in found["tasks"]] == [
             "BLOCKED",
             "AWAITING_APPROVAL",
+            "AWAITING_APPROVAL",
             "APPROVED",
             "DRAFT",
             "DRAFT",
@@ -268,6 +286,19 @@ class TestForecast:
         assert (found.seconds, found.seconds_per_task, found.finished) == (seconds, 500.0, 2)
         assert found.done_at(LATER) == LATER + timedelta(seconds=seconds)
         assert forecast_text(found, LATER, is_going=True).endswith("(from 2 finished tasks)")
+
+    def test_coders_of_many_hosts_share_it(self) -> None:
+        worked = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 500})
+        coders = [
+            WorkerRecord(id=f"coder-{host}-1", role=Role.CODER, status=WorkerStatus.RUNNING, since=NOW)
+            for host in ("a", "b", "c")
+        ]
+        state = board(
+            *(new_task(f"t{number}") for number in range(6)),
+            sprint=Sprint(metrics=worked),
+            agents=records_by_id(coders),
+        )
+        assert forecast_of(state, LATER).seconds == 1000.0
 
     def test_what_is_in_work_is_partly_done(self) -> None:
         worked = Metrics(outcomes={"MERGED": 1}, seconds={"WORKING": 1000})

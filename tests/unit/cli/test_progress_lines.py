@@ -8,15 +8,18 @@ from typing import Final
 
 import pytest
 
+from liza.cli.views.headline import headline_of
 from liza.cli.views.progress import latest_news, news_between, progress_lines
 from liza.cli.views.screen import LineView, LiveView
+from liza.cli.views.words import EVENT_WORDS
 from liza.daemon.policy.staffing import WorkerRole
 from liza.daemon.reports.checkpoint import checkpoint_summary
-from liza.daemon.reports.words import duration_text, run_outcome
 from liza.domain.anomalies import Anomaly, CrashLoop
 from liza.domain.changes import HUMAN, add_note
-from liza.domain.model import Goal, GoalStatus, Metrics, Role, Sprint, Status, WorkerRecord, WorkerStatus
+from liza.domain.lifecycle import ADDED, EVENT_BY_WORD
+from liza.domain.model import GoalStatus, Metrics, Role, Sprint, Status, WorkerRecord, WorkerStatus
 from liza.domain.record import records_by_id
+from liza.domain.report_words import duration_text, run_outcome
 from tests.support.sample_tasks import (
     CODER,
     HOUR,
@@ -77,7 +80,7 @@ class TestView:
 
     def test_it_counts_by_status(self) -> None:
         assert (
-            "[#######.......................] 1 of 4 done: 1 IDLE, 1 WORKING, 1 BLOCKED, 1 MERGED"
+            "[#######.......................] 1 of 4 tasks done: 1 IDLE, 1 WORKING, 1 BLOCKED, 1 MERGED"
             in progress_lines(STATE, LATER, {})
         )
 
@@ -90,7 +93,7 @@ class TestView:
     def test_it_ends_with_what_happened_last(self) -> None:
         assert progress_lines(STATE, LATER, {})[-1].split(maxsplit=2)[1:] == [
             "reviewer-1",
-            "t3: merge -> MERGED",
+            "t3: merged -> MERGED",
         ]
 
     def test_a_holder_that_did_not_register_is_shown(self) -> None:
@@ -112,15 +115,22 @@ class TestView:
         done = STATE.replace(goal=STATE.goal.replace(status=GoalStatus.COMPLETE))
         assert run_outcome(done) == "1 of 4 tasks done"
 
+    def test_every_view_counts_what_was_given_up_alike(self) -> None:
+        given_up = board(task_in(Status.ABANDONED), task_in(Status.ABANDONED, name="t2"))
+        count = "0 of 2 tasks done, 2 given up"
+        assert run_outcome(given_up).startswith(f"{count}, the goal is")
+        assert f": {count}" in str(headline_of(given_up, {}, is_running=False))
+        assert f"[{'#' * 30}] {count}: 2 ABANDONED" in progress_lines(given_up, LATER, {})
+
 
 class TestNews:
     def test_each_event_is_told_once_in_order(self) -> None:
         task = walked(new_task(), claim())
         after = walked(task, submit(), take_review(), reject(), at=NOW + 10 * SECOND)
         assert [item.what for item in news_between(board(task), board(after))] == [
-            "t1: submit -> READY_FOR_REVIEW",
-            "t1: take_review",
-            "t1: reject -> REJECTED (no test)",
+            "t1: handed in -> READY_FOR_REVIEW",
+            "t1: began the review",
+            "t1: rejected -> REJECTED (no test)",
         ]
         assert news_between(board(after), board(after)) == []
 
@@ -130,7 +140,7 @@ class TestNews:
             task.with_recent_history().history
         )
 
-    def test_notes_anomalies_and_the_end_are_news(self) -> None:
+    def test_notes_and_anomalies_are_news(self) -> None:
         old = board(task_in(Status.MERGED))
         anomaly = Anomaly(
             id="anomaly-1",
@@ -140,13 +150,14 @@ class TestNews:
             details=CrashLoop(agent=CODER.id, crashes=3),
         )
         noted = add_note("blue", about=None, by=HUMAN, at=LATER)(old)
-        done = Goal(description="x", created=NOW, status=GoalStatus.COMPLETE, completed=LATER)
-        new = noted.replace(anomalies=records_by_id([anomaly]), goal=done)
+        new = noted.replace(anomalies=records_by_id([anomaly]))
         assert [item.what for item in news_between(old, new)] == [
             "anomaly: crash_loop",
             "note: blue",
-            "the goal is COMPLETE",
         ]
+
+    def test_every_event_of_a_history_has_words_for_people(self) -> None:
+        assert set(EVENT_WORDS) == {ADDED, *EVENT_BY_WORD}
 
     def test_the_latest_are_few(self) -> None:
         assert len(latest_news(STATE, 3)) == 3
@@ -162,7 +173,7 @@ class TestScreens:
         view.show(board(walked(task, claim())), {})
         view.say("hello")
         assert out.getvalue().splitlines() == [
-            "12:00:01  coder-1      t1: claim -> WORKING",
+            "12:00:01  coder-1      t1: claimed -> WORKING",
             "12:00:00  PAUSE is thrown; `liza resume` goes on",
             "12:00:00  PAUSE was taken back",
             "12:00:00  hello",
@@ -238,7 +249,7 @@ class TestForecast:
     def test_a_terminal_shows_it_below_the_bar(self) -> None:
         shown = progress_lines(self.DONE, LATER, {})
 
-        assert "[###############...............] 1 of 2 done: 1 IDLE, 1 MERGED" in shown
+        assert "[###############...............] 1 of 2 tasks done: 1 IDLE, 1 MERGED" in shown
         assert "about 10m00s left, until 12:11Z (from 1 finished task)" in shown
 
     def test_while_everybody_is_halted_no_end_is_promised(self) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.cli.views.tail import end_of, last_lines
-from liza.cli.views.transcript import LONGEST_EVENT, LineKind, TranscriptReader
+from liza.cli.views.transcript import LONGEST_EVENT, LineKind, TranscriptReader, end_of, last_lines
 
 CAPTURES: Final = Path(__file__).parents[2] / "captures"
 
@@ -119,7 +118,6 @@ class TestReading:
         assert found == [f"- a line of {LONGEST_EVENT + 26:,} bytes (`--raw` has it)", "later"]
 
     @given(data=st.binary(max_size=200), cut=st.integers(0, 200))
-    @settings(max_examples=50)
     def test_where_bytes_are_cut_makes_no_difference(self, data: bytes, cut: int) -> None:
         reader = TranscriptReader()
         found = [*reader.feed(data[:cut]), *reader.feed(data[cut:]), *reader.rest()]
@@ -160,7 +158,6 @@ class TestReading:
             ),
         )
     )
-    @settings(max_examples=150)
     def test_no_json_of_an_agent_breaks_it(self, value: dict[str, Any]) -> None:
         assert isinstance(shown(json.dumps(value)), list)
 

@@ -133,6 +133,11 @@ class TestExposure:
         check_exposure(host, has_tls=True, is_unprotected=False)
         check_exposure(host, has_tls=False, is_unprotected=True)
 
+    @pytest.mark.parametrize(("host", "has_tls"), [("localhost", False), ("box.example", True)])
+    def test_the_word_is_refused_where_it_would_do_nothing(self, host: str, *, has_tls: bool) -> None:
+        with pytest.raises(UsageError, match=f"{UNPROTECTED} does nothing"):
+            check_exposure(host, has_tls=has_tls, is_unprotected=True)
+
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]", " "])  # noqa: S104
     def test_every_address_is_no_name_that_a_browser_asks_for(self, host: str) -> None:
         with pytest.raises(UsageError, match="give the name or address by which it is reached"):

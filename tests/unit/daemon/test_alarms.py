@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from liza.daemon.notify import alarms
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.anomalies import ExternalBlocker, HypothesisExhaustion, RejectedEdit
 from liza.domain.changes import HUMAN, with_anomaly
-from liza.domain.model import Adopted
-from liza.domain.position import Position
-from liza.domain.trips import resolve_trip, with_due_trips
+from liza.domain.model import Adopted, Position
+from liza.domain.rules import resolve_trip, with_due_trips
 from tests.support.sample_tasks import (
     ASK_HUMAN,
     FORCE_PASS,

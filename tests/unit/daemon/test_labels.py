@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from liza.daemon.policy import coder, reviewer
-from liza.daemon.policy.conditions import Candidate, first_blocker
+from liza.daemon.policy import pick
+from liza.daemon.policy.pick import Candidate, first_blocker
+from liza.daemon.policy.progress import only_people
 from liza.daemon.policy.staffing import HostOffer, foreign_workers, team_of
 from liza.domain.config import Config, Needs, Workers
 from liza.domain.model import Role, State, Status, WorkerRecord, WorkerStatus
@@ -32,22 +33,22 @@ def hosted(*tasks: Any, config: Config | None = None, **labels: tuple[str, ...])
 class TestWhoTakes:
     def test_only_a_host_with_the_label_takes_a_task(self) -> None:
         state = hosted(new_task("t1", needs=("gpu",)), one=(), two=("gpu", "arm"))
-        assert coder.pick(state, "coder-one-1") is None
-        assert coder.pick(state, "coder-two-1") == state.tasks["t1"]
+        assert pick.pick_work(state, "coder-one-1") is None
+        assert pick.pick_work(state, "coder-two-1") == state.tasks["t1"]
 
     def test_whoever_reviews_needs_it_as_well(self) -> None:
         task = task_in(Status.READY_FOR_REVIEW).replace(needs=("gpu",), lease=None)
         state = hosted(task, one=(), two=("gpu",))
-        assert reviewer.to_review(state, "reviewer-one-1", NOW) is None
-        assert reviewer.to_review(state, "reviewer-two-1", NOW) == task
+        assert pick.to_review(state, "reviewer-one-1", NOW) is None
+        assert pick.to_review(state, "reviewer-two-1", NOW) == task
 
     def test_a_role_can_need_a_label(self) -> None:
         config = Config(needs=Needs(coder=("gpu",)), workers=Workers(coder=2))
         assert "coder-1" not in HostOffer().roles(config)
         assert "coder-1" in HostOffer(labels=("gpu",)).roles(config)
         state = hosted(new_task("t1"), config=config, one=(), two=("gpu",))
-        assert coder.pick(state, "coder-one-1") is None
-        assert coder.pick(state, "coder-two-1") is not None
+        assert pick.pick_work(state, "coder-one-1") is None
+        assert pick.pick_work(state, "coder-two-1") is not None
 
     @pytest.mark.parametrize(
         ("labels", "said"),
@@ -55,15 +56,25 @@ class TestWhoTakes:
     )
     def test_it_is_explained(self, labels: tuple[str, ...], said: str) -> None:
         state = hosted(new_task("t1", needs=("gpu",)), one=(), two=labels)
-        found = first_blocker(coder.CONDITIONS, Candidate(state, state.tasks["t1"], "coder-one-1", NOW))
+        found = first_blocker(pick.CONDITIONS, Candidate(state, state.tasks["t1"], "coder-one-1", NOW))
         assert found is not None
         assert said in found[1].what
+
+    def test_a_run_that_waits_for_a_label_names_the_command_that_gives_it(self) -> None:
+        """On a board in files there is no `liza host`; the run itself has the labels."""
+        config = Config(needs=Needs(coder=("gpu",)))
+        alone = board(new_task("t1"), config=config, agents=records_by_id([worker("reviewer-1")]))
+        many = hosted(new_task("t1", needs=("gpu",)), one=())
+        said = "t1: it needs a host with the label gpu, and no host has it"
+
+        assert [str(one) for one in only_people(alone, NOW)] == [f"{said} (`liza run --label gpu`)"]
+        assert [str(one) for one in only_people(many, NOW)] == [f"{said} (`liza host --label gpu`)"]
 
     def test_a_label_of_a_worker_that_is_stopped_counts_for_nothing(self) -> None:
         state = hosted(new_task("t1", needs=("gpu",)), two=("gpu",))
         gone = state.agents["coder-two-1"].replace(status=WorkerStatus.STOPPED)
         state = state.replace(agents={**state.agents, gone.id: gone})
-        assert coder.pick(state, "coder-two-1") is None
+        assert pick.pick_work(state, "coder-two-1") is None
 
 
 class TestTeams:

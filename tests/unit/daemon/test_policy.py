@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import liza.daemon.policy
 from liza.agents.protocol import Reply
-from liza.daemon.policy import coder, plan_checks, planner, reviewer
-from liza.domain import events as e
-from liza.domain import verdicts
+from liza.daemon.jobs import BY_STAGE, TURNS, do_task_job
+from liza.daemon.policy import pick, planner
+from liza.daemon.policy.jobs import JOB_POLICIES
+from liza.domain import lifecycle as e
+from liza.domain import model
 from liza.domain.answers import (
     FeedbackStatus,
     Implement,
@@ -25,19 +28,26 @@ from liza.domain.answers import (
     Step,
     WorkStatus,
 )
-from liza.domain.changes import HUMAN, add_note
+from liza.domain.changes import HUMAN, add_note, violations
 from liza.domain.model import (
+    Adopted,
     Discovery,
+    Feedback,
     GoalStatus,
+    Outcome,
+    Position,
     Role,
+    Severity,
+    Stage,
     Status,
     Urgency,
     WorkerRecord,
     WorkerStatus,
 )
 from liza.domain.record import records_by_id
-from liza.domain.verdicts import Feedback, Outcome, Severity
+from liza.errors import UnfitRepository, UsageError
 from liza.system.run_control import RunEnding
+from liza.workflow.engine import GatesResult, Move
 from tests.support import sample_tasks as s
 
 if TYPE_CHECKING:
@@ -92,7 +102,7 @@ class TestCoderPicks:
             s.task_in(Status.REJECTED, name="mine"),
         ]
         order = []
-        while tasks and (task := coder.pick(s.board(*tasks), "coder-1")):
+        while tasks and (task := pick.pick_work(s.board(*tasks), "coder-1")):
             order.append(task.id)
             tasks = [other for other in tasks if other.id != task.id]
 
@@ -106,8 +116,8 @@ class TestCoderPicks:
             s.new_task("urgent", priority=5, created=LATER),
         ]
 
-        assert getattr(coder.pick(s.board(*tasks), "coder-1"), "id", None) == "urgent"
-        assert getattr(coder.pick(s.board(*tasks[:2]), "coder-1"), "id", None) == "old"
+        assert getattr(pick.pick_work(s.board(*tasks), "coder-1"), "id", None) == "urgent"
+        assert getattr(pick.pick_work(s.board(*tasks[:2]), "coder-1"), "id", None) == "old"
 
     def test_dependencies_count_by_their_exact_ids(self) -> None:
         """`t10` does not wait because `t1` is not merged."""
@@ -118,7 +128,7 @@ class TestCoderPicks:
             s.new_task("t3", depends_on=("t10",)),
         )
 
-        assert getattr(coder.pick(state, "coder-2"), "id", None) == "t3"
+        assert getattr(pick.pick_work(state, "coder-2"), "id", None) == "t3"
 
     @pytest.mark.parametrize("status", [Status.REJECTED, Status.INTEGRATION_FAILED])
     def test_another_coders_task_only_when_that_coder_is_gone(self, status: Status) -> None:
@@ -126,8 +136,8 @@ class TestCoderPicks:
         task = s.task_in(status)
         gone = agent("coder-1", status=WorkerStatus.STOPPED, crashes=(s.NOW,))
 
-        assert coder.pick(s.board(task), "coder-2") is None
-        assert coder.pick(s.board(task, agents=records_by_id([gone])), "coder-2") == task
+        assert pick.pick_work(s.board(task), "coder-2") is None
+        assert pick.pick_work(s.board(task, agents=records_by_id([gone])), "coder-2") == task
 
     def test_not_what_it_failed_itself_unless_it_is_alone(self) -> None:
         """Another pair of eyes first; two coders, or two rounds of the only one, are enough."""
@@ -135,22 +145,22 @@ class TestCoderPicks:
         alone = one.replace(config=one.config.replace(workers=one.config.workers.replace(coder=1)))
         twice = alone.with_task(failed(alone.task("t1"), "coder-1"))
 
-        assert coder.pick(one, "coder-1") is None
-        assert coder.pick(one, "coder-2") is not None
-        assert coder.pick(alone, "coder-1") is not None
-        assert coder.pick(twice, "coder-1") is None
-        assert coder.pick(s.board(failed(s.new_task(), "coder-1", "coder-2")), "coder-3") is None
+        assert pick.pick_work(one, "coder-1") is None
+        assert pick.pick_work(one, "coder-2") is not None
+        assert pick.pick_work(alone, "coder-1") is not None
+        assert pick.pick_work(twice, "coder-1") is None
+        assert pick.pick_work(s.board(failed(s.new_task(), "coder-1", "coder-2")), "coder-3") is None
 
     def test_nothing_while_it_holds_something(self) -> None:
         """A worker that was started anew waits until its old lease is taken back."""
-        assert coder.pick(s.board(s.task_in(Status.WORKING), s.new_task("t2")), "coder-1") is None
+        assert pick.pick_work(s.board(s.task_in(Status.WORKING), s.new_task("t2")), "coder-1") is None
 
 
 class TestCoderConcludes:
     @pytest.mark.parametrize("ending", list(RunEnding))
     def test_every_ending_without_an_answer_has_a_consequence(self, ending: RunEnding) -> None:
         """Nobody is blamed for a limit of a provider or for being stopped."""
-        event = coder.event_without_answer(Reply(ending=ending, began=s.NOW), "")
+        event = pick.event_without_answer(Reply(ending=ending, began=s.NOW), "")
         turned_down = {RunEnding.RATE_LIMITED, RunEnding.QUOTA, RunEnding.AUTH}
         free = {*turned_down, RunEnding.CONTEXT_FULL, RunEnding.STOPPED, RunEnding.CAPPED, RunEnding.KILLED}
 
@@ -178,7 +188,7 @@ class TestCoderConcludes:
         self, answer: Implement, reasons: tuple[str, ...], event: e.Event
     ) -> None:
         """An agent's word is a wish; the facts of the worktree say what came of it."""
-        assert coder.event_for_answer(answer, s.WORK, reasons) == event
+        assert pick.event_for_answer(answer, s.WORK, reasons) == event
 
 
 class TestReviewerPicks:
@@ -191,34 +201,92 @@ class TestReviewerPicks:
         young = s.walked(young, s.claim(at=LATER), s.submit(), at=LATER)
         state = s.board(young, old)
 
-        assert getattr(reviewer.pick(state, "reviewer-1", LATER), "id", None) == "old"
+        assert getattr(pick.pick_review(state, "reviewer-1", LATER), "id", None) == "old"
         approved = s.task_in(Status.APPROVED, ready_for=e.Take, name="approved")
-        assert getattr(reviewer.pick(s.board(old, approved), "reviewer-1", LATER), "id", None) == "approved"
+        assert (
+            getattr(pick.pick_review(s.board(old, approved), "reviewer-1", LATER), "id", None) == "approved"
+        )
 
     def test_never_its_own_work_nor_what_another_holds(self) -> None:
         """A lease keeps others away for as long as it lives."""
         task = s.task_in(Status.READY_FOR_REVIEW)
         state = s.board(task)
 
-        assert reviewer.pick(state, "reviewer-2", LATER) is None
-        assert reviewer.pick(state, "reviewer-2", s.NOW + 2 * s.HOUR) is not None
-        assert reviewer.pick(state, "coder-1", s.NOW + 2 * s.HOUR) is None
+        assert pick.pick_review(state, "reviewer-2", LATER) is None
+        assert pick.pick_review(state, "reviewer-2", s.NOW + 2 * s.HOUR) is not None
+        assert pick.pick_review(state, "coder-1", s.NOW + 2 * s.HOUR) is None
 
 
-class Weighed(NamedTuple):
-    outcome: verdicts.Outcome
-    reason: str
-    feedback: tuple[Feedback, ...]
-    verdicts: tuple[verdicts.Verdict, ...]
-    phase: str
-    taints: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
-    tree: str | None = None
+# What is next for a task in each status; in all others nobody works on it.
+NEXT: Final = {
+    Status.IDLE: Stage.WORK,
+    Status.WORKING: Stage.WORK,
+    Status.REJECTED: Stage.WORK,
+    Status.INTEGRATION_FAILED: Stage.WORK,
+    Status.READY_FOR_REVIEW: Stage.JUDGE,
+    Status.APPROVED: Stage.EFFECT,
+}
 
 
-def weighed(review: Review) -> Weighed:
-    said = reviewer.verdict_of_review("review", review, tree=s.WORK, run="r1", at=LATER)
-    return Weighed(said.outcome, str(said.reason), said.feedback, (said,), "REVIEW")
+def weighed(review: Review) -> GatesResult:
+    said = pick.verdict_of_review("review", review, tree=s.WORK, run="r1", at=LATER)
+    decision = model.Decision(phase="REVIEW", outcome=said.outcome, at=LATER, reason=said.reason)
+    return GatesResult(Move(Position(phase="REVIEW"), decision), (said,))
+
+
+class TestJobs:
+    """Who does what is next for a task: rows, and no kind of worker is known elsewhere."""
+
+    def test_whatever_is_next_is_the_job_of_some_kind_of_worker(self) -> None:
+        """And of one that knows how."""
+        does = frozenset().union(*(policy.stages for policy in JOB_POLICIES.values()))
+
+        assert does == set(Stage) == set(BY_STAGE)
+        assert JOB_POLICIES.keys() == TURNS.keys()
+        assert all(do_task_job in turns for turns in TURNS.values())
+
+    @pytest.mark.parametrize("status", list(Status))
+    def test_the_job_of_a_task_follows_from_where_it_is(self, status: Status) -> None:
+        """At an end, and while a person is asked, there is none."""
+        task = s.task_in(status)
+
+        assert task.position
+        assert task.position.job is NEXT.get(status)
+
+    @pytest.mark.parametrize("status", [one for one in Status if one in NEXT])
+    def test_a_worker_picks_what_it_can_do(self, status: Status) -> None:
+        """What a row picks is in a stage that the same row does."""
+        state = s.board(s.task_in(status))
+        late = s.NOW + 2 * s.HOUR
+
+        for role, policy in JOB_POLICIES.items():
+            task = policy.pick(state, f"{role}-9", late)
+            assert task is None or (task.position and task.position.job in policy.stages)
+
+    def test_what_follows_an_error_is_for_a_person_where_the_repository_is_unfit(self) -> None:
+        """A coder's task is blocked; a reviewer lets everybody stop, and gives the task back."""
+        error = UnfitRepository("the index is locked")
+        block, stop = pick.after_work_error(error), pick.after_review_error(error)
+
+        assert isinstance(block.event, e.Block)
+        assert (block.event.only_people, block.pause) == (True, None)
+        assert stop
+        assert (stop.event, stop.pause) == (e.Release(reason=str(error)), str(error))
+
+    def test_what_an_agent_left_broken_is_its_failure(self) -> None:
+        """Of a reviewer's own errors none is known that the task has to do with."""
+        error = UsageError("it is no worktree")
+
+        assert pick.after_work_error(error).event == e.Release(reason=str(error), failed=True)
+        assert pick.after_review_error(error) is None
+
+    def test_a_merge_needs_no_agent(self) -> None:
+        """A submission is reviewed, and new work is done."""
+        review, merge, work = map(s.task_in, (Status.READY_FOR_REVIEW, Status.APPROVED, Status.IDLE))
+
+        assert pick.steps_of_review(s.board(review), review) == (Step.REVIEW,)
+        assert pick.steps_of_review(s.board(merge), merge) == ()
+        assert pick.steps_of_work(s.board(work), work)[-1] is Step.IMPLEMENT
 
 
 class TestReviewerConcludes:
@@ -230,7 +298,7 @@ class TestReviewerConcludes:
         facts: Any = {"verdicts": found.verdicts}
 
         assert (
-            reviewer.event_for_verdicts(s.task_in(Status.READY_FOR_REVIEW), found)
+            pick.event_for_verdicts(s.task_in(Status.READY_FOR_REVIEW), found)
             == {
                 Ruling.APPROVE: e.Report(commit=s.WORK, **facts),
                 Ruling.REJECT: e.Report(outcome=Outcome.REVISE, reason="so", feedback=feedback, **facts),
@@ -251,7 +319,7 @@ class TestReviewerConcludes:
         ]
 
         for review, said in zip(reviews, ("it is red", "no test"), strict=True):
-            event = reviewer.event_for_verdicts(task, weighed(review))
+            event = pick.event_for_verdicts(task, weighed(review))
             assert isinstance(event, e.Report)
             assert event.outcome is Outcome.REVISE
             assert said in str(event.reason)
@@ -262,18 +330,16 @@ class TestReviewerConcludes:
         done = PriorFeedback(message="add a test", status=FeedbackStatus.ADDRESSED)
 
         assert "0 of 1 points" in str(
-            reviewer.missing_feedback(task, Review(verdict=Ruling.APPROVE, reason="so"))
+            pick.missing_feedback(task, Review(verdict=Ruling.APPROVE, reason="so"))
         )
         assert (
-            reviewer.missing_feedback(
-                task, Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(done,))
-            )
+            pick.missing_feedback(task, Review(verdict=Ruling.APPROVE, reason="so", prior_feedback=(done,)))
             is None
         )
         rejected = Review(verdict=Ruling.REJECT, reason="so", feedback=(Feedback(message="no"),))
-        assert reviewer.missing_feedback(task, rejected) is None
+        assert pick.missing_feedback(task, rejected) is None
         assert (
-            reviewer.missing_feedback(
+            pick.missing_feedback(
                 s.task_in(Status.READY_FOR_REVIEW), Review(verdict=Ruling.APPROVE, reason="so")
             )
             is None
@@ -285,9 +351,9 @@ class TestReviewerConcludes:
 
         for count, kinds in enumerate([["Report"], ["Report"], ["Report", "Block"]]):
             known = task.replace(integration_failures=count, conflicted=("a.txt",) if count else ())
-            found = reviewer.events_for_conflict(known, "both changed it", ("a.txt",))
+            found = pick.events_for_conflict(known, "both changed it", ("a.txt",))
             assert [type(event).__name__ for event in found] == kinds
-        last = reviewer.events_for_conflict(known, "both changed it", ("a.txt",))
+        last = pick.events_for_conflict(known, "both changed it", ("a.txt",))
         blocked = s.walked(task, *((event, s.REVIEWER) for event in last))
         assert blocked.asked is not None
         assert planner.plan_request(s.board(blocked)) is None  # no planner can merge it
@@ -407,7 +473,7 @@ class TestThePlan:
         """Ids are new, also apart from case, and dependencies can come true."""
         state = s.board(s.new_task("t1"), s.task_in(Status.ABANDONED, name="dead"))
 
-        found = plan_checks.problems(plan_checks.PlanContext(state, lambda _: True), tasks)
+        found = planner.problems(planner.PlanContext(state, lambda _: True), tasks)
 
         assert (problem is None and not found) or (problem is not None and problem in found[0])
 
@@ -428,7 +494,7 @@ class TestThePlan:
     )
     def test_says_what_could_turn_out_to_be_false(self, line: str, *, is_falsifiable: bool) -> None:
         """A criterion that no test can fail is none."""
-        assert plan_checks.is_falsifiable(line) is is_falsifiable
+        assert planner.is_falsifiable(line) is is_falsifiable
 
     def test_is_put_on_the_board_whole(self) -> None:
         """All of its tasks come at once, ready for coders."""
@@ -462,6 +528,30 @@ class TestTheGoal:
         """Finished means finished: a rejected task is none, and neither is an unread note."""
         assert planner.is_complete(state) is expected
         assert (planner.with_goal_completed(state, LATER).goal.status is GoalStatus.COMPLETE) is expected
+
+    @pytest.mark.parametrize(
+        ("flow", "status", "ended"),
+        [
+            ("experiment", GoalStatus.COMPLETE, planner.NONE_PASSED),
+            ("cycle", GoalStatus.ABANDONED, None),
+            ("phased", GoalStatus.ABANDONED, None),
+            ("liza", GoalStatus.IN_PROGRESS, None),  # its planner may think of something else
+        ],
+    )
+    def test_is_over_when_nothing_was_done_and_nobody_plans_anything_else(
+        self, flow: str, status: GoalStatus, ended: str | None
+    ) -> None:
+        """Ideas are there to be tried; what a person gave up is given up."""
+        state = s.board(s.task_in(Status.ABANDONED))
+        state = state.replace(
+            goal=state.goal.replace(planned=s.NOW),
+            workflow=Adopted(name=flow, text=files("liza.workflow").joinpath(f"{flow}.yaml").read_text()),
+        )
+
+        over = planner.with_goal_completed(state, LATER)
+
+        assert (over.goal.status, over.goal.search_ended) == (status, ended)
+        assert violations(over) == []
 
 
 def test_a_failure_to_merge_is_counted() -> None:

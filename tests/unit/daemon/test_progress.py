@@ -8,7 +8,7 @@ import pytest
 
 from liza.daemon.policy.planner import is_complete
 from liza.daemon.policy.progress import only_people, with_goal_reopened
-from liza.domain import events as e
+from liza.domain import lifecycle as e
 from liza.domain.changes import HUMAN
 from liza.domain.model import (
     BreakerStatus,

@@ -20,8 +20,8 @@ from liza.daemon.prompting import (
 )
 from liza.domain.answer_parsing import UnreadableAnswer, parse_answer
 from liza.domain.answers import ANSWER_TYPES, ROLE_OF_STEP, Step
-from liza.domain.fenced_blocks import tagged_blocks
 from liza.domain.model import Role
+from liza.domain.yaml_parse import tagged_blocks
 
 NONCE = "5f2b9c01d4e7a863"
 PLAIN_VALUES = {"task": "greet", "iteration": "2", "base": "a" * 40, "commit": "0b" + "c" * 38}

@@ -21,9 +21,9 @@ from liza.daemon.policy.recovery import (
     plan,
     reclaim_tasks,
 )
-from liza.domain import events as e
+from liza.domain import lifecycle as e
+from liza.domain.changes import violations
 from liza.domain.config import Config, Limits
-from liza.domain.invariants import violations
 from liza.domain.model import Role, Status, WorkerRecord, WorkerStatus
 from liza.domain.record import records_by_id
 from tests.support.sample_tasks import (

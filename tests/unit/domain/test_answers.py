@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.domain.anomalies import Other, TradeOff
@@ -26,9 +26,8 @@ from liza.domain.answers import (
     Step,
     WorkStatus,
 )
-from liza.domain.fenced_blocks import tagged_blocks
-from liza.domain.model import Checkpoint, Role, TaskKind, Urgency
-from liza.domain.verdicts import Severity
+from liza.domain.model import Checkpoint, Role, Severity, TaskKind, Urgency
+from liza.domain.yaml_parse import tagged_blocks
 
 
 def fenced(body: str, fence: str = "```") -> str:
@@ -187,7 +186,6 @@ class TestFinding:
             st.sampled_from(["```liza", "```", "````", "~~~liza", "~~~", "  ```", "a: 1", "> x", "- *a"])
         )
     )
-    @settings(max_examples=200, deadline=None)
     def test_no_text_is_too_odd_to_be_judged(self, lines: list[str]) -> None:
         """An answer or a sentence, whatever an agent prints."""
         assert isinstance(parse_answer("\n".join(lines), Step.PLAN), UnreadableAnswer)

@@ -8,8 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.beam_search import ROOT, IdeaSearch, MeasuredIdea, SearchSettings
-from liza.domain.metric_gate import MetricKind, MetricRule
+from liza.domain.experiment_config import (
+    ROOT,
+    IdeaSearch,
+    MeasuredIdea,
+    MetricKind,
+    MetricRule,
+    SearchSettings,
+)
 
 METRICS = (MetricRule(column="s", kind=MetricKind.PRIMARY), MetricRule(column="t"))
 

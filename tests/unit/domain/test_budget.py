@@ -7,16 +7,15 @@ from typing import Any, Final
 
 import pytest
 
-from liza.agents.pricing import price_list, price_of, with_cost
-from liza.daemon.policy.admission import settle_reservations_except
+from liza.agents.protocol import price_list, price_of, with_cost
+from liza.daemon.policy.pick import settle_reservations_except
 from liza.domain import budget
 from liza.domain.answer_parsing import ParsedAnswer, parse_answer, reported_usage
 from liza.domain.answers import Step
 from liza.domain.budget import Bill, Cap, RunRequest
 from liza.domain.changes import HUMAN
 from liza.domain.config import Budget, Config
-from liza.domain.model import State, Status
-from liza.domain.spending import Provenance, Usage
+from liza.domain.model import Provenance, State, Status, Usage
 from liza.errors import LizaError, Refused, UsageError
 from liza.workflow.transition import reply
 from tests.support.sample_tasks import NOW, board, new_task, task_in
@@ -303,7 +302,33 @@ class TestReports:
         assert (found.usd, found.tokens_in, found.model) == (0.4, 12, "big")
         assert isinstance(parse_answer(text, Step.CHECKPOINT), ParsedAnswer)
 
-    @pytest.mark.parametrize("usage", ["-1", '{"usd": -3}', '{"usd": "much"}', '{"cents": 3}'])
+    @pytest.mark.parametrize(
+        ("usage", "read"),
+        [
+            ('{"usd": "$0.30"}', {"usd": 0.3}),
+            ('{"usd": "0.30 USD"}', {"usd": 0.3}),
+            ('{"USD": 0.3, "mood": "good"}', {"usd": 0.3}),
+            ('{"total_cost_usd": 0.3}', {"usd": 0.3}),
+            ('{"usd": 30, "tokens_in": -4}', {"usd": 30}),
+            ('{"usd": 0.3, "tokens_out": "many"}', {"usd": 0.3}),
+            ('{"input_tokens": 12, "output_tokens": 3}', {"tokens_in": 12, "tokens_out": 3}),
+            ('{"prompt_tokens": "1,200", "completion_tokens": 3}', {"tokens_in": 1200, "tokens_out": 3}),
+        ],
+    )
+    def test_what_can_be_read_of_a_report_counts(self, usage: str, read: dict[str, float]) -> None:
+        """A budget that holds for some spellings only would not hold."""
+        found = reported_usage(f'```liza\n{{"intent": "do it", "usage": {usage}}}\n```')
+
+        assert found
+        assert found.model_dump(exclude_none=True) == read
+
+    @pytest.mark.parametrize(
+        "usage",
+        [
+            *("-1", '{"usd": -3}', '{"usd": "much"}', '{"cents": 3}', '{"usd": true}', "[]"),
+            *('{"usd": 1e308}', '{"usd": "0.30 EUR"}', '{"tokens_in": 1' + "0" * 400 + "}"),
+        ],
+    )
     def test_a_report_that_makes_no_sense_costs_no_answer(self, usage: str) -> None:
         """Money is estimated then."""
         text = f'```liza\n{{"intent": "do it", "usage": {usage}}}\n```'

@@ -2,10 +2,9 @@
 
 import pytest
 
-from liza.board.replay import diff_states
-from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, add_note, waits_for
-from liza.domain.invariants import diff_violations, violations
+from liza.board.journal import diff_states
+from liza.domain import lifecycle as e
+from liza.domain.changes import HUMAN, SUPERVISOR, add_note, diff_violations, violations, waits_for
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
@@ -333,7 +332,11 @@ class TestAnswers:
 
         assert [note.processed for note in state.human_notes.values()] == [None, LATER]
 
-    @pytest.mark.parametrize("status", [s for s in Status if s is not Status.BLOCKED])
+    def test_what_asks_for_consent_gets_a_yes_or_a_no(self) -> None:
+        with pytest.raises(Refused, match="t1: it asks for a yes or a no; `liza task accept t1`, or `liza "):
+            answer("t1", "blue", by=HUMAN, at=LATER)(board(task_in(Status.AWAITING_APPROVAL)))
+
+    @pytest.mark.parametrize("status", sorted(set(Status) - {Status.BLOCKED, Status.AWAITING_APPROVAL}))
     def test_what_asks_nothing_gets_no_answer(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"t1: it asks nothing, because it is {status}; `liza note"):
             answer("t1", "blue", by=HUMAN, at=LATER)(board(task_in(status)))

@@ -1,4 +1,4 @@
-"""What the settings of the sandbox refuse."""
+"""What the settings refuse: values that would do nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from liza.domain.config import SandboxConfig
+from liza.domain.config import Notify, SandboxConfig
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,21 @@ def test_what_acts_is_taken(settings: dict[str, Any]) -> None:
     found = SandboxConfig.model_validate(settings)
 
     assert {name: found.model_dump(mode="json")[name] for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"webhook": "hooks.example/liza"}, "is no web address; give one that begins with `https://`"),
+        ({"secret_env": "TEAM_SECRET"}, "secret_env does nothing without a webhook"),
+    ],
+)
+def test_a_notification_that_could_never_be_sent_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Notify.model_validate(settings)
+
+
+def test_the_secret_of_a_webhook_may_have_any_name() -> None:
+    settings = {"webhook": "https://hooks.example/liza", "secret_env": "TEAM_KEY"}
+
+    assert Notify.model_validate(settings).model_dump(include=set(settings)) == settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -12,14 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from liza.domain.answers import (
+    MOST_LINES,
+    ChangeSize,
+    SizeLimit,
+    StepSpec,
+    oversize,
+    step_problems,
+    step_risk,
+)
 from liza.domain.cycle_archive import (
+    CYCLE_METRICS,
+    SCHEMA_VERSIONS,
     ArchiveNaming,
     CycleEnd,
+    CycleFacts,
     CycleName,
     LoopOutcome,
     archive_name,
     cycle_id,
     failure_summary,
+    measure_cycles,
     pause_summary,
 )
 from liza.domain.cycle_file import (
@@ -33,11 +47,8 @@ from liza.domain.cycle_file import (
     render_cycle,
     signature,
 )
-from liza.domain.cycle_metrics import CYCLE_METRICS, CycleFacts, measure_cycles
-from liza.domain.dialects.signal_block import SIGNAL_PATTERN, SignalBlock
-from liza.domain.size_limit import ChangeSize, SizeLimit, oversize
-from liza.domain.step_spec import MOST_LINES, StepSpec, step_problems, step_risk
-from liza.domain.verdicts import Outcome, Risk
+from liza.domain.dialects import SIGNAL_PATTERN, SignalBlock
+from liza.domain.model import Outcome, Risk
 
 HEAD: Final = CycleHead(
     id="2026-01-31-001", goal="Make it faster.", state=("slow",), docs=("a.md", "b.md", "c.md")
@@ -357,3 +368,20 @@ class TestMetrics:
 
     def test_nothing_is_claimed_of_no_cycles(self) -> None:
         assert [(one.value, one.is_met) for one in measure_cycles([])] == [(None, None)] * len(CYCLE_METRICS)
+
+
+# Whoever reads the page from outside relies on these; a change of one is a change of its version.
+SHAPES: Final = {"SIGNAL BLOCK": "1.0 23185372", "current_cycle": "1.0 c32cff71", "Archive": "1.0 d3151fa8"}
+
+
+def test_a_format_that_changed_has_another_version() -> None:
+    pause = pause_summary([LoopOutcome(number, "no test") for number in range(1, 6)])
+    shapes = {"SIGNAL BLOCK": SIGNAL_PATTERN.pattern, "current_cycle": PAGE, "Archive": pause}
+
+    told = {
+        name: f"{SCHEMA_VERSIONS[name]} {hashlib.sha256(shape.encode()).hexdigest()[:8]}"
+        for name, shape in shapes.items()
+    }
+
+    assert told == SHAPES
+    assert told.keys() == SCHEMA_VERSIONS.keys()

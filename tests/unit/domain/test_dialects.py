@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer
+from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, read_answer
 from liza.domain.answers import Implement, Step
-from liza.domain.dialect_answers import read_answer
-from liza.domain.dialects.reading import DialectReading
-from liza.domain.dialects.registry import DIALECTS, read_dialect
-from liza.domain.dialects.signal_block import (
+from liza.domain.dialects import (
+    DIALECTS,
     HAND_OVER,
     SIGNAL_PATTERN,
     SIGNAL_RESULTS,
+    DialectReading,
     SignalBlock,
     missing_context,
+    patch_in,
+    read_dialect,
     render_signal_block,
     signature_problem,
 )
-from liza.domain.dialects.verdict_lines import patch_in
 from liza.domain.memory import MemoryType
-from liza.domain.verdicts import Outcome, Risk
+from liza.domain.model import Outcome, Risk
 from liza.errors import UsageError
 
 ROLES = [
@@ -468,3 +471,33 @@ def test_a_planner_that_speaks_in_blocks_issues_a_step() -> None:
     assert isinstance(without, ParsedAnswer)
     assert isinstance(without.value, Implement)
     assert without.value.step is None
+
+
+FORMS: Final = [
+    ("signal_block", "planner", "PLAN_CREATED"),
+    ("signal_block", "actor", "SUCCESS"),
+    ("signal_block", "judge", "INSUFFICIENT"),
+    ("agentium", "worker", "COMPLETE"),
+    ("agentium", "judge", "ITERATE"),
+    ("agentium", "complexity_assessor", "SIMPLE"),
+    ("verdict", "reviewer", "REJECT"),
+    ("verdict", "coordinator", ""),
+    ("verdict", "planner", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "role", "word"), FORMS)
+def test_what_is_asked_for_is_what_is_read(name: str, role: str, word: str) -> None:
+    """The form of a dialect, filled in, is an answer; where a word decides, every word is named."""
+    form = DIALECTS[name].form(role)
+
+    filled = form.replace("<word>", word).replace("<type>", "KEY_FACT").replace("<who goes on>", "Human")
+    found = read_dialect(name, re.sub(r"<[^>]*>", "1", filled), role=role)
+
+    assert (found.outcome is not Outcome.NONE, found.word or "") == (True, word), found
+    assert word in form
+
+
+@pytest.mark.parametrize(("name", "role"), [row[:2] for row in FORMS if row[2]])
+def test_an_echo_of_the_form_decides_nothing(name: str, role: str) -> None:
+    assert read_dialect(name, DIALECTS[name].form(role), role=role).outcome is Outcome.NONE

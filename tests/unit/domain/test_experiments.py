@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.idea_report import (
+from liza.domain.experiment_config import CLAMP, Grade, MetricKind, MetricRule, grade_metrics, improvement
+from liza.domain.ideas import (
+    Idea,
     IdeaSummary,
+    ResultsFile,
+    Score,
+    ScoreColumn,
     dropped_issues_name,
+    first_ideas,
+    new_ideas,
     rank_ideas,
     round_name,
+    run_id,
+    score_against,
+    split_ideas,
     summary_text,
     sweep_variables,
 )
-from liza.domain.ideas import Idea, first_ideas, new_ideas, run_id, split_ideas
-from liza.domain.metric_gate import (
-    CLAMP,
-    Grade,
-    MetricKind,
-    MetricRule,
-    grade_metrics,
-    improvement,
-)
 from liza.domain.review_rounds import converge
-from liza.domain.scoring import ResultsFile, Score, ScoreColumn, score_against
 from liza.errors import UsageError
 
 COLUMN = ScoreColumn(column="sharpe")

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from liza.board.replay import diff_states
-from liza.domain import events as e
+from liza.board.journal import diff_states
+from liza.domain import lifecycle as e
 from liza.domain.anomalies import Anomaly, RetryLoop
-from liza.domain.changes import HUMAN
-from liza.domain.invariants import (
+from liza.domain.changes import (
     BOARD_RULES,
     DIFF_CHECKS,
+    HUMAN,
     MOST_CYCLES,
     TASK_CHECKS,
     StateDiff,
@@ -32,15 +32,16 @@ from liza.domain.model import (
     Handoff,
     HistoryEntry,
     Note,
+    Position,
     Role,
     Sprint,
+    Stage,
     State,
     Status,
     Taint,
     Task,
     Trip,
 )
-from liza.domain.position import Position, Stage
 from liza.domain.record import records_by_id
 from liza.errors import Violation
 from tests.support.sample_tasks import (

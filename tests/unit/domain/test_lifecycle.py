@@ -7,9 +7,8 @@ from itertools import product
 
 import pytest
 
-from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR
-from liza.domain.invariants import task_violations
+from liza.domain import lifecycle as e
+from liza.domain.changes import HUMAN, SUPERVISOR, task_violations
 from liza.domain.lifecycle import (
     BY_SOURCE,
     CLAIMABLE,
@@ -25,7 +24,7 @@ from liza.domain.lifecycle import (
     moves,
     unmet_requirements,
 )
-from liza.domain.model import MEANING, Actor, Role, Status, Task
+from liza.domain.model import STATUS_MEANING, Actor, Role, Status, Task
 from liza.errors import Forbidden, LeaseLost, Refused
 from tests.support.sample_tasks import (
     ACCEPT_TAINT,
@@ -169,7 +168,7 @@ class TestTheTable:
         assert told | {"find_nothing", "force_pass"} == set(e.Report.words)
 
     def test_every_status_has_a_meaning_and_promises(self) -> None:
-        assert set(MEANING) == set(REQUIRES) == set(Status)
+        assert set(STATUS_MEANING) == set(REQUIRES) == set(Status)
         assert all(REQUIRES.values())
 
     def test_there_is_an_example_of_every_event(self) -> None:

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.daemon.reports.metrics import figures_table, retrospective, suggestions
-from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change
-from liza.domain.metrics import figures, percentile, reason_kind, sum_metrics
-from liza.domain.model import Handoff, Metrics, ReviewCounts, Role, Status, WorkerRecord
+from liza.domain import lifecycle as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, figures, percentile, reason_kind, sum_metrics
+from liza.domain.model import (
+    Feedback,
+    Handoff,
+    Metrics,
+    Outcome,
+    ReviewCounts,
+    Role,
+    Status,
+    Verdict,
+    WorkerRecord,
+)
 from liza.domain.record import records_by_id, with_record
-from liza.domain.rule_events import rubber_stampers
-from liza.domain.verdicts import Feedback, Outcome, Verdict
+from liza.domain.rules import rubber_stampers
 from liza.workflow.transition import add_task, apply
 from tests.support.sample_tasks import (
     CODER,

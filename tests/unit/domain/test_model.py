@@ -24,6 +24,7 @@ from liza.domain.model import (
     Status,
     Task,
     TaskScope,
+    index_leases,
 )
 from liza.domain.record import LONGEST_ID, Commit, Id, Record, Time, records_by_id, safe_id, utc_now
 from liza.errors import NotThere
@@ -382,3 +383,31 @@ class TestConfig:
 
         assert (limits.max_coder_iterations, limits.max_review_cycles) == (10, 5)
         assert (limits.max_rejections, limits.max_same_reason, limits.assumption_budget) == (3, 2, 5)
+
+
+class TestLeaseIndex:
+    @given(
+        st.lists(
+            st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["", "x", "y", "z"]), max_size=5),
+            max_size=8,
+        )
+    )
+    def test_it_is_the_same_whatever_board_was_asked_for_before(self, boards: list[dict[str, str]]) -> None:
+        """It is carried on from one board to the next, where tasks come, go, move and change hands."""
+        for holders in boards:
+            tasks = records_by_id(new_task(name).replace(lease=held(by)) for name, by in holders.items())
+
+            index = index_leases(tasks)
+
+            assert index.leases == {name: task.lease for name, task in tasks.items() if task.lease}
+            for found, key in ((index.by_holder, "holder"), (index.by_token, "token")):
+                assert {
+                    one: sorted(name for name, by in holders.items() if by and getattr(held(by), key) == one)
+                    for one in {getattr(lease, key) for lease in index.leases.values()}
+                } == {one: sorted(names) for one, names in found.items()}
+
+
+def held(by: str) -> Lease | None:
+    """Return a lease for *by*; z has the token of y."""
+    token = "y" if by == "z" else by
+    return Lease(holder=by, token=token, expires=datetime(2026, 1, 1, tzinfo=UTC)) if by else None

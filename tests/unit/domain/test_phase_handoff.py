@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.domain.issues import Issue, IssueComment
-from liza.domain.model import Artifact, Task, TaskIssue
+from liza.domain.model import Artifact, Position, Task, TaskIssue
 from liza.domain.phase_handoff import (
     HANDOFFS,
     HandoffKind,
@@ -21,7 +21,6 @@ from liza.domain.phase_handoff import (
     parse_handoff,
     phase_input,
 )
-from liza.domain.position import Position
 from liza.domain.record import Record
 from tests.support.sample_tasks import NOW, new_task
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from liza.domain import providers
+from liza.domain import budget
+from liza.domain.budget import LONGEST_BACKOFF, STAGGER, ProviderRejection
 from liza.domain.changes import HUMAN
-from liza.domain.providers import LONGEST_BACKOFF, STAGGER, ProviderRejection
-from liza.domain.spending import ProviderState
+from liza.domain.model import ProviderState
 from tests.support.sample_tasks import NOW, SECOND, board
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def down(
     at: datetime = NOW,
     chance: float = 0,
 ) -> State:
-    return providers.with_rejection(state or board(), "acme", by, how, at=at, chance=chance)
+    return budget.with_rejection(state or board(), "acme", by, how, at=at, chance=chance)
 
 
 def until(state: State) -> timedelta:
@@ -46,53 +46,51 @@ class TestTheGate:
         """Nobody asks before the announced time, and those of other providers go on."""
         state = down(LIMITED)
 
-        assert providers.provider_wait(state, "acme", "coder-2", NOW + 4 * SECOND)
-        assert providers.provider_wait(state, "other", "coder-2", NOW + 4 * SECOND) is None
-        assert providers.provider_wait(state, "acme", "coder-2", NOW + 5 * SECOND) is None
+        assert budget.provider_wait(state, "acme", "coder-2", NOW + 4 * SECOND)
+        assert budget.provider_wait(state, "other", "coder-2", NOW + 4 * SECOND) is None
+        assert budget.provider_wait(state, "acme", "coder-2", NOW + 5 * SECOND) is None
 
     def test_one_tries_and_the_others_wait_for_it(self) -> None:
         """The first run after the lift is the probe."""
         later = NOW + 6 * SECOND
-        state = providers.with_probe(down(LIMITED), "acme", "coder-1")
+        state = budget.with_probe(down(LIMITED), "acme", "coder-1")
 
-        assert providers.provider_wait(state, "acme", "coder-1", later) is None
-        assert providers.provider_wait(state, "acme", "coder-2", later)
+        assert budget.provider_wait(state, "acme", "coder-1", later) is None
+        assert budget.provider_wait(state, "acme", "coder-2", later)
 
-        opened = providers.with_success(state, "acme", "coder-1", at=later)
+        opened = budget.with_success(state, "acme", "coder-1", at=later)
         assert opened.providers["acme"].state is ProviderState.OPEN
-        assert providers.provider_wait(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
+        assert budget.provider_wait(opened, "acme", "coder-2", later + STAGGER * SECOND) is None
 
     def test_the_others_do_not_start_in_the_same_moment(self) -> None:
         """After the probe each has a moment of its own."""
-        state = providers.with_success(
-            providers.with_probe(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW
-        )
-        gates = [providers.provider_wait(state, "acme", f"w-{number}", NOW) for number in range(8)]
+        state = budget.with_success(budget.with_probe(down(LIMITED), "acme", "w-1"), "acme", "w-1", at=NOW)
+        gates = [budget.provider_wait(state, "acme", f"w-{number}", NOW) for number in range(8)]
 
         assert len({gate.until for gate in gates if gate}) >= 7
 
     def test_a_dead_probe_is_replaced(self) -> None:
         """What it would have found out, another one does."""
-        state = providers.with_probe(down(LIMITED), "acme", "coder-1")
+        state = budget.with_probe(down(LIMITED), "acme", "coder-1")
 
-        state = providers.without_probes_of(state, {"coder-1"})
+        state = budget.without_probes_of(state, {"coder-1"})
 
-        assert providers.provider_wait(state, "acme", "coder-2", NOW + MINUTE) is None
+        assert budget.provider_wait(state, "acme", "coder-2", NOW + MINUTE) is None
 
     def test_a_success_of_somebody_who_was_on_the_way_opens_nothing(self) -> None:
         """It began before the limit came."""
-        state = providers.with_success(down(LIMITED), "acme", "coder-2", at=NOW)
+        state = budget.with_success(down(LIMITED), "acme", "coder-2", at=NOW)
 
         assert state.providers["acme"].state is ProviderState.LIMITED
 
     def test_a_refusal_holds_until_a_person_says_so(self) -> None:
         """A bad key does not get better by itself, and is tried by one when it may be."""
         state = down(REFUSED)
-        assert providers.provider_wait(state, "acme", "coder-1", NOW + timedelta(days=365))
+        assert budget.provider_wait(state, "acme", "coder-1", NOW + timedelta(days=365))
 
-        state = providers.retry_providers(HUMAN, NOW)(state)
+        state = budget.retry_providers(HUMAN, NOW)(state)
 
-        assert providers.provider_wait(state, "acme", "coder-1", NOW) is None
+        assert budget.provider_wait(state, "acme", "coder-1", NOW) is None
 
 
 class TestHowLong:
@@ -120,7 +118,7 @@ class TestHowLong:
         for _ in range(6):
             at = state.providers["acme"].until
             assert at
-            state = down(EXHAUSTED, providers.with_probe(state, "acme", "coder-1"), at=at)
+            state = down(EXHAUSTED, budget.with_probe(state, "acme", "coder-1"), at=at)
             found = state.providers["acme"].until
             assert found
             waits.append((found - at) // MINUTE)
@@ -142,10 +140,10 @@ class TestNews:
         worse = down(REFUSED, again)
 
         assert "acme is limited until 2026-01-01T12:00:05Z: 429" in str(
-            providers.provider_news(board(), first, "acme")
+            budget.provider_news(board(), first, "acme")
         )
-        assert providers.provider_news(first, again, "acme") is None
-        assert "then `liza resume`" in str(providers.provider_news(again, worse, "acme"))
+        assert budget.provider_news(first, again, "acme") is None
+        assert "then `liza resume`" in str(budget.provider_news(again, worse, "acme"))
 
     def test_a_lesser_word_does_not_hide_a_worse(self) -> None:
         """A rate limit after a refusal leaves the refusal."""

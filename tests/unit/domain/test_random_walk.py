@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from liza.board.replay import diff_states
-from liza.domain import events as e
-from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, waits_for
-from liza.domain.invariants import diff_violations, violations
+from liza.board.journal import diff_states
+from liza.domain import lifecycle as e
+from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, diff_violations, violations, waits_for
 from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
 from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
@@ -254,7 +253,7 @@ def test_no_walk_leads_to_an_invalid_board() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
-            max_examples=80, stateful_step_count=50, deadline=None, derandomize=True, database=None
+            max_examples=30, stateful_step_count=40, deadline=None, derandomize=True, database=None
         ),
     )
 

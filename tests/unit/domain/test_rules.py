@@ -12,19 +12,25 @@ from liza.domain.changes import with_anomaly
 from liza.domain.config import Limits
 from liza.domain.model import (
     Checkpoint,
+    Decision,
+    Evidence,
     HistoryEntry,
     Metrics,
     Note,
+    Outcome,
     ReviewCounts,
+    Risk,
     Role,
+    Signal,
+    SignalName,
     Sprint,
     State,
     Status,
     Task,
+    Verdict,
     WorkerRecord,
 )
 from liza.domain.record import with_record
-from liza.domain.rule_events import board_events, task_events
 from liza.domain.rules import (
     ACTION_ORDER,
     ACTIONS,
@@ -38,11 +44,12 @@ from liza.domain.rules import (
     Rule,
     RuleAction,
     Subject,
+    board_events,
     evaluate,
+    task_events,
 )
 from liza.domain.similarity import normalized_digest
-from liza.domain.verdicts import Decision, Evidence, Outcome, Risk, Signal, SignalName, Verdict
-from liza.workflow.load import load_workflow
+from liza.workflow.document import load_workflow
 from tests.support.sample_tasks import NOW, board, new_task
 from tests.support.workflow_script import MINUTE, START
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from liza.daemon.policy.reviewer import verdict_of_review
+from liza.daemon.policy.pick import verdict_of_review
 from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
 from liza.domain.answers import Review, Step
-from liza.domain.verdicts import Outcome
+from liza.domain.model import Outcome
 from tests.support.sample_tasks import NOW
 
 if TYPE_CHECKING:

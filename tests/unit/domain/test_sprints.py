@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from liza.domain.changes import begin_next_sprint, end_sprint, why_ended, why_over, with_retrospective
 from liza.domain.config import Config, SprintLength
-from liza.domain.events import Abandon
+from liza.domain.lifecycle import Abandon
 from liza.domain.model import Metrics, Sprint
-from liza.domain.sprints import begin_next_sprint, end_sprint, why_ended, why_over, with_retrospective
 from liza.workflow.transition import add_task, apply
 from tests.support.sample_tasks import NOW, PLANNER, board, new_task
 

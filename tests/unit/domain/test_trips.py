@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from liza.domain import anomalies as a
-from liza.domain import events as e
-from liza.domain.changes import with_anomaly
+from liza.domain import lifecycle as e
+from liza.domain.changes import violations, with_anomaly
 from liza.domain.config import Config, Limits
-from liza.domain.invariants import violations
 from liza.domain.model import BreakerStatus, Metrics, Remedy, ReviewCounts, Role, Sprint, WorkerRecord
 from liza.domain.record import with_record
-from liza.domain.rules import RULES, Subject, exact_word, fuzzy_words
+from liza.domain.rules import (
+    RULES,
+    Subject,
+    due_trips,
+    exact_word,
+    fuzzy_words,
+    open_trips,
+    resolve_trip,
+    with_due_trips,
+)
 from liza.domain.similarity import are_similar_words
-from liza.domain.trips import due_trips, open_trips, resolve_trip, with_due_trips
 from liza.errors import NotThere, Refused
 from tests.support.sample_tasks import (
     CODER,

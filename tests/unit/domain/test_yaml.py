@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from liza.board.yaml_split import YamlBlock, split_blocks
+from liza.board.edits import YamlBlock, split_blocks
 from liza.domain import yaml_parse as module
-from liza.domain.yaml_emit import DEEPEST, LONGEST_KEY, Json, item_text, section_text
+from liza.domain.record import DEEPEST, LONGEST_KEY, Json, item_text, section_text
 from liza.domain.yaml_parse import BadYaml, parse_yaml
 
 Loader: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
@@ -120,11 +120,7 @@ edits = st.lists(
     st.tuples(st.floats(0, 1), st.sampled_from([0, 0, 0, 1, 2, 9]), st.sampled_from(SCRAPS)), max_size=4
 )
 
-quick = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(params=LOADERS)
@@ -318,7 +314,7 @@ class TestRoundTrip:
         assert parse_yaml(section_text(name, value)).data == {name: value}
 
     @each_loader
-    @settings(quick, max_examples=50)
+    @quick
     @given(st.lists(records, min_size=1, max_size=3))
     def test_of_items(self, tasks: list[dict[str, Json]]) -> None:
         assert parse_yaml("tasks:\n" + "".join(map(item_text, tasks))).data == {"tasks": tasks}
@@ -511,7 +507,7 @@ class TestRefusing:
         assert bad
         assert bad.problem == "nested deeper than 50 levels"
 
-    @settings(quick, max_examples=200)
+    @quick
     @given(st.lists(st.sampled_from(PIECES) | texts, max_size=8).map("".join))
     @example("a: '")
     @example("!<")
@@ -648,7 +644,7 @@ class TestSplit:
         assert blocks
         assert assembled(blocks) == parsed(text)
 
-    @settings(quick, max_examples=250)
+    @quick
     @given(st.builds(edited, boards, edits) | st.lists(st.sampled_from(SCRAPS)).map("".join))
     def test_blocks_mean_what_the_whole_means(self, text: str) -> None:
         """Also where that is a refusal: bad text is not made good by cutting it."""

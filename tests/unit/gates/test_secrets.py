@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from liza.gates.secrets import secrets_in
+from liza.gates.scan import secrets_in
 
 CHANCE: Final = random.Random(7)
 UPPER: Final = string.ascii_uppercase + string.digits

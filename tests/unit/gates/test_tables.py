@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from liza.domain.measurement import score_in_file, score_in_text
-from liza.domain.model import TaskScope
-from liza.domain.verdicts import Evidence, Feedback, Outcome, Verdict
+from liza.daemon.prompting import gate_report
+from liza.domain.ideas import score_in_file, score_in_text
+from liza.domain.model import Evidence, Feedback, Outcome, TaskScope, Verdict
 from liza.errors import UsageError
-from liza.gates.artifact import link_target
-from liza.gates.failures import finds_no_tests
-from liza.gates.feedback import gate_report
-from liza.gates.files import SENSITIVE, is_code, is_docs
-from liza.gates.forbidden import FORBIDDEN, forbidden_command_in
-from liza.gates.known_runners import is_runner_file, passed_count, runner_settings_in, with_only_file
-from liza.gates.languages import (
+from liza.gates.artifact import Citation, citations_in, link_target
+from liza.gates.command import DoneWhenCheck, check_in, missing_output
+from liza.gates.context import (
+    CommandResult,
+    describe_ending,
+    finds_no_tests,
+    is_runner_file,
+    outcome_of,
+    passed_count,
+    runner_settings_in,
+    with_only_file,
+)
+from liza.gates.files import (
+    SENSITIVE,
     assertions,
     has_tests,
     hollow_tests,
+    is_code,
+    is_config,
+    is_docs,
     is_for_tests,
     is_test,
+    matches,
     names_of_tests,
+    paths_in_entry,
+    scope_patterns,
     skip_in,
 )
-from liza.gates.output_check import DoneWhenCheck, check_in, missing_output
-from liza.gates.patterns import matches, paths_in_entry, scope_patterns
-from liza.gates.refs import Citation, citations_in
 from liza.gates.registry import GATE_TYPES, validate_options
-from liza.gates.runner import CommandResult, describe_ending, outcome_of
+from liza.gates.scan import FORBIDDEN, forbidden_command_in
 from liza.system.run_control import RunEnding
 from tests.support.repos import NOW
 
@@ -113,6 +123,12 @@ class TestFiles:
     def test_what_is_read_is_no_code(self, path: str) -> None:
         """Work on documents and settings needs no tests."""
         assert not is_code(path)
+
+    @pytest.mark.parametrize("path", ["requirements.txt", "reqs/requirements-dev.txt", "constraints.txt"])
+    def test_a_list_of_packages_is_no_document(self, path: str) -> None:
+        """Whoever changes it decides what is installed."""
+        assert is_config(path)
+        assert not is_docs(path)
 
     def test_a_document_that_can_be_executed_is_code(self) -> None:
         """The mode of a file decides, not its name."""
@@ -290,7 +306,12 @@ class TestRunners:
         assert passed_count(line, said) == passed
 
     @pytest.mark.parametrize(
-        "path", ["conftest.py", "a/conftest.py", "pytest.ini", "Makefile", "sitecustomize.py", "pytest.py"]
+        "path",
+        [
+            *("conftest.py", "a/conftest.py", "pytest.ini", "sitecustomize.py", "pytest.py"),
+            *("Makefile", "makefile", "GNUmakefile"),  # make takes the last first
+            *(".justfile", "rakefile.rb", "karma.conf.js"),
+        ],
     )
     def test_what_steers_a_runner_is_known(self, path: str) -> None:
         """Whoever writes it decides which tests count."""

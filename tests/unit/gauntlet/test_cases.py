@@ -11,9 +11,9 @@ import pytest
 from liza.board.protocol import JournalEntry
 from liza.domain.answer_parsing import ParsedAnswer, parse_answer
 from liza.domain.answers import Step
+from liza.domain.config import override_keys
 from liza.domain.model import Role
 from liza.domain.record import utc_now
-from liza.domain.routing import override_keys
 from liza.errors import UsageError
 from liza.gauntlet import runner
 from liza.gauntlet.agents.behaviour import HONEST, HONEST_HATS, MISBEHAVIOURS, Run, block
@@ -32,8 +32,7 @@ from liza.gauntlet.fixtures import TASK, WORK
 from liza.gauntlet.main import load_agents
 from liza.gauntlet.project import CaseProject, changed_names, merge_settings, settings_for
 from liza.gauntlet.verdict import BoardEvidence, CaseFacts, escapes, fence_breaks, judge_case
-from liza.workflow.load import load_workflow
-from liza.workflow.routes import routes_in
+from liza.workflow.document import load_workflow, routes_in
 from tests.support.sample_tasks import board as story
 from tests.support.sample_tasks import new_task
 from tests.support.shell import ROOT

@@ -2,8 +2,8 @@
 
 import pytest
 
-from liza.repo.status import parse_status
-from liza.repo.trailers import LONGEST_SUBJECT, Trailer, message_with_trailers, parse_trailers
+from liza.repo.merge import LONGEST_SUBJECT, Trailer, message_with_trailers, parse_trailers
+from liza.repo.worktree import parse_status
 
 
 def test_written_and_read_again() -> None:

@@ -8,16 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from liza.domain.answer_parsing import ParsedAnswer, UnreadableAnswer, parse_answer
 from liza.domain.answers import Step
-from liza.system.masking import LONGEST, Mask, secrets_of
-from liza.system.output_log import HEAD, TAIL, OutputLog, cut_line
-from liza.system.pipes import ProcessPipes
+from liza.system.files import LONGEST, Mask, secrets_of
+from liza.system.process import HEAD, TAIL, OutputLog, ProcessPipes, cut_line
 from liza.system.run_control import RunControl
-from liza.system.sandbox.environment import ALLOWED, allowed_environment
+from liza.system.sandbox.bubblewrap import ALLOWED, allowed_environment
 
 BEGINNING = 2 * HEAD  # bytes; far less than is kept of a real agent
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - the tests are that it does not get out
@@ -37,7 +36,6 @@ class TestMasking:
         assert masked(TEXT) == MASKED
 
     @given(st.lists(st.integers(0, 400), max_size=6))
-    @settings(deadline=None)
     def test_a_secret_in_pieces_is_found(self, cuts: list[int]) -> None:
         """Pipes cut where they like."""
         data = (f"{SECRET} " * 3 + "x" * LONGEST + f" {SECRET}\n{SECRET}").encode()

@@ -16,7 +16,7 @@ import pytest
 from liza.system import linux, portable
 from liza.system.host import FORCE_PORTABLE
 from liza.system.platform import STOPPED
-from liza.system.proc_table import resource_use
+from liza.system.process import resource_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ class TestProcesses:
     def test_a_lock_names_its_holder(self, platform: Platform, tmp_path: Path) -> None:
         path = tmp_path / "x.lock"
         code = (
-            "import sys; from pathlib import Path; from liza.system import locks; "
+            "import sys; from pathlib import Path; from liza.system import files as locks; "
             "from liza.domain.record import utc_now\n"
             "with locks.hold_for_life(Path(sys.argv[1]), at=utc_now()): print(flush=True); sys.stdin.read()"
         )

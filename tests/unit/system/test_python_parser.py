@@ -5,9 +5,9 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from liza.system import python_parser
+from liza.system import files
 
-LIZA = Path(python_parser.__file__).parents[1]
+LIZA = Path(files.__file__).parents[1]
 
 
 def test_threads_that_parse_at_once_do_not_end_each_other() -> None:
@@ -18,7 +18,7 @@ def test_threads_that_parse_at_once_do_not_end_each_other() -> None:
     gc.callbacks.append(let_others_in)
     try:
         with ThreadPoolExecutor(8) as threads:
-            trees = list(threads.map(python_parser.parse_python, [text] * 40))
+            trees = list(threads.map(files.parse_python, [text] * 40))
     finally:
         gc.callbacks.remove(let_others_in)
         gc.set_threshold(*thresholds)
@@ -36,4 +36,4 @@ def test_nobody_goes_around_it() -> None:
         for path in LIZA.rglob("*.py")
         if re.search(r"\bast\.parse\(|=ast\.parse\b", path.read_text(encoding="utf-8"))
     }
-    assert users == {"system/python_parser.py"}
+    assert users == {"system/files.py"}

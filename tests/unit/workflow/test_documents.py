@@ -10,8 +10,14 @@ import pytest
 
 from liza.domain.config import Limits
 from liza.errors import UsageError
-from liza.workflow.document import OPTIONS, GateKind
-from liza.workflow.load import NamedSettings, load_workflow, packaged_names, parse_workflow
+from liza.workflow.document import (
+    OPTIONS,
+    GateKind,
+    NamedSettings,
+    load_workflow,
+    packaged_names,
+    parse_workflow,
+)
 
 ROOT: Final = Path(__file__).parents[3]
 
@@ -215,6 +221,13 @@ class TestMistakes:
         twice = edited("command: test}", "command: test}\n      - test")
 
         assert "line 10: phases.WORK.gates[1]: the gate 'test' is already in WORK" in refusal(twice)
+
+    def test_an_id_means_one_gate_in_all_phases(self) -> None:
+        """A later phase that names it, and a verdict that is kept by it, would mean either."""
+        other = edited("id: review, kind: agent, role: reviewer", "id: test, kind: agent, role: reviewer")
+
+        told = "phases.CHECK.gates[0]: another gate 'test' is written out above; write `- test` where"
+        assert told in refusal(other)
 
     def test_a_gate_that_is_named_is_defined_above(self) -> None:
         said = refusal(edited("- {id: review, kind: agent, role: reviewer}", "- tset"))

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from liza.workflow.load import parse_workflow
+from liza.workflow.document import parse_workflow
 from tests.support.workflow_script import WorkflowScript
 
 PLAIN: Final = """\

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from liza.daemon.flows import workflow_of
+from liza.daemon.workflow_in_use import workflow_of
 from liza.domain.config import Config
 from liza.errors import UsageError
 from liza.workflow.document import (
@@ -29,8 +29,10 @@ from liza.workflow.document import (
     Workflow,
     WorkflowPage,
     Workspace,
+    load_workflow,
+    packaged_names,
+    parse_workflow,
 )
-from liza.workflow.load import load_workflow, packaged_names, parse_workflow
 from liza.workflow.supported import GATE_KEYS, KEYS, PHASE_KEYS, unsupported_parts
 
 LIZA: Final = files("liza").joinpath("workflow/liza.yaml").read_text(encoding="utf-8")
@@ -58,6 +60,13 @@ def test_what_comes_with_liza_can_be_run(name: str) -> None:
             f"{REVIEW}\n      - {{id: ok, kind: human}}\n    effects: {{pass: [write_summary]}}",
             "phases.REVIEW.effects: a person decides here",
         ),
+        (
+            REVIEW,
+            f"{REVIEW}\n      - {{id: ok, kind: human, remind_minutes: soon}}",
+            "phases.REVIEW.gates[1].remind_minutes: it has to be a number (it is 'soon')",
+        ),
+        ("max_loc: 10000", "max_loc: many", "phases.CODE.gates[2].max_loc: it has to be a whole number"),
+        ("{process: reviewer", "{process: critic", "use one of planner, coder, reviewer"),
     ],
 )
 def test_what_nobody_has_is_refused_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -186,6 +195,8 @@ IDLE: Final[list[tuple[str, Mapping[str, object], str]]] = [
     ),
     ("liza", {f"{CODE}.gates.5.docs": "docs"}, "docs: it does nothing without max_docs"),
     ("liza", {f"{CODE}.gates.3.secrets": False}, "paths: the gate does nothing"),
+    ("liza", {f"{CODE}.gates.6.directory": "src"}, "directory: it does nothing"),
+    ("liza", {f"{CODE}.gates.10.directory": "src"}, "directory: it does nothing"),
     ("liza", {f"{CODE}.gates.8.keep": ["out.csv"]}, "keep: it does nothing"),
     (
         "liza",
@@ -205,7 +216,7 @@ IDLE: Final[list[tuple[str, Mapping[str, object], str]]] = [
     (
         "cycle",
         {"phases.ACT.gates.2": {"id": "v", "kind": "command", "from": "checkpoint.validation"}},
-        "announced: it does nothing",
+        "from: it does nothing",
     ),
     *(
         (
@@ -286,6 +297,7 @@ IDLE: Final[list[tuple[str, Mapping[str, object], str]]] = [
     ),
     ("experiment", {"at_end": ["write_summary", "write_summary"]}, "at_end: what is said twice"),
     ("liza", {"artifacts": {"poem": {"retention": "phase"}}}, "artifacts.poem: it does nothing"),
+    ("cycle", {"roles.judge.sees": ["poem"]}, "roles.judge.sees: nobody makes 'poem'"),
     ("liza", {"artifacts": {"review": {"retention": "phase"}}}, "artifacts.review: it does nothing"),
     ("liza", {"rules": ["rejected_3x", "rejected_3x"]}, "rules[1]: rejected_3x watches already"),
     *(
@@ -309,7 +321,7 @@ NEVER_IDLE: Final = {
     "page": "it needs `tasks: goal` and known hats",
     "outcome label retry action": "checked by the floor and by the table of rules",
     "diff tests max_loc max_files command from run expect named secrets commands": "of the gate itself",
-    "max_docs on_miss": "of the gate itself",
+    "bypasses max_docs on_miss": "of the gate itself",
     "results column baseline at_least at_most effect asks remind_minutes on_timeout": "of the gate itself",
 }
 

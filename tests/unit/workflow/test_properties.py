@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.domain.position import End
-from liza.domain.verdicts import Outcome
+from liza.domain.model import End, Outcome
 from liza.workflow import engine
-from liza.workflow.document import Phase
-from liza.workflow.load import packaged_names
-from liza.workflow.position import GateJob, ProceedJob, WaitJob, WorkJob
+from liza.workflow.document import Phase, packaged_names
+from liza.workflow.engine import GateJob, ProceedJob, WaitJob, WorkJob
 from tests.support.workflow_script import WorkflowScript, tree
 
 LONGEST: Final = 120  # answers; enough for every limit of the four to be reached
@@ -97,7 +95,6 @@ def test_work_that_everybody_likes_is_done(name: str) -> None:
     assert flow.position.taints == ()
 
 
-@settings(deadline=None, max_examples=150)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_nothing_is_done_that_nobody_let_pass(name: str, choices: list[int], facts: set[str]) -> None:
     """Without a mark, what is done is the very tree that somebody let pass, but for what does not count."""
@@ -111,7 +108,6 @@ def test_nothing_is_done_that_nobody_let_pass(name: str, choices: list[int], fac
         assert flow.position.tree in approved or not made.blocking
 
 
-@settings(deadline=None, max_examples=150)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_nothing_marked_is_merged_before_a_person_accepts_it(
     name: str, choices: list[int], facts: set[str]
@@ -130,7 +126,6 @@ def test_nothing_marked_is_merged_before_a_person_accepts_it(
             assert not moved.position.is_tainted
 
 
-@settings(deadline=None, max_examples=150)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_a_path_gives_its_own_number_of_rounds(name: str, choices: list[int], facts: set[str]) -> None:
     """A simple piece of work gets fewer; as long as nobody chose, the numbers of every other path count."""
@@ -145,7 +140,6 @@ def test_a_path_gives_its_own_number_of_rounds(name: str, choices: list[int], fa
         assert not limits or used <= limits.get(path, limits.get("*", used))
 
 
-@settings(deadline=None, max_examples=100)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_the_same_answers_lead_to_the_same_place(name: str, choices: list[int], facts: set[str]) -> None:
     first = WorkflowScript(name, *sorted(facts))
@@ -155,7 +149,6 @@ def test_the_same_answers_lead_to_the_same_place(name: str, choices: list[int], 
     assert WorkflowScript(name, *sorted(facts)).play(said).position == first.position
 
 
-@settings(deadline=None, max_examples=100)
 @given(name=WORKFLOWS, choices=SCRIPTS, cut=st.integers(0, LONGEST))
 def test_a_position_survives_being_written_down(name: str, choices: list[int], cut: int) -> None:
     """Another process goes on where one ended."""
@@ -170,7 +163,6 @@ def test_a_position_survives_being_written_down(name: str, choices: list[int], c
     assert flow.position == again.position
 
 
-@settings(deadline=None, max_examples=100)
 @given(name=WORKFLOWS, choices=SCRIPTS, facts=SOME)
 def test_another_tree_is_never_let_pass_by_an_old_verdict(
     name: str, choices: list[int], facts: set[str]

@@ -7,13 +7,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from liza.domain.config import Limits
-from liza.domain.position import End
-from liza.domain.verdicts import Evidence, Outcome
+from liza.domain.model import End, Evidence, Outcome
 from liza.errors import Refused
 from liza.workflow import engine
-from liza.workflow.document import Edge, OnExhausted, Workflow
-from liza.workflow.load import load_workflow
-from liza.workflow.position import JobResult, Worked
+from liza.workflow.document import Edge, OnExhausted, Workflow, load_workflow
+from liza.workflow.engine import JobResult, Worked
 from tests.support.workflow_script import WorkflowScript, tree
 
 CODED: Final = f"pass work {'pass ' * 12}"  # the checkpoint, the work, and all that machines check

@@ -1,1 +1,0 @@
-"""Answers in the dialects of other systems; each gives the same kind of reading."""
