@@ -721,8 +721,9 @@ class ResultCache:
 # One scratch directory for all commands of a case: exact before each, prepared as rarely as possible.
 #
 # There is one directory, because a project's setup may write its path somewhere (an editable installation).
-# A command may leave nothing to the next: what it made is removed, and where it touched what was there, all
-# of it is made again. What was touched is seen by the ctime of a file, which cannot be set back.
+# A command may leave nothing to the next: git makes the tree again. After a setup, which may take long, only
+# what the command made is removed, and all is made again where it touched what was there. What was touched is
+# seen by the ctime of a file, which cannot be set back.
 
 SETUP: Final = "setup"  # names the run of the project's setup
 TEARDOWN: Final = "teardown"  # and of what follows the last command on a tree
@@ -776,9 +777,14 @@ class Checkout:
             return self._prepared
         path = self._check_out(commit or tree)
         setup = self._run(self._setup, path, SETUP) if self._setup else None
-        self._marks = dict(_file_stamps(path))
+        self._marks = dict(_file_stamps(path)) if self._is_costly else {}
         self._tree, self._prepared = tree, PreparedTree(path, setup)
         return self._prepared
+
+    @property
+    def _is_costly(self) -> bool:
+        """Return whether more than git makes the tree: then what a command did to it is looked at first."""
+        return bool(self._setup or self._teardown)
 
     def close(self) -> None:
         with self._stack:
@@ -801,6 +807,8 @@ class Checkout:
 
     def _restore(self, path: Path) -> bool:
         """Remove files that a command created; return whether all others are unchanged."""
+        if not self._is_costly:
+            return False
         now = dict(_file_stamps(path))
         if any(now.get(name) != mark for name, mark in self._marks.items()):
             return False

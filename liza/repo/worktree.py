@@ -514,17 +514,27 @@ class Worktree:
         return _index_label(self.kept_index, at)
 
     def _check_out(self, at: str) -> None:
-        self.checkout_tree(at)
-        self.remove_untracked(at)
+        # One walk before git: it leaves nothing for which git would wait, nor what git would leave alone.
+        is_cleared = self._remove_others(at)
+        if not is_cleared:
+            remove_special(self.path)
+        self.git("read-tree", "--reset", "-u", at)
+        if not is_cleared:
+            self.git("clean", "-ffdxq")
 
     def remove_untracked(self, at: str) -> None:
         """Remove whatever is in the directory and not in the tree of *at*, ignored or not."""
-        if not self.repository.folds_names:
-            with suppress(OSError, GitFailed):  # git says what is in the way
-                items = list_tree(self.repository, at)
-                remove_others(self.path, {".git", *items})
-                return
-        self.git("clean", "-ffdxq")
+        if not self._remove_others(at):
+            self.git("clean", "-ffdxq")
+
+    def _remove_others(self, at: str) -> bool:
+        """Do the same without git; return False where only git can say what is in the way."""
+        if self.repository.folds_names:
+            return False
+        with suppress(OSError, GitFailed):
+            remove_others(self.path, {".git", *list_tree(self.repository, at)})
+            return True
+        return False
 
     def checkout_tree(self, tree: str) -> None:
         """Make the tracked files and the index those of *tree*."""

@@ -299,7 +299,9 @@ def _remove_special_in(directory: str, *, and_links: bool) -> list[str]:
 
 
 def remove_others(root: Path, kept: Collection[str]) -> None:
-    """Remove what is below *root* and neither one of *kept*, by their names from there, nor a way to one."""
+    """Remove what is below *root* and neither one of *kept*, by their names from there, nor a way to one;
+    and one of *kept* that is no file, directory or link.
+    """
     folders = {folder for name in kept for folder in _parents_of(name)}
     waiting = ["."]
     while waiting:
@@ -307,11 +309,12 @@ def remove_others(root: Path, kept: Collection[str]) -> None:
         with _open_parent(root, f"{inside}/x") as (directory, _), os.scandir(directory) as entries:
             for entry in entries:
                 name = entry.name if inside == "." else f"{inside}/{entry.name}"
-                if name in folders and entry.is_dir(follow_symlinks=False):
-                    waiting.append(name)
-                elif name not in kept and entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.name, dir_fd=directory)
-                elif name not in kept:
+                if entry.is_dir(follow_symlinks=False):
+                    if name in folders:
+                        waiting.append(name)
+                    elif name not in kept:
+                        shutil.rmtree(entry.name, dir_fd=directory)
+                elif name not in kept or not (entry.is_file(follow_symlinks=False) or entry.is_symlink()):
                     os.unlink(entry.name, dir_fd=directory)
 
 

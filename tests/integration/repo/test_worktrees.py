@@ -715,6 +715,18 @@ class TestWhatIsNotInTheTree:
 
         assert {path.name for path in outside.iterdir()} == {"b.py", "other"}
 
+    @pytest.mark.parametrize("name", ["a.txt", ".gitignore", "src/b.py", "src/new"])
+    def test_a_pipe_in_place_of_a_file_makes_nobody_wait(self, home: Home, name: str) -> None:
+        worktree, agent = home.task()
+        (agent.directory / name).unlink(missing_ok=True)
+        os.mkfifo(agent.directory / name)
+
+        worktree.fill(home.base)
+
+        found = {str(path.relative_to(worktree.path)) for path in worktree.path.rglob("*")}
+        assert found == {".git", ".gitignore", "a.txt", "src", "src/b.py"}
+        assert all(path.is_file() for path in worktree.path.rglob("*.*"))
+
     def test_what_cannot_be_removed_at_first_goes_all_the_same(self, home: Home) -> None:
         worktree, agent = home.task()
         agent.write("locked/inside/x", "x")
