@@ -16,7 +16,7 @@ from psycopg import ClientCursor
 
 from liza.board.journal import JournalPosition, decode_line, encode_entry
 from liza.board.postgres.server import PASSING
-from liza.errors import BoardRewound, ConcurrentChange, JournalDamaged, LeaseLost, LizaError, Refused
+from liza.errors import BoardRewound, ConcurrentChange, LeaseLost, LizaError, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,7 +181,7 @@ class PostgresJournal:
         found = brought if brought and brought.after == after.offset else self._ask_news(after.offset)
         rows = found.rows
         if not rows:
-            raise JournalDamaged(f"there is no board at {self.place}; `liza init` makes one")
+            raise LizaError(f"there is no board at {self.place}; `liza init` makes one")
         self._learn_time(rows[0][1], found)
         if after.offset and (rows[0][2], rows[0][3]) != after:
             raise BoardRewound(self.place, self._revision, self._home / SEEN)

@@ -106,7 +106,8 @@ class PostgresPresence:
 
     def hosts(self) -> tuple[HostSign, ...]:
         query = "SELECT name, facts, silent, is_live FROM liza.known_hosts(%s)"
-        return tuple(HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))
+        signs = (HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))
+        return tuple(sign for sign in signs if sign.is_live or not sign.facts.get("left"))
 
     def _live(self) -> dict[str, Holder]:
         query = "SELECT name, pid, host, boot, since FROM liza.live_names(%s)"

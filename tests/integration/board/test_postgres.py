@@ -293,8 +293,9 @@ class TestBadInput:
     def test_no_board_there(self, postgres: PostgresServer, board: Board) -> None:  # noqa: ARG002
         address = f"{postgres.address}#nobody-s"
         assert not has_board(address)
-        with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one"):
+        with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one") as no:
             open_board(address).read()
+        assert no.value.exit_code == 1  # nothing is wrong with it: it is not there
 
     def test_a_role_without_any_right(self, postgres: PostgresServer, address: str, board: Board) -> None:
         board.read()
