@@ -23,7 +23,7 @@ IGNORED: Final = ".gitignore"  # in the home, for all of it
 VARIABLE: Final = "LIZA_BOARD"  # the address, which may hold a password
 LONGEST_HEAD: Final = 64  # bytes of the journal that say which version it is of
 _WANTED: Final = re.compile(r"""^board:[ \t]*(['"]?)(\S*?)\1[ \t]*(?:\s#.*)?$""", re.MULTILINE)
-_PASSWORD: Final = re.compile(r"(?<=://)([^:/@?#]*):[^/?#]*@|(?<=[?&])password=[^&#]*&?")
+_PASSWORD: Final = re.compile(r"(?<=://)([^:/@?#]*):[^/?#]*@|(?<=[?&])(?:ssl)?password=[^&#]*&?")
 _VERSION: Final = re.compile(rb'\{"revision":1,(?:"version":(\d+),)?"at":')
 
 

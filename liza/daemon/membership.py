@@ -63,12 +63,17 @@ class Membership:
         self._thread.start()
 
     def close(self) -> None:
-        """Let another lead."""
+        """Let another lead, and say that this machine is not missed."""
         if self.offer.name is None:
             return
         self._over.set()
         self._thread.join()
         self._give_up()
+        self.facts["left"] = True
+        try:
+            self._advertise(self.offer.name)
+        except LizaError as error:  # then it is silent, as one that died
+            log.debug("not heard by the others: %s", error)
 
     def _keep(self) -> None:
         while not self._over.wait(INTERVAL):

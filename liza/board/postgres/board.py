@@ -15,7 +15,7 @@ from liza.board.journal import JournalPosition
 from liza.board.postgres.alerts import PostgresAlerts
 from liza.board.postgres.journal import PostgresJournal
 from liza.board.postgres.listener import Listener
-from liza.board.postgres.presence import PostgresPresence, process_secret
+from liza.board.postgres.presence import PostgresPresence
 from liza.board.postgres.server import PASSING, Server, SharedConnection
 from liza.board.postgres.switches import PostgresSwitches
 from liza.board.statefile import render_state
@@ -97,7 +97,6 @@ class PostgresBoard:
         return state
 
     def _try_write(self, act: Callable[[], None]) -> State:
-        self._journal.secret = process_secret()
         for left in reversed(range(TRIES)):
             try:
                 with self._journal.locked(self._view.catch_up):

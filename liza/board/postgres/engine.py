@@ -10,7 +10,7 @@ import psycopg
 
 from liza.board.journal import JournalPosition, encode_entry, first_state
 from liza.board.postgres.board import PostgresBoard
-from liza.board.postgres.server import Address, Server, migrate, own_home, parse_address, version_of
+from liza.board.postgres.server import Address, Server, make_schema, own_home, parse_address, version_of
 from liza.board.postgres.server import grant as grant_right
 from liza.board.protocol import SUPERVISOR_NAME, Glance, JournalEntry
 from liza.domain.changes import violations
@@ -81,7 +81,7 @@ def restore(location: str, journal: Sequence[bytes]) -> None:
     texts = [line.decode().rstrip("\n") for line in journal]
     with closing(server.retry(server.connect)) as connection:
         try:
-            migrate(connection)
+            make_schema(connection, server.address)
             connection.execute("SELECT liza.restore(%s, %s)", (address.board, texts))
         except psycopg.Error as error:
             if error.sqlstate == "LZ008":
@@ -94,7 +94,7 @@ def grant(location: str, right: str, role: str) -> None:
     server = Server(parse_address(location))
     with closing(server.retry(server.connect)) as connection:
         try:
-            migrate(connection)
+            make_schema(connection, server.address)
             grant_right(connection, right, role)
         except psycopg.Error as error:
             raise server.as_mistake(error) or error from error

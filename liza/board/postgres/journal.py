@@ -16,7 +16,7 @@ from psycopg import ClientCursor
 
 from liza.board.journal import JournalPosition, decode_line, encode_entry
 from liza.board.postgres.server import PASSING
-from liza.errors import BoardRewound, ConcurrentChange, JournalDamaged, LeaseLost, LizaError, Refused
+from liza.errors import BoardRewound, ConcurrentChange, LeaseLost, LizaError, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,8 @@ _LOCK: Final = (
     "SELECT liza.lock_board(%(board)s); SELECT pg_advisory_unlock(liza.key(%(board)s, %(queue)s));" + _NEWS
 )
 _LOCK_AT_ONCE: Final = "BEGIN; SELECT liza.lock_board(%s)"
-_COMMIT: Final = "SELECT liza.commit(%s, %s, %s, %s, %s); COMMIT"
+# What proves who writes is a setting of the session, for others of the same role can read this text.
+_COMMIT: Final = "SELECT liza.commit(%s, %s, %s, %s, current_setting('liza.secret', true)); COMMIT"
 
 
 class ServerTime(NamedTuple):
@@ -79,7 +80,6 @@ class PostgresJournal:
 
     def __init__(self, server: Server, home: Path) -> None:
         self.server = server
-        self.secret = ""  # what proves to the server that this process holds its names
         self._home = home
         self._connection: psycopg.Connection | None = None
         self._is_locked = False
@@ -181,7 +181,7 @@ class PostgresJournal:
         found = brought if brought and brought.after == after.offset else self._ask_news(after.offset)
         rows = found.rows
         if not rows:
-            raise JournalDamaged(f"there is no board at {self.place}; `liza init` makes one")
+            raise LizaError(f"there is no board at {self.place}; `liza init` makes one")
         self._learn_time(rows[0][1], found)
         if after.offset and (rows[0][2], rows[0][3]) != after:
             raise BoardRewound(self.place, self._revision, self._home / SEEN)
@@ -237,7 +237,7 @@ class PostgresJournal:
         operation = uuid4()
         board = self.server.address.board
         call: LiteralString = _COMMIT
-        values = [board, operation, after.sum, line.decode()[:-1], self.secret]
+        values = [board, operation, after.sum, line.decode()[:-1]]
         if not self._is_locked:
             call, values = f"{_LOCK_AT_ONCE}; {_COMMIT}", [board, *values]
         connection, self._is_locked = self.connection(), False

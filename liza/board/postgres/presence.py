@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
 import signal
 import socket
 import threading
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from liza.board.postgres.server import readable
+from liza.board.postgres.server import process_secret, readable
 from liza.board.presence import FilePresence, is_worker_name
 from liza.board.protocol import HostSign
 from liza.errors import AlreadyRunning, LizaError
@@ -35,19 +34,8 @@ if TYPE_CHECKING:
 
 RETRY: Final = 0.5  # seconds between two tries to take a name again
 PATIENCE: Final = 10.0  # seconds a server gets to notice that a process of this machine is dead
-_secret: list[str] = []  # of this process; by it the server knows who holds a name
 
 log = logging.getLogger(__name__)
-
-
-def process_secret() -> str:
-    """Return what proves to the server that a change comes from the process that holds a name."""
-    if not _secret:
-        _secret.append(secrets.token_hex(16))
-    return _secret[0]
-
-
-os.register_at_fork(after_in_child=_secret.clear)
 
 
 class PostgresPresence:
@@ -118,7 +106,8 @@ class PostgresPresence:
 
     def hosts(self) -> tuple[HostSign, ...]:
         query = "SELECT name, facts, silent, is_live FROM liza.known_hosts(%s)"
-        return tuple(HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))
+        signs = (HostSign(*row) for row in self._shared.call(query, (self._shared.board,)))
+        return tuple(sign for sign in signs if sign.is_live or not sign.facts.get("left"))
 
     def _live(self) -> dict[str, Holder]:
         query = "SELECT name, pid, host, boot, since FROM liza.live_names(%s)"

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import re
+import secrets
 import select
 import threading
 import time
@@ -63,7 +64,7 @@ def own_home(address: Address) -> Path:
 
 
 # Each brings a database from the version before to its own. One that was ever released is never changed.
-MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql")
+MIGRATIONS: Final = ("schema_1.sql", "schema_2.sql", "schema_3.sql", "schema_4.sql")
 LATEST: Final = len(MIGRATIONS)
 _MIGRATING: Final = 7612310  # the advisory lock of whoever migrates
 
@@ -115,7 +116,27 @@ def require_schema(connection: psycopg.Connection, address: Address) -> None:
             "upgrade Liza on this machine"
         )
     if 0 < version < LATEST:
+        try:
+            migrate(connection)
+        except errors.InsufficientPrivilege as error:
+            raise LizaError(
+                f"the database of {address} is of version {version}, and this Liza needs {LATEST}; "
+                "let the owner of the board run `liza status` with this Liza, which brings it up"
+            ) from error
+
+
+def make_schema(connection: psycopg.Connection, address: Address) -> None:
+    """Bring the schema to the latest version, where there is none as well."""
+    try:
         migrate(connection)
+    except errors.InsufficientPrivilege as error:
+        if version_of(connection):
+            raise
+        database, user = connection.info.dbname, connection.info.user
+        raise LizaError(
+            f"{address}: {user} may not make a board in this database; let its owner run "
+            f"`GRANT CREATE ON DATABASE {database} TO {user}`"
+        ) from error
 
 
 def migrate(connection: psycopg.Connection) -> None:
@@ -194,12 +215,24 @@ MISTAKES: Final[dict[str, str]] = {
 OWNER_ONLY: Final = "LZ003"  # by this code a function of the server says that only the owner may call it
 NO_BOARD: Final = frozenset({"42P01", "3F000", "42883", "LZ007"})  # no table, schema, function or row of ours
 
+_secret: list[str] = []  # of this process; by it the server knows who holds a name
+
 # Connections of the process that this one was forked from: ended here, even as garbage, they end for both.
 _of_parent: Final[list[psycopg.Connection]] = []
 _open: Final[WeakSet[psycopg.Connection]] = WeakSet()
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+
+
+def process_secret() -> str:
+    """Return what proves to the server that a change comes from the process that holds a name."""
+    if not _secret:
+        _secret.append(secrets.token_hex(16))
+    return _secret[0]
+
+
+os.register_at_fork(after_in_child=_secret.clear)
 
 
 class Server:
@@ -250,7 +283,9 @@ class Server:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise LizaError(f"the database of {self.address} is in {encoding}; make one with ENCODING 'UTF8'")
-        row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        # The secret is a setting of the session: whoever has the same role can read the text of its queries.
+        query = "SELECT pg_is_in_recovery(), set_config('liza.secret', %s, false)"
+        row = connection.execute(query, (process_secret(),)).fetchone()
         if row and row[0]:
             raise errors.ReadOnlySqlTransaction(f"{self.address} is a replica; name the primary")
         require_schema(connection, self.address)

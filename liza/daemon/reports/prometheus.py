@@ -123,7 +123,7 @@ def _metric_text(name: str, metric: Metric, facts: MetricFacts) -> str:
     lines = [f"# HELP {name} {metric.says}", f"# TYPE {name} gauge"]
     for value, number in samples.items():
         label = f'{{{metric.label}="{_escape(value)}"}}' if metric.label else ""
-        lines.append(f"{name}{label} {float(number):g}")
+        lines.append(f"{name}{label} {float(number):.15g}")  # a count is exact, however large
     return "\n".join(lines) + "\n"
 
 

@@ -247,10 +247,13 @@ REPLACED_VARIABLES: Final = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
     "CARGO_HOME",
 )
+# Variables of ours that name files by which a server lets us in; hidden wherever they are.
+CREDENTIAL_VARIABLES: Final = ("PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
 # Below a home; hidden also where the directory that they are in is shown.
 SECRETS: Final = (
     *(".ssh", ".aws", ".azure", ".kube", ".docker", ".gnupg", ".password-store", ".mozilla", ".terraform.d"),
     *(".netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".env"),
+    *(".pg_service.conf", ".postgresql"),
     *(".config/gcloud", ".config/gh", ".config/op", ".config/google-chrome", ".local/share/keyrings"),
     *(".cargo/credentials", ".cargo/credentials.toml"),
 )
@@ -320,10 +323,12 @@ def inspect_host(
     wanted = {Path(os.path.realpath(path)) for path in named if _is_seen(path)}
     # What stands elsewhere can be seen anyway; home, checkout and scratch themselves are never shown whole.
     shown = tuple(sorted(path for path in wanted if is_below(path, covered) and path not in covered))
+    credentials = (Path(path).resolve() for path in files_named(os.environ, CREDENTIAL_VARIABLES))
+    hidden_files = (*HIDDEN_FILES, *(path for path in credentials if not is_below(path, covered)))
     return HostView(
         home=home,
         hidden=tuple(hidden),
-        hidden_files=tuple(path for path in HIDDEN_FILES if _is_seen(path)),
+        hidden_files=tuple(path for path in hidden_files if _is_seen(path)),
         shown=shown,
         secrets=tuple(path for at in homes for path in _paths_in(at, SECRETS) if _is_hidden_in(path, shown)),
     )

@@ -66,6 +66,9 @@ def test_one_host_is_a_run(park: HostPark, monkeypatch: pytest.MonkeyPatch) -> N
     assert {agent.id: agent.host for agent in park.state.agents.values()} == dict.fromkeys(names, "alpha")
     assert park.shell_of("alpha").ok("verify").startswith("VERIFIED: 1 merge")
     assert not park.board.presence.is_held(SUPERVISOR_NAME)
+    # It ended as it should, so that nobody is told that it is silent.
+    assert park.board.presence.hosts() == ()
+    assert "has said nothing" not in park.shell.ok("status")
 
 
 def test_another_leads_where_the_leader_dies(park: HostPark) -> None:
@@ -83,6 +86,7 @@ def test_another_leads_where_the_leader_dies(park: HostPark) -> None:
             park.eventually(lambda: park.leader() == "beta")
             park.eventually(lambda: park.state.agents["coder-alpha-1"].status is WorkerStatus.STOPPED)
             assert park.state.agents["coder-beta-1"].status is not WorkerStatus.STOPPED
+            assert {sign.name for sign in park.board.presence.hosts()} == {"alpha", "beta"}
             assert "the host alpha is gone" in "".join(one.says for one in park.board.alerts.after(0))
             park.board.switches.throw(Switch.ABORT, "enough")
             assert beta.wait(PATIENCE) == 4
@@ -113,7 +117,7 @@ class TestBeforeAnyWork:
             "--slots coder=1,coder=2": "'coder=2' is no number of workers",
             "--slots boss=1": "'boss=1' is no number of workers",
             "--slots coder=0": "--slots coder=0 offers nobody",
-            "--label A_b": "'A_b' is no label",
+            "--label a/b": "--label: 'a/b' is not an id",
             "--name A.b": "'A.b' is no name of a host",
             "--once --stay": "give one of them",
             "--metrics here": "--metrics here is no place to listen",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from liza.board.journal import SNAPSHOT
+from liza.board.journal import SNAPSHOT, diff_states, journal_fields, json_of_changes
 from liza.board.postgres import engine
 from liza.board.postgres import server as schema
 from liza.board.postgres.server import LATEST
-from liza.board.protocol import copy_board, create_board_at, has_board, open_board
+from liza.board.protocol import JournalEntry, copy_board, create_board_at, has_board, open_board
 from liza.domain import lifecycle as e
 from liza.domain.changes import Change
 from liza.domain.config import Switch
@@ -79,6 +79,15 @@ def taken(board: Board, task: str, name: str) -> State:
     return board.update(apply(e.Take(lease=lease, base_commit=BASE), to=task, by=coder, at=now))
 
 
+def commit_unchecked(board: Board, change: Change) -> None:
+    """Write what *change* makes without the rules of a board, as a program of somebody else's could."""
+    journal, old = board._journal, board.read()  # type: ignore[attr-defined]
+    step = diff_states(old, change(old).replace(revision=old.revision + 1))
+    put, gone = journal_fields(step, json_of_changes(step)), {key: [*ids] for key, ids in step.gone.items()}
+    entry = JournalEntry(step.new.revision, board.now(), change.by, change.told, put, gone)
+    journal.append(entry, board._view.mark)  # type: ignore[attr-defined]
+
+
 def with_other_limit(state: State) -> State:
     limits = state.config.limits.replace(max_rejections=9)
     return state.replace(config=state.config.replace(limits=limits))
@@ -113,6 +122,32 @@ class TestWorker:
             with pytest.raises(LeaseLost, match="the lease is coder-2's until"):
                 as_worker.update(forged)
         assert board.read() == before
+
+    def test_it_cannot_take_a_task_with_the_lease_of_another_off_the_board(
+        self, board: Board, as_worker: Board
+    ) -> None:
+        before = taken(board, "t1", "coder-2")
+        removed = Change("coder-1", "drop", lambda s: s.replace(tasks={"t2": s.task("t2")}))
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            with pytest.raises(LeaseLost, match="the lease is coder-2's until"):
+                commit_unchecked(as_worker, removed)
+            assert board.read() == before
+            dropped = Change("coder-1", "drop", lambda s: s.replace(tasks={"t1": s.task("t1")}))
+            commit_unchecked(as_worker, dropped)
+        assert [*board.read().tasks] == ["t1"]
+
+    def test_others_of_its_role_do_not_see_what_proves_who_it_is(
+        self, postgres: PostgresServer, address: str, as_worker: Board
+    ) -> None:
+        """They see the text of each other's queries."""
+        with as_worker.presence.hold("coder-1", at=as_worker.now()):
+            taken(as_worker, "t1", "coder-1")
+            server = as_role(postgres, address, "worker").partition("#")[0]
+            with psycopg.connect(server) as connection:
+                rows = connection.execute("SELECT query FROM pg_stat_activity WHERE usename = 'worker'")
+                seen = "\n".join(query for (query,) in rows.fetchall())
+        assert "liza.commit(" in seen
+        assert schema.process_secret() not in seen
 
     def test_it_takes_over_what_is_over_by_the_clock_of_the_server(
         self, board: Board, as_worker: Board
@@ -156,6 +191,16 @@ class TestWorker:
             "INSERT INTO liza.entry SELECT * FROM liza.entry",
             "UPDATE liza.board SET revision = 0",
             "UPDATE liza.task SET holder = 'me'",
+            "DELETE FROM liza.task",
+            "INSERT INTO liza.migration (version) VALUES (99)",
+            "INSERT INTO liza.switch (board, name, said) SELECT name, 'ABORT', '' FROM liza.board",
+            "UPDATE liza.alert SET says = ''",
+            "UPDATE liza.host SET seen = now()",
+            "SELECT secret FROM liza.signing",
+            "SELECT liza.depose('liza', 0)",
+            "SELECT liza.follow_tasks('liza', '{}', '', true)",
+            "SELECT liza.check_lease('liza', 't1', NULL, '')",
+            "ALTER TABLE liza.entry DISABLE TRIGGER append_only",
             "DELETE FROM liza.switch",
             "SELECT secret FROM liza.presence",
             "SELECT liza.add_line(b, gen_random_uuid(), '{}', '') FROM liza.board b",
@@ -248,8 +293,9 @@ class TestBadInput:
     def test_no_board_there(self, postgres: PostgresServer, board: Board) -> None:  # noqa: ARG002
         address = f"{postgres.address}#nobody-s"
         assert not has_board(address)
-        with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one"):
+        with pytest.raises(LizaError, match=r"there is no board at .*#nobody-s; `liza init` makes one") as no:
             open_board(address).read()
+        assert no.value.exit_code == 1  # nothing is wrong with it: it is not there
 
     def test_a_role_without_any_right(self, postgres: PostgresServer, address: str, board: Board) -> None:
         board.read()
@@ -284,6 +330,29 @@ class TestBadInput:
                 board.update(Change("me", "free", lambda state: without_dependencies(state, "t2")))
                 connection.rollback()
                 assert connection.execute(waiting).fetchone() == (3,)
+
+    def test_a_database_of_an_older_liza_waits_for_its_owner(
+        self, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        postgres.sql("CREATE DATABASE aged")
+        address = postgres.address.replace("/postgres", "/aged")
+        as_role(postgres, "#liza", "stranger")
+        with monkeypatch.context() as older:
+            older.setattr(schema, "LATEST", 2)
+            create_board_at(address, story()).close()
+            engine.grant(address, "worker", "stranger")
+        theirs = postgres.address_of("stranger", "x").replace("/postgres", "/aged")
+        with pytest.raises(LizaError, match=f"is of version 2, and this Liza needs {LATEST}; let the owner"):
+            open_board(theirs).read()
+        open_board(address).read()
+        assert open_board(theirs).read().revision == 1
+
+    def test_a_database_in_which_nobody_may_make_a_board(self, postgres: PostgresServer) -> None:
+        postgres.sql("CREATE DATABASE bare")
+        as_role(postgres, "#liza", "stranger")
+        theirs = postgres.address_of("stranger", "x").replace("/postgres", "/bare")
+        with pytest.raises(LizaError, match="GRANT CREATE ON DATABASE bare TO stranger"):
+            create_board_at(theirs, story())
 
     def test_a_database_that_is_not_utf_8(self, postgres: PostgresServer) -> None:
         postgres.sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")

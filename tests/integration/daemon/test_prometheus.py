@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from liza.daemon.reports.prometheus import METRICS, prometheus_text
-from liza.domain.changes import HUMAN
+from liza.domain.changes import HUMAN, Change
 from liza.domain.config import Switch
 from liza.domain.lifecycle import Abandon
+from liza.domain.model import CostTotals
 from liza.workflow.transition import apply
 from tests.support.boards import new_board
 from tests.support.sample_tasks import NOW
@@ -42,6 +43,13 @@ def test_it_tells_what_the_board_says(tmp_path: Path) -> None:
     assert (found["liza_workers_alive", "coder"], found["liza_workers_alive", "planner"]) == (1, 0)
     assert found["liza_spent_usd", ""] == found["liza_goal_complete", ""] == 0
     assert found["liza_budget_usd", ""] == board.read().config.budget.run_usd
+
+
+def test_a_large_number_is_told_exactly(tmp_path: Path) -> None:
+    board = new_board(tmp_path / ".liza")
+    total = CostTotals(runs=1, reported=1234567.25)
+    board.update(Change("me", "spend", lambda one: one.replace(spend=one.spend.replace(total=total))))
+    assert told(prometheus_text(board, NOW))["liza_spent_usd", ""] == 1234567.25
 
 
 def test_every_name_is_one_that_prometheus_takes_and_says_what_it_is() -> None:

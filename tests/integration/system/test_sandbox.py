@@ -153,6 +153,15 @@ class TestAHostileAgent:
         assert SECRET not in prison.said()
         assert "MY_PASSWORD" not in prison.said()
 
+    @pytest.mark.parametrize("variable", ["PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY"])
+    def test_what_lets_its_worker_into_the_board_is_not_there(
+        self, prison: SandboxedProject, monkeypatch: pytest.MonkeyPatch, variable: str
+    ) -> None:
+        """A file of a password may be anywhere; this one stands for it where everything else is seen."""
+        assert prison.run("grep . /etc/os-release").code == 0
+        monkeypatch.setenv(variable, "/etc/os-release")
+        assert prison.run("grep . /etc/os-release").code != 0
+
     def test_processes_outside_do_not_exist_for_it(self, prison: SandboxedProject) -> None:
         """Nothing outside can be signalled, traced or looked at."""
         reply = prison.run(f"kill -0 {os.getpid()} || test -e /proc/{os.getpid()}/mem")

@@ -38,6 +38,7 @@ def root(tmp_path: Path) -> Path:
         ("postgresql://liza:a:b@db.example:1/x#y", "postgresql://liza@db.example:1/x#y"),
         ("postgresql://db/team?password=x&sslmode=require", "postgresql://db/team?sslmode=require"),
         ("postgresql://db/team?sslmode=require&password=x#b", "postgresql://db/team?sslmode=require&#b"),
+        ("postgresql://db/team?sslkey=/k&sslpassword=x", "postgresql://db/team?sslkey=/k&"),
         ("postgresql://db/team", "postgresql://db/team"),
     ],
 )
