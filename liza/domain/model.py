@@ -149,7 +149,6 @@ class Signal(Record):
 
 # What a position waits on beside the gates of a workflow; no gate can have such an id.
 RELEASE: Final = ":release"  # a draft: somebody has to release it first
-WORK: Final = ":work"  # the worker asked
 TAINT: Final = ":taint"  # a person has to accept what the work is tainted with
 
 
