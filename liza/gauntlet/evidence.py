@@ -222,35 +222,33 @@ def summarise_board(state: State, entries: Iterable[JournalEntry]) -> BoardEvide
         authors={task.id: task.created_by for task in tasks},
         questions=state.goal.questions,
         trips=trips,
-        caught=tuple(dict.fromkeys([*(who for who, _ in noticed), *trips])),
-        whys=tuple(dict.fromkeys(f"{who}: {why}" for who, why in noticed)),
+        caught=tuple(dict.fromkeys([*noticed, *trips])),
     )
 
 
-def _detections(put: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield who said no in one change of the board, and why."""
+def _detections(put: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who said no in one change of the board."""
     for task in _records(put.get("tasks", {})):
         for verdict in task.get("verdicts") or ():
             if verdict["outcome"] != PASSED:
-                yield verdict["gate"], str(verdict.get("reason", ""))
+                yield verdict["gate"]
         for event in task.get("history") or ():
             yield from _in_history(event)
     refused = (agent.get("refusal") for agent in _records(put.get("agents", {})))
-    yield from (("refused_answer", str(refusal.get("why", ""))) for refusal in refused if refusal)
+    yield from ("refused_answer" for refusal in refused if refusal)
     for anomaly in _records(put.get("anomalies", {})):
         # What coders report of themselves is no sign that anybody noticed.
         kind, by = anomaly.get("type", ""), anomaly.get("logged_by", "")
         if kind and (kind not in AGENT_ANOMALY_TYPES or by.startswith("planner")):
-            yield kind, str(anomaly.get("details", ""))
+            yield kind
 
 
-def _in_history(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _in_history(event: Mapping[str, Any]) -> Iterator[str]:
     facts = event.get("facts", {})
     if squashed := facts.get("squashed_for"):
-        gate, _, why = str(squashed).partition(": ")
-        yield gate, why
+        yield str(squashed).partition(": ")[0]
     if event["event"] in REJECTING_EVENTS:
-        yield str(facts.get("rule") or event["event"]), str(facts.get("reason", ""))
+        yield str(facts.get("rule") or event["event"])
 
 
 def _records(section: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the journal's own JSON

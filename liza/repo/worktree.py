@@ -743,10 +743,6 @@ class Submission(NamedTuple):
     head: str | None
     reasons: tuple[str, ...]
 
-    @property
-    def is_acceptable(self) -> bool:
-        return not self.reasons
-
 
 class CommittedPath(NamedTuple):
     """One path of a commit that differs from the base."""

@@ -99,10 +99,6 @@ class RunProcesses(NamedTuple):
         """Return the CPU that its processes used; what the dead used goes over to whoever reaps them."""
         return sum(process.cpu for process in self._all())
 
-    def resource_use(self) -> ResourceUse:
-        """Return what its live processes use; for views, since it asks for each of them by itself."""
-        return resource_use(self.live_processes())
-
     def _all(self) -> list[Process]:
         everyone = process_table()
         return _with_descendants(everyone, (each for each in everyone.values() if self._is_ours(each)))

@@ -273,7 +273,6 @@ class TestFacts:
         ]
         board = summarise_board(story(new_task(TASK)), entries)
         assert board.caught == ("scan", "reject", "same_reason_twice", "checkout_drift")
-        assert "scan: a token" in board.whys
 
     def test_what_coders_say_of_themselves_is_no_notice(self) -> None:
         reports = {"a1": {"type": "workaround", "logged_by": "coder-1"}}
