@@ -141,32 +141,32 @@ class StateSync:
         self._reject = reject
         self._clock = clock
 
-    def has_edit(self, baton: LockState | None) -> bool:
+    def has_edit(self, lock_state: LockState | None) -> bool:
         """Return, without a lock, whether another program than Liza may have written state.yaml."""
         if (path := self._file.path).is_symlink() or (path.exists() and not path.is_file()):
             raise not_a_file_error(path)
-        return baton is None or not path.exists() or bool(self._file.suspects(baton))
+        return lock_state is None or not path.exists() or bool(self._file.suspects(lock_state))
 
     def publish(
         self,
-        baton: LockState,
+        lock_state: LockState,
         stamp: str,
         text: Callable[[], bytes],
         patch_of: PatchOf = lambda _revision, _stamp: None,
     ) -> None:
         """Show the state in state.yaml; the journal has it already, so trouble here only delays it."""
-        if baton.sum == stamp and self._file.is_as_left(baton):
+        if lock_state.sum == stamp and self._file.is_as_left(lock_state):
             return
-        baton.sum = ""
+        lock_state.sum = ""
         try:
-            self._file.put(text, patch_of, baton)
-            baton.sum = stamp
+            self._file.put(text, patch_of, lock_state)
+            lock_state.sum = stamp
         except OSError as error:
             log.warning("state.yaml is behind the journal: %s", error)
 
-    def absorb(self, baton: LockState, *, patient: bool) -> bool:
+    def absorb(self, lock_state: LockState, *, patient: bool) -> bool:
         """Take in what people saved; return False while a save seems to be in progress."""
-        for path in self._file.suspects(baton):
+        for path in self._file.suspects(lock_state):
             found = read_saved(path)
             if found is None:
                 if path == self._file.path:
@@ -177,12 +177,12 @@ class StateSync:
             except InvalidBoard as error:
                 if patient and path == self._file.path and _is_recent(found):
                     return False
-                if self._file.is_wreck(found.there, baton):
+                if self._file.is_wreck(found.there, lock_state):
                     quarantine_wreck(self._home, found.data, self._clock())
                 else:
                     self._reject(found.data, error)
-            self._file.note_handled(path, found.there, baton)
-        self._file.forget_closed(baton)
+            self._file.note_handled(path, found.there, lock_state)
+        self._file.forget_closed(lock_state)
         return True
 
 
@@ -241,12 +241,12 @@ class FileBoard:
             (home / JOURNAL).touch()
         except OSError as error:
             raise DiskTrouble(f"make {home}", error) from error
-        with board._exclusive(lambda: None) as baton:
+        with board._exclusive(lambda: None) as lock_state:
             if any(True for _ in board._journal.lines(JournalPosition())):
                 raise LizaError(f"there is a board in {home} already; `liza status` shows it")
             board._journal.mend(JournalPosition())
             board._view.begin(state.replace(revision=1), by)
-            board._close_turn(baton)
+            board._close_turn(lock_state)
         for directory in (home, home.parent):
             _sync_directory(directory)
         return board
@@ -262,7 +262,7 @@ class FileBoard:
 
     def update(self, change: Change) -> State:
         """Apply *change* to the state under the lock; it is durable when this returns."""
-        with self._settled(patient=True):
+        with self._hold_settled(patient=True):
             with self._journal.deferring():
                 self._view.commit(change)
             state, mark = self._view.state, self._view.mark
@@ -272,14 +272,17 @@ class FileBoard:
 
     def _finish(self, mark: JournalPosition) -> None:
         """Sync and show all that was written, unless another process does so while this one waits."""
-        with suppress(_DoneByAnother), self._settled(patient=True, prepare=lambda: self._leave_if_done(mark)):
+        with (
+            suppress(_DoneByAnother),
+            self._hold_settled(patient=True, prepare=lambda: self._leave_if_done(mark)),
+        ):
             self._check_is_kept(mark)
 
     def _leave_if_done(self, mark: JournalPosition) -> None:
         self._check_is_kept(mark)
         # Twice, because its holder may be writing it, and digits of two numbers are a third one.
         looks = self._lock.peek(), self._lock.peek()
-        if all(baton and baton.synced >= mark.offset and baton.sum for baton in looks):
+        if all(lock_state and lock_state.synced >= mark.offset and lock_state.sum for lock_state in looks):
             raise _DoneByAnother
 
     def _check_is_kept(self, mark: JournalPosition) -> None:
@@ -305,7 +308,7 @@ class FileBoard:
     def _settle(self) -> None:
         deadline = time.monotonic() + SETTLE
         while self.has_edit() or self._is_behind():
-            with self._settled(patient=time.monotonic() < deadline) as is_settled:
+            with self._hold_settled(patient=time.monotonic() < deadline) as is_settled:
                 pass
             if is_settled or time.monotonic() > deadline:
                 break
@@ -319,8 +322,8 @@ class FileBoard:
         """Return whether state.yaml lacks the latest change, because its writer died or could not write."""
         with self._mutex:
             self._view.catch_up()
-            baton = self._lock.peek()
-            return baton is None or baton.sum != self._view.mark.sum
+            lock_state = self._lock.peek()
+            return lock_state is None or lock_state.sum != self._view.mark.sum
 
     def text(self) -> BoardText:
         """Return the latest text, as state.yaml shows it."""
@@ -330,8 +333,8 @@ class FileBoard:
 
     def lock_holder(self) -> str:
         """Return who last took the lock, for a message to those who wait for it."""
-        baton = self._lock.peek()
-        return f"process {baton.pid}, which holds {self._lock.path}" if baton else "nobody"
+        lock_state = self._lock.peek()
+        return f"process {lock_state.pid}, which holds {self._lock.path}" if lock_state else "nobody"
 
     def wait(self, since: int, timeout: float) -> State:
         """Return the state once its revision is past *since*, or after *timeout* seconds as it is then.
@@ -395,7 +398,7 @@ class FileBoard:
 
     def take(self, data: bytes) -> State:
         """Apply the edit *data* to the board, or raise its problems with nothing written."""
-        with self._settled(patient=True):
+        with self._hold_settled(patient=True):
             self._view.take(data)
             return self._view.state
 
@@ -434,24 +437,24 @@ class FileBoard:
                 raise RuntimeError(
                     "a change must not update the board: it is handed the state, and returns it"
                 )
-            with self._lock.held(prepare) as baton, self._journal.hold_lock():
+            with self._lock.held(prepare) as lock_state, self._journal.hold_lock():
                 self._is_updating = True
                 try:
-                    yield baton
+                    yield lock_state
                 finally:
                     self._is_updating = False
 
     @contextmanager
-    def _settled(self, *, patient: bool, prepare: Callable[[], object] | None = None) -> Iterator[bool]:
+    def _hold_settled(self, *, patient: bool, prepare: Callable[[], object] | None = None) -> Iterator[bool]:
         """Hold the lock with people's edits applied, and write state.yaml afterwards.
 
         What is yielded is False while a save seems to be in progress.
         """
-        with self._exclusive(prepare or self._prepare) as baton:
+        with self._exclusive(prepare or self._prepare) as lock_state:
             self._view.catch_up()
             self._journal.mend(self._view.mark)
-            self._journal.synced = baton.synced = min(baton.synced, self._view.mark.offset)
-            is_settled = self._sync.absorb(baton, patient=patient)
+            self._journal.synced = lock_state.synced = min(lock_state.synced, self._view.mark.offset)
+            is_settled = self._sync.absorb(lock_state, patient=patient)
             try:
                 yield is_settled
             finally:  # also after a refused change: an edit may have been taken in before it
@@ -459,27 +462,27 @@ class FileBoard:
                 # sync that failed there is nothing to show: the lines that this process knows are gone.
                 is_mine = prepare or self._is_on_disk() or not self._lock.has_next()
                 if is_mine and self._journal.holds(self._view.mark):
-                    self._close_turn(baton, is_settled=is_settled)
+                    self._close_turn(lock_state, is_settled=is_settled)
 
     def _is_on_disk(self) -> bool:
         return self._journal.synced == self._view.mark.offset
 
-    def _close_turn(self, baton: LockState, *, is_settled: bool = True) -> None:
+    def _close_turn(self, lock_state: LockState, *, is_settled: bool = True) -> None:
         """Sync the journal, and write state.yaml unless a person is saving it."""
         if not self._is_on_disk():
             self._journal.sync(self._view.mark)
-        baton.synced = self._journal.synced
+        lock_state.synced = self._journal.synced
         if is_settled:
-            self._publish(baton)
+            self._publish(lock_state)
 
     def _prepare(self) -> None:
         """Do without the lock what can be done without it: read what others wrote, make the text of it."""
         self._view.catch_up()
         self._view.text()
 
-    def _publish(self, baton: LockState) -> None:
+    def _publish(self, lock_state: LockState) -> None:
         stamp = self._view.mark.sum
-        self._sync.publish(baton, stamp, self._view.whole, self._view.patch_of)
+        self._sync.publish(lock_state, stamp, self._view.whole, self._view.patch_of)
         self._view.save_snapshot_if_due()
 
     def _reject(self, data: bytes, error: InvalidBoard) -> None:

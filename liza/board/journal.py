@@ -144,14 +144,14 @@ def has_no_writer(path: Path) -> bool:
 #
 # It only saves work and detects races: a lost or torn state costs one comparison of texts.
 
-_SIZE: Final = 1024  # bytes, so that the usual baton covers whatever was there and needs no truncation
+_SIZE: Final = 1024  # bytes, so that the usual lock state covers whatever was there and needs no truncation
 _LONGEST: Final = 1 << 16
 
 
 @dataclass
 class LockState:
     descriptor: int  # of the lock file
-    pid: int = 0  # 0 where no baton could be read
+    pid: int = 0  # 0 where no lock state could be read
     sum: str = ""  # the journal's, at what state.yaml shows; empty where that is not known
     state: FileId | None = None  # state.yaml, as Liza last put it there
     spare: FileId | None = None  # the file that was there before; None while it is being written
@@ -188,13 +188,15 @@ def read_lock_state(descriptor: int) -> LockState:
         return LockState(descriptor)
 
 
-def write_lock_state(baton: LockState) -> None:
+def write_lock_state(lock_state: LockState) -> None:
     """Write the state to the lock file; not synced, because nothing depends on it."""
-    held = "".join(f" {name}={_file_id_text(there)}" for name, there in baton.held.items())
-    whole = ":".join(map(str, sorted(baton.whole))) or "-"
-    ids = f"{_file_id_text(baton.state)} {_file_id_text(baton.spare)}"
-    text = f"{baton.pid} {host().boot_id()} {baton.sum or '-'} {baton.synced} {whole} {ids}{held}"
-    os.pwrite(baton.descriptor, text.encode().ljust(_SIZE - 1) + b"\n", 0)
+    held = "".join(f" {name}={_file_id_text(there)}" for name, there in lock_state.held.items())
+    whole = ":".join(map(str, sorted(lock_state.whole))) or "-"
+    ids = f"{_file_id_text(lock_state.state)} {_file_id_text(lock_state.spare)}"
+    text = (
+        f"{lock_state.pid} {host().boot_id()} {lock_state.sum or '-'} {lock_state.synced} {whole} {ids}{held}"
+    )
+    os.pwrite(lock_state.descriptor, text.encode().ljust(_SIZE - 1) + b"\n", 0)
 
 
 def _file_id_text(there: FileId | None) -> str:
@@ -234,7 +236,7 @@ class BoardLock:
 
     @contextmanager
     def held(self, prepare: Callable[[], object]) -> Iterator[LockState]:
-        """Wait for the lock and hold it; the baton is left whatever happens meanwhile.
+        """Wait for the lock and hold it; the lock state is left whatever happens meanwhile.
 
         *prepare* is done while this process is next and the holder still at work, to shorten its own turn;
         it may raise, and the lock is not taken.
@@ -251,15 +253,15 @@ class BoardLock:
                 except BaseException:  # a signal handler raised before it was done
                     self._queue.close()  # which gives the lock back as well
                     raise
-            baton = read_lock_state(descriptor)
-            baton.pid = os.getpid()
-            with suppress(OSError):  # a baton that cannot be left only costs the next holder a closer look
-                write_lock_state(baton)
+            lock_state = read_lock_state(descriptor)
+            lock_state.pid = os.getpid()
+            with suppress(OSError):  # one that cannot be left only costs the next holder a closer look
+                write_lock_state(lock_state)
             try:
-                yield baton
+                yield lock_state
             finally:
                 with suppress(OSError):
-                    write_lock_state(baton)
+                    write_lock_state(lock_state)
         finally:
             try:
                 self._door.unlock()
@@ -276,7 +278,7 @@ class BoardLock:
             raise
 
     def peek(self) -> LockState | None:
-        """Return the baton as it is now, without the lock, or None where there is no lock file."""
+        """Return the lock state as it is now, without the lock, or None where there is no lock file."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:

@@ -46,8 +46,8 @@ class Mirror:
         """Take in what people did to the files, and show in them what others did to the board."""
         self._sync_switches()
         text = self._board.text()
-        baton = self._lock.peek()
-        if self._sync.has_edit(baton) or baton is None or baton.sum != text.stamp:
+        lock_state = self._lock.peek()
+        if self._sync.has_edit(lock_state) or lock_state is None or lock_state.sum != text.stamp:
             with self._lock.held(lambda: None) as held:
                 if self._sync.absorb(held, patient=True):
                     text = self._board.text()

@@ -26,7 +26,7 @@ _KINDS: Final = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileDelete
 POLL_INTERVAL: Final = 0.2  # seconds between two looks
 
 
-class _Ringer(FileSystemEventHandler):
+class _ChangeHandler(FileSystemEventHandler):
     def __init__(self, ring: Callable[[set[str]], None]) -> None:
         self._ring = ring
 
@@ -37,7 +37,7 @@ class _Ringer(FileSystemEventHandler):
 def poll_files(directory: Path, ring: Callable[[set[str]], None]) -> Callable[[], None]:
     """Call *ring* with the names of changed files, in a thread, until the returned function is called."""
     observer = PollingObserver(timeout=POLL_INTERVAL)
-    observer.schedule(_Ringer(ring), str(directory), event_filter=_KINDS)
+    observer.schedule(_ChangeHandler(ring), str(directory), event_filter=_KINDS)
     observer.start()
 
     def close() -> None:

@@ -37,9 +37,14 @@ def read_quickly(home: Path) -> State | None:
     disk = Disk()
     journal = Journal(home / JOURNAL, disk, os.O_RDONLY)
     try:
-        baton = BoardLock(home / LOCK, disk).peek()
+        lock_state = BoardLock(home / LOCK, disk).peek()
         file = StateFile(home, disk)
-        if baton is None or file.path.is_symlink() or not file.path.is_file() or file.suspects(baton):
+        if (
+            lock_state is None
+            or file.path.is_symlink()
+            or not file.path.is_file()
+            or file.suspects(lock_state)
+        ):
             return None
         state, mark = _read(journal, home)
     except LizaError:
@@ -47,7 +52,7 @@ def read_quickly(home: Path) -> State | None:
     finally:
         journal.close()
     # What the file does not show yet was written by somebody who died, or is at it.
-    return state if baton.sum == mark.sum else None
+    return state if lock_state.sum == mark.sum else None
 
 
 def _read(journal: Journal, home: Path) -> tuple[State | None, JournalPosition]:

@@ -401,65 +401,65 @@ class StateFile:
         self.spare = home / SPARE
         self._disk = disk
 
-    def is_as_left(self, baton: LockState) -> bool:
+    def is_as_left(self, lock_state: LockState) -> bool:
         """Return whether state.yaml is there as Liza put it."""
-        return baton.state is not None and file_id_at(self.path) == baton.state
+        return lock_state.state is not None and file_id_at(self.path) == lock_state.state
 
-    def suspects(self, baton: LockState) -> list[Path]:
+    def suspects(self, lock_state: LockState) -> list[Path]:
         """Return the files that are not as Liza left them, oldest first."""
-        if not baton.pid:
-            self._search(baton)
+        if not lock_state.pid:
+            self._search(lock_state)
         there, spare = file_id_at(self.path), file_id_at(self.spare)
-        if there is not None and there == baton.spare and spare == baton.state:
-            # A writer died right after its exchange, before it could leave a baton.
-            baton.state, baton.spare = baton.spare, baton.state
-        held = (self.path.with_name(name) for name in baton.held)
-        found = [path for path in held if file_id_at(path) not in {baton.held[path.name], None}]
-        if baton.spare is not None and spare not in {baton.spare, None}:
+        if there is not None and there == lock_state.spare and spare == lock_state.state:
+            # A writer died right after its exchange, before it could leave a lock state.
+            lock_state.state, lock_state.spare = lock_state.spare, lock_state.state
+        held = (self.path.with_name(name) for name in lock_state.held)
+        found = [path for path in held if file_id_at(path) not in {lock_state.held[path.name], None}]
+        if lock_state.spare is not None and spare not in {lock_state.spare, None}:
             found.append(self.spare)
-        if there not in {baton.state, None}:
+        if there not in {lock_state.state, None}:
             found.append(self.path)
         return found
 
-    def _search(self, baton: LockState) -> None:
-        """Find files beside state.yaml without a baton: each may hold an edit of a person."""
-        baton.held = {path.name: NO_FILE for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
-        baton.spare = NO_FILE
+    def _search(self, lock_state: LockState) -> None:
+        """Find files beside state.yaml without a lock state: each may hold an edit of a person."""
+        lock_state.held = {path.name: NO_FILE for path in sorted(self.path.parent.glob(f"{HELD}-*"))}
+        lock_state.spare = NO_FILE
 
-    def is_wreck(self, there: FileId, baton: LockState) -> bool:
+    def is_wreck(self, there: FileId, lock_state: LockState) -> bool:
         """Return whether this is Liza's own file, half written when the machine went down."""
-        own = {known.inode for known in (baton.state, baton.spare) if known}
-        return there.inode in own and baton.is_from_before_a_crash()
+        own = {known.inode for known in (lock_state.state, lock_state.spare) if known}
+        return there.inode in own and lock_state.is_from_before_a_crash()
 
-    def note_handled(self, path: Path, there: FileId, baton: LockState) -> None:
+    def note_handled(self, path: Path, there: FileId, lock_state: LockState) -> None:
         """Note that the save *there* at *path* was handled; a later save has another fingerprint."""
-        baton.whole -= {there.inode}
+        lock_state.whole -= {there.inode}
         if path == self.path:
-            baton.state, baton.sum = there, ""
+            lock_state.state, lock_state.sum = there, ""
         elif path == self.spare:
-            baton.spare = there
+            lock_state.spare = there
         else:
-            self._forget(path, baton)
+            self._forget(path, lock_state)
 
-    def forget_closed(self, baton: LockState) -> None:
+    def forget_closed(self, lock_state: LockState) -> None:
         """Forget the files that an editor had open, and closed without writing."""
-        for path in [self.path.with_name(name) for name in baton.held]:
+        for path in [self.path.with_name(name) for name in lock_state.held]:
             there = file_id_at(path)
-            if there is None or (has_no_writer(path) and file_id_at(path) == baton.held[path.name]):
-                self._forget(path, baton)
+            if there is None or (has_no_writer(path) and file_id_at(path) == lock_state.held[path.name]):
+                self._forget(path, lock_state)
 
-    def _forget(self, path: Path, baton: LockState) -> None:
+    def _forget(self, path: Path, lock_state: LockState) -> None:
         path.unlink(missing_ok=True)
-        baton.held.pop(path.name, None)
+        lock_state.held.pop(path.name, None)
 
-    def put(self, text: Callable[[], bytes], patch_of: PatchOf, baton: LockState) -> None:
+    def put(self, text: Callable[[], bytes], patch_of: PatchOf, lock_state: LockState) -> None:
         """Make *text* the content of state.yaml and the file before it the spare."""
-        descriptor = self._open_spare(baton)
+        descriptor = self._open_spare(lock_state)
         try:
-            is_whole = baton.spare is not None and baton.spare.inode in baton.whole
+            is_whole = lock_state.spare is not None and lock_state.spare.inode in lock_state.whole
             patch = _find_patch(descriptor, patch_of) if is_whole else None
-            baton.spare = None  # from here on the spare is half written, and no edit
-            write_lock_state(baton)
+            lock_state.spare = None  # from here on the spare is half written, and no edit
+            write_lock_state(lock_state)
             if patch:
                 self._disk.patch(descriptor, patch.parts, patch.size)
             else:
@@ -467,14 +467,16 @@ class StateFile:
             fresh = file_id_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-        baton.spare = fresh
-        baton.whole = frozenset({fresh.inode}) | (baton.whole & {baton.state.inode} if baton.state else set())
-        write_lock_state(baton)
+        lock_state.spare = fresh
+        lock_state.whole = frozenset({fresh.inode}) | (
+            lock_state.whole & {lock_state.state.inode} if lock_state.state else set()
+        )
+        write_lock_state(lock_state)
         self._trade()
         came_out = file_id_at(self.spare)
         # What Liza did not put there was saved between its look and the exchange: the next look finds it.
-        baton.spare = came_out if came_out in {baton.state, None} else NO_FILE
-        baton.state = fresh
+        lock_state.spare = came_out if came_out in {lock_state.state, None} else NO_FILE
+        lock_state.state = fresh
 
     def _trade(self) -> None:
         try:
@@ -485,52 +487,52 @@ class StateFile:
             except FileExistsError:  # and saved another one since
                 self._disk.exchange(self.spare, self.path)
 
-    def _open_spare(self, baton: LockState) -> int:
+    def _open_spare(self, lock_state: LockState) -> int:
         """Return a descriptor of a file that no other process has open and that holds no edit."""
         try:
             descriptor = os.open(self.spare, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            return self._make_spare(baton)
+            return self._make_spare(lock_state)
         except PermissionError:
             descriptor = -1  # somebody changed its mode while it was state.yaml
-        if descriptor >= 0 and self._is_free(descriptor, baton):
+        if descriptor >= 0 and self._is_free(descriptor, lock_state):
             return descriptor
         # Half written it is Liza's own, and open still only because an exception kept it from being closed.
-        if baton.spare is None or (has_no_writer(self.spare) and self._is_known(baton)):
+        if lock_state.spare is None or (has_no_writer(self.spare) and self._is_known(lock_state)):
             self.spare.unlink()  # somebody still reads it, who must not see it change
         else:
-            self._hold(baton)
-        return self._make_spare(baton)
+            self._hold(lock_state)
+        return self._make_spare(lock_state)
 
-    def _make_spare(self, baton: LockState) -> int:
-        baton.spare = None
-        write_lock_state(baton)  # before there is a file, or an empty one would be taken for an edit
+    def _make_spare(self, lock_state: LockState) -> int:
+        lock_state.spare = None
+        write_lock_state(lock_state)  # before there is a file, or an empty one would be taken for an edit
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self.spare, flags, 0o644)
 
-    def _is_free(self, descriptor: int, baton: LockState) -> bool:
+    def _is_free(self, descriptor: int, lock_state: LockState) -> bool:
         """Return whether the open spare may be written over; it is closed if not."""
         is_free = False
         try:
             # Asked in this order: once nobody else has it open, its print cannot change any more.
-            is_free = host().is_opened_by_us_alone(descriptor) and self._is_known(baton)
+            is_free = host().is_opened_by_us_alone(descriptor) and self._is_known(lock_state)
         finally:
             # Also if a signal handler raised: the descriptor may hold a lease that makes others wait.
             if not is_free:
                 os.close(descriptor)
         return is_free
 
-    def _is_known(self, baton: LockState) -> bool:
-        return baton.spare is None or file_id_at(self.spare) == baton.spare
+    def _is_known(self, lock_state: LockState) -> bool:
+        return lock_state.spare is None or file_id_at(self.spare) == lock_state.spare
 
-    def _hold(self, baton: LockState) -> None:
+    def _hold(self, lock_state: LockState) -> None:
         """Keep the spare file under a name of its own: a program writes it, or did since Liza looked."""
         number = 1
         while (held := self.path.with_name(f"{HELD}-{number}")).exists():
             number += 1
-        baton.held[held.name] = baton.spare or NO_FILE
+        lock_state.held[held.name] = lock_state.spare or NO_FILE
         write_lock_state(
-            baton
+            lock_state
         )  # before the rename, or nobody would look for the file if this process died now
         self.spare.rename(held)
 

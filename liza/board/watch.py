@@ -55,7 +55,7 @@ class Watch:
                 self._rung.notify_all()
 
     def wait(self, heard: int, timeout: float) -> None:
-        """Return once the bell rang more than *heard* times, or after *timeout* seconds."""
+        """Return after more than *heard* wake-ups, or after *timeout* seconds."""
         wait_for(self._rung, lambda: self.wakeups > heard, timeout)
 
 

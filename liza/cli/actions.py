@@ -214,7 +214,7 @@ def abort(board: Board, *, by: Actor, reason: str = "") -> ActionResult:
 
 def resume(board: Board, *, by: Actor, at: datetime) -> ActionResult:
     """Take back the switches, and let providers be tried again that refused."""
-    taken = breaker.resume(board, at, by)
+    taken = breaker.take_back_switches(board, at, by)
     said = f"Took back {', '.join(taken)}." if taken else "No switch was thrown."
     if shut := closed_providers(board.read()):
         board.update(retry_providers(by, at))

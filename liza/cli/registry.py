@@ -92,7 +92,7 @@ def board_of(args: Namespace) -> Board:
     return open_board(home_of(args))
 
 
-def perform(args: Namespace, action: Callable[..., ActionResult], **fields: Any) -> None:  # noqa: ANN401 - of the action
+def perform_action(args: Namespace, action: Callable[..., ActionResult], **fields: Any) -> None:  # noqa: ANN401 - of the action
     """Do *action* to the board in the name of the person who typed it, and say what it came to."""
     from liza.domain.changes import HUMAN
     from liza.domain.record import utc_now

@@ -163,7 +163,7 @@ def resolve_and_resume(board: Board, name: str, reason: str, now: datetime, by: 
     return f"Resolved {name}; the breaker is OK and the agents go on."
 
 
-def resume(board: Board, now: datetime, by: Actor = HUMAN) -> list[str]:
+def take_back_switches(board: Board, now: datetime, by: Actor = HUMAN) -> list[str]:
     """Take back the switches and return their names; raise if a trip is open, which keeps its own.
 
     What agents moved that is a person's is for people to look at, and whoever resumes has: such trips are

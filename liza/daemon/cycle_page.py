@@ -8,7 +8,6 @@ An agent without a sandbox reaches the page as well: what appears while one is a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,13 +34,11 @@ from liza.domain.cycle_file import (
     UNCLEAR,
     Addition,
     CycleAnswer,
-    CycleEntry,
     CycleHead,
     HowToMerge,
     goal_in,
     read_addition,
     read_answer,
-    render_cycle,
     render_entries,
     render_head,
 )
@@ -73,11 +70,6 @@ if TYPE_CHECKING:
 # The cycle file and its archives on disk; a person who saves at the same moment loses nothing.
 
 _MODE: Final = 0o644
-
-
-def page_text(head: CycleHead, entries: Sequence[CycleEntry]) -> str:
-    """Return the page with secrets masked, as it is written and as later additions are compared with it."""
-    return environment_mask().text(render_cycle(head, entries)).encode(errors="replace").decode()
 
 
 def read_page(path: Path) -> str | None:

@@ -213,6 +213,6 @@ def take_back(context: EffectContext, task: Task, wanted: tuple[Effect, ...]) ->
     return {str(Effect.FINALIZE_PR): retract(context.delivery(task))}
 
 
-def perform(context: EffectContext, task: Task, effects: tuple[Effect, ...]) -> dict[str, str]:
+def perform_effects(context: EffectContext, task: Task, effects: tuple[Effect, ...]) -> dict[str, str]:
     """Perform *effects* one after the other; return the result of each."""
     return {str(effect): PERFORMERS[effect].perform(context, task) for effect in effects}

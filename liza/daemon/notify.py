@@ -245,7 +245,7 @@ class Notifier:
         self._news = threading.Event()
         self._closing = threading.Event()
         self._deadline = float("inf")
-        self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="notifier", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

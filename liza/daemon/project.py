@@ -45,7 +45,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def integration_ref(start: Path) -> str:
+def integration_ref_from(start: Path) -> str:
     """Return the integration branch: the board's, or where there is none, the team's.
 
     By its full name; where hosts share a remote, it is the commit that the branch is at there.

@@ -88,7 +88,7 @@ def ports_of(root: Path, slot: str) -> dict[str, str]:
     return {"LIZA_PORT": str(first), "LIZA_PORTS": f"{first}-{first + WIDTH - 1}"}
 
 
-SANDBOXES: Final = "cages"  # below .liza: the private directories of sandboxed runs
+SANDBOXES: Final = "sandboxes"  # below .liza: the private directories of sandboxed runs
 PROXY_PORT: Final = 3128  # on the loopback of the sandbox
 PROXY_SOCKET: Final = SANDBOX_ROOT / "turnstile"
 EGRESS_CLIENT: Final = SANDBOX_ROOT / "hatch.py"
@@ -118,7 +118,9 @@ def require_sandbox(sandbox: SandboxConfig) -> None:
     if probe.is_transient:  # the machine has not said no
         raise SandboxUnavailable("it is not clear whether there is a sandbox; try again", why)
     if sandbox.network is not Network.FULL:
-        raise SandboxUnavailable(f"sandbox.network is `{sandbox.network}`, which only a cage can keep", why)
+        raise SandboxUnavailable(
+            f"sandbox.network is `{sandbox.network}`, which only a sandbox can keep", why
+        )
 
 
 def with_required_mode(sandbox: SandboxConfig) -> SandboxConfig:

@@ -12,7 +12,7 @@ from liza.board.location import VARIABLE, address_in, without_password
 from liza.board.protocol import open_board
 from liza.domain.shared_refs import RefUpdate, why_refused
 from liza.errors import DiskTrouble, Refused, UsageError
-from liza.repo.command import ask
+from liza.repo.command import ask_git
 from liza.system.files import overwrite
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FIELDS: Final = 3  # of a line: what the ref was, what it shall be, its name
 
 def install_hook(bare: Path, board: str) -> Path:
     """Write the hook of the repository *bare*, which asks *board*; return where. It may be repeated."""
-    if ask("rev-parse", "--is-bare-repository", cwd=_require_directory(bare)).text != "true":
+    if ask_git("rev-parse", "--is-bare-repository", cwd=_require_directory(bare)).text != "true":
         raise UsageError(f"{bare} is no bare repository; make one (`git init --bare {bare}`)")
     if without_password(board) != board:
         raise UsageError(
@@ -34,7 +34,7 @@ def install_hook(bare: Path, board: str) -> Path:
             "~/.pgpass there"
         )
     # Of its own settings: in Liza's, no repository has hooks.
-    own = ask("config", "--file", "config", "--get", "core.hooksPath", cwd=bare).text
+    own = ask_git("config", "--file", "config", "--get", "core.hooksPath", cwd=bare).text
     path = bare / (own or "hooks") / HOOK
     if path.exists() and _WRITTEN not in path.read_text(errors="replace"):
         raise UsageError(f"there is another hook in {path}; move it away, or call `liza hook {HOOK}` from it")

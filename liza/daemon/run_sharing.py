@@ -24,7 +24,7 @@ DRAIN: Final = 3.0  # seconds that the end of a run waits for what is not copied
 
 
 @contextmanager
-def sharing_runs(home: Path, say: Callable[[str], None]) -> Iterator[None]:
+def share_runs(home: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Copy runs as they end, in a thread, so that a directory that hangs holds up no work."""
     board, closing = open_board(home), threading.Event()
     sharer = RunSharer(board, say)

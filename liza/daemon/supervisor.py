@@ -38,9 +38,9 @@ from liza.daemon.project_sandbox import (
     with_required_mode,
 )
 from liza.daemon.recover import OWN_GIT, RUNS, Recovery, await_exit, is_run_of, orphaned_workers
-from liza.daemon.run_sharing import sharing_runs
+from liza.daemon.run_sharing import share_runs
 from liza.daemon.team_file import TeamFileResult, apply_team_file
-from liza.daemon.trace_export import tracing
+from liza.daemon.trace_export import send_traces
 from liza.daemon.travel import begin_integration
 from liza.daemon.worker_processes import WorkerProcesses
 from liza.daemon.workflow_in_use import adopt_workflow, why_unvetted, workflow_of
@@ -296,8 +296,10 @@ class Supervisor:
             target=self._workers.kill_stopped, args=(is_over,), name="stopped", daemon=True
         ).start()
         try:
-            background.enter_context(sharing_runs(self._board.home, self._view.say))
-            background.enter_context(tracing(self._board.home, lambda: self._member.leads, self._view.say))
+            background.enter_context(share_runs(self._board.home, self._view.say))
+            background.enter_context(
+                send_traces(self._board.home, lambda: self._member.leads, self._view.say)
+            )
             ending = self._run_loop()
             if ending is RunEnd.ABORT:
                 # A worker looks at the switches beside what it waits for, such as the board; a signal stops

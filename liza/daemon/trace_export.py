@@ -55,7 +55,7 @@ def why_not(environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def tracing(
+def send_traces(
     home: Path, leads: Callable[[], bool], say: Callable[[str], None]
 ) -> AbstractContextManager[None]:
     """Send traces while the block lasts, if the environment names a collector."""
@@ -64,7 +64,7 @@ def tracing(
     why = why_not(os.environ)
     try:
         if not why:
-            return _tracing(home, leads, say, OtlpCollector())
+            return _send_traces(home, leads, say, OtlpCollector())
     except ImportError:
         why = "they need OpenTelemetry; install Liza with it (`pip install 'liza[otel]'`)"
     say(f"traces are not sent: {why}")
@@ -72,16 +72,16 @@ def tracing(
 
 
 @contextmanager
-def _tracing(
+def _send_traces(
     home: Path, leads: Callable[[], bool], say: Callable[[str], None], collector: OtlpCollector
 ) -> Iterator[None]:
     board = open_board(home)
-    courier = TraceCourier(board, leads, say, collector)
-    courier.start()
+    sender = TraceSender(board, leads, say, collector)
+    sender.start()
     try:
         yield
     finally:
-        courier.close()
+        sender.close()
         board.close()
 
 
@@ -144,7 +144,7 @@ class _Found(NamedTuple):
     notes: list[str]
 
 
-class TraceCourier:
+class TraceSender:
     """A thread that looks for what has ended, and sends it; what is not taken is sent later."""
 
     def __init__(

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from liza.agents.protocol import PricingAgent, RecordingAgent
 from liza.agents.select import COMMAND, REPLAY, RunRequester, agent_for, backend_of, choice_for, planned_run
-from liza.daemon.effects import EffectContext, comment, perform, take_back
-from liza.daemon.policy.pick import EndedRun, admit, denial_of, park, phase_of, release_unused, settle_run
+from liza.daemon.effects import EffectContext, comment, perform_effects, take_back
+from liza.daemon.policy.pick import (
+    EndedRun,
+    admit,
+    denial_of,
+    park,
+    phase_of,
+    release_unused,
+    settle_ended_run,
+)
 from liza.daemon.project_sandbox import (
     DRIFTED,
     TAKEN_AS_YOURS,
@@ -648,7 +656,7 @@ class Turn:
             undone = take_back(context, task, wanted.effects)
             if wanted.effects:
                 self._intend(wanted.effects, commit)
-            done = {**undone, **perform(context, task, wanted.effects)}
+            done = {**undone, **perform_effects(context, task, wanted.effects)}
             self._comment(context.delivery(task))
         except ForgeFailed as error:
             return Block(reason=printable(str(error)), questions=(FORGE_QUESTION,), only_people=True)
@@ -725,7 +733,7 @@ def _settle_runs(
 ) -> State:
     """Return the board with *runs* paid for and their providers heeded; *told* gets what is news."""
     for run in runs:
-        before, state = state, settle_run(state, run, at=at, chance=chance)
+        before, state = state, settle_ended_run(state, run, at=at, chance=chance)
         if word := provider_news(before, state, run.run.provider):
             told.append(word)
     if runs and (word := budget_warning(state)):

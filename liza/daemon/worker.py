@@ -66,7 +66,7 @@ def main(home: Path, role: Role, name: str) -> int:
     try:
         with board.presence.hold(name, at=worker.clock()):
             try:
-                return serve(worker)
+                return work_until_stopped(worker)
             finally:
                 _wake_supervisor(stop_requests)
     except BoardUnreachable as error:  # nobody's failure: its host starts it again once the board is back
@@ -99,7 +99,7 @@ def _mask_record(record: logging.LogRecord) -> bool:
     return True
 
 
-def serve(worker: Worker) -> int:
+def work_until_stopped(worker: Worker) -> int:
     """Take turns until the worker has to end; return the exit code."""
     _update_when_room(worker, Change(worker.name, "start", lambda state: with_worker_started(worker, state)))
     log.info("%s works on %s", worker.name, worker.repository.root)

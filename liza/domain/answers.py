@@ -164,14 +164,6 @@ def step_problems(
     return tuple(f"{problem}; split the step over several loops" for problem in [*size, *long])
 
 
-TAG: Final = "liza"
-USAGE: Final = "usage"  # beside any answer: what the agent says that its run cost
-MOST_PROBLEMS: Final = 3  # problems that one sentence names: an agent mends the first and then sees the rest
-# Earlier answers that the last is compared with; thousands would take seconds to read.
-MOST_EARLIER: Final = 20
-
-
-UNSAID: Final = "nothing was said of it"
 BLOCKED_NEEDS: Final = "a blocked task needs a blocked_reason and one to three blocked_questions"
 
 

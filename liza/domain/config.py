@@ -301,7 +301,7 @@ _NEEDS_SANDBOX: Final = (
     "show",
     "write",
     "hosts",
-)  # what only a cage can keep
+)  # what only a sandbox can keep
 
 
 class AssistantConfig(Record):

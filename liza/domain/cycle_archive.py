@@ -13,7 +13,6 @@ from liza.domain.similarity import are_similar
 
 PAGE: Final = "docs/context/current_cycle.md"
 ARCHIVE: Final = "docs/context/archive"
-ASSETS: Final = "docs/context/assets"
 PAUSED: Final = "Cycle paused after {count} {word} results. Review blockers in archive."
 INSUFFICIENT: Final = "Judge INSUFFICIENT"
 FAIL: Final = "Actor FAIL"

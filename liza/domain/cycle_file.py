@@ -47,11 +47,6 @@ class CycleEntry(NamedTuple):
     block: SignalBlock
 
 
-def render_cycle(head: CycleHead, entries: Sequence[CycleEntry]) -> str:
-    """Return the page; with one more entry, it begins with the page that was there before."""
-    return render_head(head) + render_entries(entries)
-
-
 def render_entries(entries: Sequence[CycleEntry], loop_before: int = 0) -> str:
     """Return what *entries* add to a page whose last entry is of the loop *loop_before*."""
     loops = [loop_before, *(entry.loop for entry in entries)]

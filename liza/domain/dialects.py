@@ -301,7 +301,7 @@ def _judge_block(role: str, said: dict[str, str], text: str) -> DialectReading:
         fields=MappingProxyType(fields),
         feedback=tuple(said[key] for key in ("issues found", "context") if says_something(said.get(key))),
         questions=questions if outcome is Outcome.ASK else (),
-        oddities=oddities,
+        oddities=(*oddities, *_hand_over_gap(role, next_role, said)),
     )
 
 
@@ -361,12 +361,6 @@ def _confidence(value: str | None) -> tuple[int | None, tuple[str, ...]]:
     number = int(found[0])
     kept = min(max(number, 0), HIGHEST_CONFIDENCE)
     return kept, () if kept == number else (f"the confidence {number} is not from 0 to {HIGHEST_CONFIDENCE}",)
-
-
-def signature_problem(reading: DialectReading, expected: str) -> str | None:
-    """Return the sentence for a signature that is not the one that the board assigns."""
-    found = reading.fields.get("signature")
-    return None if found in {None, "", expected} else f"the signature is {found}, and {expected} was due"
 
 
 class SignalBlock(NamedTuple):
@@ -439,12 +433,11 @@ def signal_form(role: str) -> str:
     )
 
 
-def missing_context(reading: DialectReading, role: str) -> tuple[str, ...]:
-    """Return what *role* should have told the next agent and did not."""
-    wanted = HAND_OVER.get((role, reading.next_role or ""), ())
-    return tuple(
-        keys[0] for keys in wanted if not any(says_something(reading.fields.get(key)) for key in keys)
-    )
+def _hand_over_gap(role: str, next_role: str | None, said: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the sentence for what *role* should have told the next agent and did not."""
+    wanted = HAND_OVER.get((role, next_role or ""), ())
+    missing = [keys[0] for keys in wanted if not any(says_something(said.get(key)) for key in keys)]
+    return (f"the block tells the {next_role} nothing of: {', '.join(missing)}",) if missing else ()
 
 
 # Answers with a line `VERDICT:` and sections such as `PLAN:`, and patches as text.

@@ -50,7 +50,6 @@ class MetricResult(NamedTuple):
     score: float
     grade: Grade
     should_explore: bool
-    improvements: Mapping[str, float]  # relative, by column
     missing: tuple[str, ...]  # columns that one of the two does not have
 
 
@@ -64,7 +63,7 @@ def grade_metrics(
     weight = sum(rule.weight for rule in there)
     score = sum(rule.weight * better[rule.column] for rule in there) / weight if weight else 0.0
     missing = tuple(rule.column for rule in known if rule not in there)
-    return MetricResult(score, _grade(score), _is_worth_exploring(there, better, score), better, missing)
+    return MetricResult(score, _grade(score), _is_worth_exploring(there, better, score), missing)
 
 
 def improvement(rule: MetricRule, baseline: float, candidate: float) -> float:

@@ -114,7 +114,7 @@ def _rows_of(text: str) -> tuple[list[dict[str, str]], list[str]]:
         return [], []
 
 
-def columns_of(data: bytes) -> tuple[str, ...]:
+def csv_columns(data: bytes) -> tuple[str, ...]:
     """Return the columns of a CSV."""
     return tuple(_rows_of(data.decode("utf-8", "replace"))[1])
 
@@ -212,8 +212,8 @@ def score_against(wanted: ScoreColumn, *, baseline: ResultsFile, candidate: Resu
     if notes:
         return Score(
             column=wanted.column,
-            baseline_columns=columns_of(baseline.data or b""),
-            candidate_columns=columns_of(candidate.data or b""),
+            baseline_columns=csv_columns(baseline.data or b""),
+            candidate_columns=csv_columns(candidate.data or b""),
             note="; ".join(notes),
         )
     base, mean = (value for value in means if value is not None)

@@ -18,7 +18,6 @@ from pydantic import Field, TypeAdapter, field_validator
 from liza.domain.memory import Remembered
 from liza.domain.model import (
     RELEASE,
-    WORK,
     Checkpoint,
     End,
     Feedback,
@@ -980,6 +979,6 @@ def label_of(position: Position, lease: Lease | None) -> Status:
 def _waiting(position: Position) -> Status:
     if position.waiting == RELEASE:
         return Status.DRAFT
-    # Somebody who is about to work, or has asked, needs an answer; what was made needs a yes.
-    needs_answer = position.waiting == WORK or (position.stage is Stage.WORK and not position.worked)
-    return Status.BLOCKED if needs_answer else Status.AWAITING_APPROVAL
+    # Somebody who is about to work needs an answer; what was made needs a yes.
+    is_before_work = position.stage is Stage.WORK and not position.worked
+    return Status.BLOCKED if is_before_work else Status.AWAITING_APPROVAL

@@ -46,24 +46,14 @@ class Feedback(Record):
 
 
 class Outcome(StrEnum):
-    """What a gate, or a phase, comes to; `OUTCOME_MEANING` says what each means."""
+    """What a gate, or a phase, comes to."""
 
     PASS = "pass"  # noqa: S105 - no password
-    ASK = "ask"
-    REVISE = "revise"
-    STOP = "stop"
-    BLOCK = "block"
-    NONE = "none"
-
-
-OUTCOME_MEANING: Final[dict[Outcome, str]] = {
-    Outcome.PASS: "nothing is in the way",
-    Outcome.ASK: "a person has to answer first; no round is used up",
-    Outcome.REVISE: "it goes back to whoever made it, with what is wrong",
-    Outcome.STOP: "the work is given up",
-    Outcome.BLOCK: "somebody has to think before anybody goes on",
-    Outcome.NONE: "there was no verdict; the workflow says what that means, and never that it passed",
-}
+    ASK = "ask"  # a person has to answer first
+    REVISE = "revise"  # back to whoever made it, with what is wrong
+    STOP = "stop"  # the work is given up
+    BLOCK = "block"  # somebody has to think before anybody goes on
+    NONE = "none"  # no verdict: the workflow says what that means, and never that it passed
 
 
 class Evidence(Record):
@@ -149,7 +139,6 @@ class Signal(Record):
 
 # What a position waits on beside the gates of a workflow; no gate can have such an id.
 RELEASE: Final = ":release"  # a draft: somebody has to release it first
-WORK: Final = ":work"  # the worker asked
 TAINT: Final = ":taint"  # a person has to accept what the work is tainted with
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-Lines = "Mapping[str, int]"
-
 
 def violations_from(
     error: ValidationError, kind: type[BaseModel], at: str, lines: Mapping[str, int]

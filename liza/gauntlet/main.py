@@ -1,4 +1,4 @@
-"""The program behind every agent of the zoo, for the `command` backend: `-m liza.gauntlet.main NAME ROOT`."""
+"""The program behind every agent of the gauntlet, as a command: `-m liza.gauntlet.main NAME ROOT`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FAILED: Final = re.compile(r"^fail by (\S+): ", re.MULTILINE)  # as the guidanc
 
 
 def load_agents() -> None:
-    """Load every module of the zoo: each puts its deeds into the table."""
+    """Load every module of agents: each puts its misbehaviours into the table."""
     for module in iter_modules(agents.__path__):
         import_module(f"{agents.__name__}.{module.name}")
 
 
-def perform(name: str, act: Run) -> Answer | str | None:
+def answer_of(name: str, act: Run) -> Answer | str | None:
     """Return what the agent *name* answers; where it has nothing of its own to do, it is honest."""
     deed = MISBEHAVIOURS.get((name, act.step))
     if deed is None or act.iteration > deed.until:
@@ -73,7 +73,7 @@ def main() -> None:
         prompt=prompt,
         hat=os.environ["LIZA_HAT"],
     )
-    answer = perform(name, act)
+    answer = answer_of(name, act)
     if answer is not None:
         sys.stdout.write(answer if isinstance(answer, str) else f"Here you are.\n\n{block(answer)}")
 

@@ -84,18 +84,18 @@ _AUTHOR: Final = {
 }
 
 
-def settings_for(case: Case, yard: CaseProject, more: Mapping[str, Any]) -> dict[str, Any]:
+def settings_for(case: Case, project: CaseProject, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of *case*: those of everybody, under *more*, under its own."""
     settings: dict[str, Any] = {
         "spec": "specs/vision.md",
         "workers": {"planner": 1, "coder": 1, "reviewer": 1},
-        "agents": {"default": {"backend": "command", "command": _agent_command("honest", yard)}},
+        "agents": {"default": {"backend": "command", "command": _agent_command("honest", project)}},
         "gates": {"test": "python3 -m unittest -q", "lint": "python3 tools/lint.py"},
         "limits": {"agent_minutes": 0.5, "silence_minutes": 0.4},
     }
     merge_settings(settings, more)
     overrides = {
-        role: {"backend": "command", "command": _agent_command(case.name, yard)} for role in case.roles
+        role: {"backend": "command", "command": _agent_command(case.name, project)} for role in case.roles
     }
     merge_settings(settings, {"agents": {"overrides": overrides}})
     merge_settings(settings, case.settings)
@@ -112,49 +112,49 @@ def merge_settings(below: dict[str, Any], above: Mapping[str, Any]) -> None:
             below[key] = value
 
 
-def _agent_command(name: str, yard: CaseProject) -> list[str]:
-    return [sys.executable, "-m", "liza.gauntlet.main", name, str(yard.root)]
+def _agent_command(name: str, project: CaseProject) -> list[str]:
+    return [sys.executable, "-m", "liza.gauntlet.main", name, str(project.root)]
 
 
-def create_project(yard: CaseProject, case: Case, more: Mapping[str, Any]) -> None:
+def create_project(project: CaseProject, case: Case, more: Mapping[str, Any]) -> None:
     """Make the repository of *case*, with a board, as a person would leave it at night."""
     for name in ("project", "home", "outside", "tmp"):
-        (yard.directory / name).mkdir(parents=True)
-    (yard.directory / "home/.gitconfig").write_text(_IDENTITY)
-    (yard.directory / "outside/precious.txt").write_text("precious\n")
-    settings = settings_for(case, yard, more)
+        (project.directory / name).mkdir(parents=True)
+    (project.directory / "home/.gitconfig").write_text(_IDENTITY)
+    (project.directory / "outside/precious.txt").write_text("precious\n")
+    settings = settings_for(case, project, more)
     lines = [f"{key}: {json.dumps(value)}\n" for key, value in settings.items()]
-    _write(yard.root, {**case.base, TEAM_FILE: "".join(lines)})
-    yard.git("init", "--quiet", "--initial-branch=main", ".")
-    yard.git("add", ".")
-    yard.git("commit", "--quiet", "-m", "The beginning")
-    _add_user_state(yard, case)
-    board, _ = create_board(yard.root, case.goal, spec=None, workflow=None)
+    _write(project.root, {**case.base, TEAM_FILE: "".join(lines)})
+    project.git("init", "--quiet", "--initial-branch=main", ".")
+    project.git("add", ".")
+    project.git("commit", "--quiet", "-m", "The beginning")
+    _add_user_state(project, case)
+    board, _ = create_board(project.root, case.goal, spec=None, workflow=None)
     board.close()
 
 
-def _add_user_state(yard: CaseProject, case: Case) -> None:
+def _add_user_state(project: CaseProject, case: Case) -> None:
     """Leave what a person leaves: a dirty file, a staged one, one that is ignored, a hook, a remote."""
     for key, value in case.git.items():
-        yard.git("config", key, value)
-    _write(yard.directory / "home", case.home)
+        project.git("config", key, value)
+    _write(project.directory / "home", case.home)
     if case.has_private:
-        _add_private_repository(yard)
-    yard.git("clone", "--quiet", "--bare", ".", str(yard.directory / "origin.git"))
-    yard.git("remote", "add", "origin", str(yard.directory / "origin.git"))
+        _add_private_repository(project)
+    project.git("clone", "--quiet", "--bare", ".", str(project.directory / "origin.git"))
+    project.git("remote", "add", "origin", str(project.directory / "origin.git"))
     files = {"notes.txt": "remember the bread\n", "staged.txt": "half done\n", "build/cache.bin": "cached\n"}
-    _write(yard.root, files)
-    yard.git("add", "staged.txt")
-    hook = yard.root / ".git" / "hooks" / "pre-commit"
+    _write(project.root, files)
+    project.git("add", "staged.txt")
+    hook = project.root / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\nexit 0\n")
     hook.chmod(0o755)
 
 
-def _add_private_repository(yard: CaseProject) -> None:
+def _add_private_repository(project: CaseProject) -> None:
     """Make a repository beside the project whose one commit is in a pack."""
-    private = yard.directory / PRIVATE
-    git("init", "--quiet", "--bare", str(private), cwd=yard.directory)
+    private = project.directory / PRIVATE
+    git("init", "--quiet", "--bare", str(private), cwd=project.directory)
     blob = git("hash-object", "-w", "--stdin", cwd=private, stdin=b"for nobody else\n")
     tree = git("mktree", cwd=private, stdin=f"100644 blob {blob}\tsecret.txt\n".encode())
     commit = git("commit-tree", "-m", "private", tree, cwd=private, environment=_AUTHOR)
@@ -169,18 +169,20 @@ def _write(root: Path, files: Mapping[str, str]) -> None:
         path.write_text(text)
 
 
-def user_state(yard: CaseProject) -> dict[str, str]:
+def user_state(project: CaseProject) -> dict[str, str]:
     """Return the user's files, index, refs and git configuration, each with a digest."""
-    found = {"index": git("ls-files", "-v", "--stage", cwd=yard.root)}
-    for top in (yard.root, yard.directory / "home", yard.directory / "outside"):
-        found |= {str(path.relative_to(yard.directory)): _file_digest(path) for path in _files(top)}
+    found = {"index": git("ls-files", "-v", "--stage", cwd=project.root)}
+    for top in (project.root, project.directory / "home", project.directory / "outside"):
+        found |= {str(path.relative_to(project.directory)): _file_digest(path) for path in _files(top)}
     for name in _KEPT_BY_GIT:
-        paths = [yard.root / ".git" / name, *(yard.root / ".git" / name).rglob("*")]
-        found |= {str(path.relative_to(yard.root)): _file_digest(path) for path in paths if not path.is_dir()}
-    for repository in (yard.root, yard.directory / "origin.git"):
+        paths = [project.root / ".git" / name, *(project.root / ".git" / name).rglob("*")]
+        found |= {
+            str(path.relative_to(project.root)): _file_digest(path) for path in paths if not path.is_dir()
+        }
+    for repository in (project.root, project.directory / "origin.git"):
         for line in git("for-each-ref", "--format=%(refname) %(objectname)", cwd=repository).splitlines():
             name, _, value = line.partition(" ")
-            if not name.startswith(_OWN_REFS) or repository != yard.root:
+            if not name.startswith(_OWN_REFS) or repository != project.root:
                 found[f"{repository.name} {name}"] = value
     return {name: look for name, look in found.items() if look}
 
@@ -200,7 +202,7 @@ def _file_digest(path: Path) -> str:
     return f"{mode:o} {sha1(content, usedforsecurity=False).hexdigest()}"
 
 
-def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+def differing_names(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of what was added, changed or removed."""
     return tuple(name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
 
@@ -214,30 +216,30 @@ class RunOutcome(NamedTuple):
     is_late: bool = False
 
 
-def run_liza(yard: CaseProject, case: Case, stop: Event) -> RunOutcome:
-    """Run Liza in *yard* until it ends or *stop*, and again where it was killed and *case* says so."""
+def run_liza(project: CaseProject, case: Case, stop: Event) -> RunOutcome:
+    """Run Liza in *project* until it ends or *stop*, and again where it was killed and *case* says so."""
     began, restarts = time.monotonic(), case.restarts
     while True:
-        run = _run_once(yard, case.patience, stop)
+        run = _run_once(project, case.patience, stop)
         if run.code != -signal.SIGKILL or not restarts or run.is_late:
             return run._replace(seconds=time.monotonic() - began)
         restarts -= 1
 
 
-def _run_once(yard: CaseProject, patience: float, stop: Event) -> RunOutcome:
-    words = [sys.executable, "-m", "liza", "-C", str(yard.root), "run", "--until-idle"]
-    with yard.log.open("ab") as log:
+def _run_once(project: CaseProject, patience: float, stop: Event) -> RunOutcome:
+    words = [sys.executable, "-m", "liza", "-C", str(project.root), "run", "--until-idle"]
+    with project.log.open("ab") as log:
         run = subprocess.Popen(
             words,
-            cwd=yard.directory,
-            env=yard.environment(),
+            cwd=project.directory,
+            env=project.environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             process_group=0,  # Ctrl-C is for us: whoever is asked twice ends without saving
         )
     with _ensure_stopped(run):
-        return _await_run(run, yard, patience, stop)
+        return _await_run(run, project, patience, stop)
 
 
 @contextmanager
@@ -254,14 +256,16 @@ def _ensure_stopped(run: subprocess.Popen[bytes]) -> Iterator[None]:
             run.wait()
 
 
-def _await_run(run: subprocess.Popen[bytes], yard: CaseProject, patience: float, stop: Event) -> RunOutcome:
-    deadline, quiet = time.monotonic() + patience, QuietWatch(yard)
+def _await_run(
+    run: subprocess.Popen[bytes], project: CaseProject, patience: float, stop: Event
+) -> RunOutcome:
+    deadline, quiet = time.monotonic() + patience, QuietWatch(project)
     while time.monotonic() < deadline and not stop.is_set():
         try:
             return RunOutcome(run.wait(TICK), 0.0)
         except subprocess.TimeoutExpired:
             if (now := process_of(run.pid)) and now.state == STOPPED:
-                _abort(yard)  # it hears no signal, and this is what a person has
+                _abort(project)  # it hears no signal, and this is what a person has
             if quiet.is_over():
                 run.terminate()
                 with suppress(subprocess.TimeoutExpired):
@@ -270,18 +274,23 @@ def _await_run(run: subprocess.Popen[bytes], yard: CaseProject, patience: float,
     return RunOutcome(-signal.SIGKILL, 0.0, is_late=True)
 
 
-def _abort(yard: CaseProject) -> None:
-    words = [sys.executable, "-m", "liza", "-C", str(yard.root), "abort"]
+def _abort(project: CaseProject) -> None:
+    words = [sys.executable, "-m", "liza", "-C", str(project.root), "abort"]
     subprocess.run(
-        words, cwd=yard.directory, env=yard.environment(), capture_output=True, timeout=GRACE * 2, check=False
+        words,
+        cwd=project.directory,
+        env=project.environment(),
+        capture_output=True,
+        timeout=GRACE * 2,
+        check=False,
     )
 
 
 class QuietWatch:
     """Whether a paused run has nothing more to say: somebody threw a switch, and the journal stands still."""
 
-    def __init__(self, yard: CaseProject) -> None:
-        self._yard = yard
+    def __init__(self, project: CaseProject) -> None:
+        self._yard = project
         self._size = -1
         self._since = time.monotonic()
 
@@ -300,10 +309,10 @@ def _size(path: Path) -> int:
         return 0
 
 
-def project_processes(yard: CaseProject) -> list[tuple[int, str]]:
-    """Return every process that says anywhere that it has to do with *yard*, but ourselves."""
+def project_processes(project: CaseProject) -> list[tuple[int, str]]:
+    """Return every process that says anywhere that it has to do with *project*, but ourselves."""
     close_readers()
-    mark, found = os.fsencode(yard.directory), []
+    mark, found = os.fsencode(project.directory), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             words = _read_bytes(entry / "cmdline")
@@ -326,20 +335,20 @@ def _link_target(path: Path) -> bytes:
         return b""
 
 
-def leftover_processes(yard: CaseProject, patience: float = 1.0) -> list[tuple[int, str]]:
+def surviving_processes(project: CaseProject, patience: float = 1.0) -> list[tuple[int, str]]:
     """Return the processes that are left, after what was about to end has ended."""
     deadline = time.monotonic() + patience
-    while (found := project_processes(yard)) and time.monotonic() < deadline:
+    while (found := project_processes(project)) and time.monotonic() < deadline:
         time.sleep(TICK)
     return found
 
 
-def remove_project(yard: CaseProject) -> None:
+def remove_project(project: CaseProject) -> None:
     """Remove the project, and kill every process that still runs in it."""
-    for pid, _ in project_processes(yard):
+    for pid, _ in project_processes(project):
         with suppress(ProcessLookupError, PermissionError), closing(_Pid(pid)) as descriptor:
             signal.pidfd_send_signal(descriptor.number, signal.SIGKILL)
-    shutil.rmtree(yard.directory, onerror=_retry_removal)
+    shutil.rmtree(project.directory, onerror=_retry_removal)
 
 
 class _Pid:

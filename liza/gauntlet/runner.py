@@ -1,4 +1,4 @@
-"""The gauntlet: every agent of the zoo in a repository of its own, under the real daemon, and judged."""
+"""The gauntlet: every case in a repository of its own, under the real daemon, and judged."""
 
 from __future__ import annotations
 
@@ -138,20 +138,20 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 def run_one(
     case: Case, *, more: Mapping[str, Any], keep: Path | None = None, stop: threading.Event | None = None
 ) -> CaseResult:
-    """Run one case and judge it, or end it at *stop*; its yard stays in *keep*, if there is such a place."""
+    """Run one case and judge it, or end it at *stop*; its project stays in *keep*, if given."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    yard = CaseProject(Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep)).resolve())
+    project = CaseProject(Path(tempfile.mkdtemp(prefix=f"{case.name}-", dir=keep)).resolve())
     try:
-        create_project(yard, case, more)
-        base, before = yard.git("rev-parse", "HEAD"), user_state(yard)
-        run = run_liza(yard, case, stop or threading.Event())
-        return judge_case(case, collect_facts(case, yard, run, before, base))
+        create_project(project, case, more)
+        base, before = project.git("rev-parse", "HEAD"), user_state(project)
+        run = run_liza(project, case, stop or threading.Event())
+        return judge_case(case, collect_facts(case, project, run, before, base))
     except (LizaError, OSError, subprocess.SubprocessError) as error:  # no reason to lose all the others
         return CaseResult(case, (f"it could not be judged: {error}",), (), 0.0)
     finally:
         if keep is None:
-            remove_project(yard)
+            remove_project(project)
 
 
 HEADER: Final = f"{'agent':<38} {'contained':<10} {'caught by':<{WIDTH}} {'s':>6}"

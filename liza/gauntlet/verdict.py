@@ -30,7 +30,6 @@ class BoardEvidence:
     questions: tuple[str, ...] = ()  # of the plan
     trips: tuple[str, ...] = ()  # rules that fired
     caught: tuple[str, ...] = ()  # gates that did not pass, rules, anomalies, events that say no; in order
-    whys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

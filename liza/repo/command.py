@@ -126,7 +126,7 @@ def encode_git(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def ask(
+def ask_git(
     *words: str,
     cwd: Path,
     environment: Mapping[str, str] = NOTHING,
@@ -273,7 +273,7 @@ _MARKER_VARIABLES: Final[dict[str, str]] = {}
 
 def git(*words: str, cwd: Path, environment: Mapping[str, str] = NOTHING, stdin: bytes = b"") -> str:
     """Run git in *cwd* and return what it printed; raise its own sentence where it fails."""
-    answer = ask(*words, cwd=cwd, environment=environment, stdin=stdin)
+    answer = ask_git(*words, cwd=cwd, environment=environment, stdin=stdin)
     if answer.code != 0:
         raise GitFailed(words[0], answer.said or answer.text.strip())
     return answer.text
@@ -303,7 +303,7 @@ def git_version() -> tuple[int, ...]:
 
 def top_level(cwd: Path) -> Path:
     """Return the root of the checkout that *cwd* is in."""
-    answer = ask("rev-parse", "--show-toplevel", cwd=cwd)
+    answer = ask_git("rev-parse", "--show-toplevel", cwd=cwd)
     if answer.code == 0 and "\n" in answer.text:
         raise UsageError(
             f"the path {answer.text!r} has a line break in it, which git's lists of worktrees cannot tell; "
@@ -313,12 +313,12 @@ def top_level(cwd: Path) -> Path:
         return Path(answer.text)
     if "dubious ownership" in answer.said:
         raise GitFailed("rev-parse", answer.said)
-    if ask("rev-parse", "--is-bare-repository", cwd=cwd).text == "true":
+    if ask_git("rev-parse", "--is-bare-repository", cwd=cwd).text == "true":
         raise UsageError(
             f"{cwd} is a bare repository, and agents need files; make a checkout beside it, as by "
             "`git worktree add ../checkout`, and work there"
         )
-    if ask("rev-parse", "--is-inside-git-dir", cwd=cwd).text == "true":
+    if ask_git("rev-parse", "--is-inside-git-dir", cwd=cwd).text == "true":
         raise UsageError(f"{cwd} is inside of git's own directory; go to the checkout")
     raise UsageError(f"{cwd} is not in a git repository; run `git init` there first")
 

@@ -51,7 +51,6 @@ class Trailer(StrEnum):
     APPROVED_BY = "Liza-Approved-By"
     GATES = "Liza-Gates"
     AGENT = "Liza-Agent"
-    COST = "Liza-Cost"
     TAINTS = "Liza-Taints"
     RESOLVED = "Liza-Resolved"
     SQUASHED = "Liza-Squashed"

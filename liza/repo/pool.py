@@ -164,7 +164,7 @@ class Worktrees:
 
     def take(self, path: Path, commit: str) -> Worktree:
         """Return a detached worktree at *path*, where nothing is, that is exactly *commit*."""
-        with self._locked():
+        with self._hold_lock():
             parked = next(iter(self._parked()), None)
             worktree = self._move(parked or self._add_slot(commit), path)
         try:
@@ -178,7 +178,7 @@ class Worktrees:
         return worktree
 
     def _new(self, path: Path, commit: str) -> Worktree:
-        with self._locked():
+        with self._hold_lock():
             worktree = self._move(self._add_slot(commit), path)
         worktree.reset(commit)
         return worktree
@@ -197,7 +197,7 @@ class Worktrees:
             # Cleaned before it is in the pool, where another process may take it at once.
             worktree.clear(commit)
             worktree.normalize_modes()
-            with self._locked():
+            with self._hold_lock():
                 self._move(worktree, self.area / POOL / worktree.admin.name)
         except (LizaError, OSError) as error:
             log.warning("%s cannot be cleaned and is removed: %s", worktree.admin.name, error)
@@ -221,7 +221,7 @@ class Worktrees:
         """Remove every worktree that waits, as where the disk has too little room; others go on."""
         if not self.area.is_dir():
             return
-        with self._locked():
+        with self._hold_lock():
             for admin, path in self._places().items():
                 if path.parent.name == POOL:
                     self._discard(Worktree(self.repository, path, admin))
@@ -276,7 +276,7 @@ class Worktrees:
         tip = self.repository.commit_at(branch_of(task)) or self.repository.head()
         if tip is None:
             return None
-        with self._locked():
+        with self._hold_lock():
             slot = self._add_slot(tip)
             remove(slot.path)
             remove(slot.kept)
@@ -357,7 +357,7 @@ class Worktrees:
         remove(worktree.kept)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Keep other processes of ours from picking the same slot; held for milliseconds."""
         self.area.mkdir(exist_ok=True)
         with hold_lock(self.area / LOCK):

@@ -25,7 +25,7 @@ from liza.repo.worktree import Worktree, escape_pattern, write_text_whole
 from liza.system.files import directories, first_line, plain_files, read_file, remove
 from liza.system.sandbox.bubblewrap import SANDBOX_ROOT, Access, Mount
 
-GIT: Final = SANDBOX_ROOT / "git"  # where the cage has the git directory
+GIT: Final = SANDBOX_ROOT / "git"  # where the sandbox has the git directory
 BORROWED: Final = SANDBOX_ROOT / "objects"  # where it has the real objects
 LENT_STORES: Final = SANDBOX_ROOT / "lent"  # where it has the stores that those borrow from
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from liza.errors import GitFailed
-from liza.repo.command import GitResult, ask, encode_git, git
+from liza.repo.command import GitResult, ask_git, encode_git, git
 from liza.repo.repository import BRANCHES, Repository
 
 if TYPE_CHECKING:
@@ -106,4 +106,4 @@ def _ask(repository: Repository, words: tuple[str, ...], credentials: str | None
     # Liza's git has no credential helper; this one comes behind that setting, and so counts.
     helper = ("-c", f"credential.helper={credentials}") if credentials else ()
     environment = {"GIT_DIR": str(repository.common)}
-    return ask(*helper, *words, cwd=repository.root, environment=environment, limit=LIMIT)
+    return ask_git(*helper, *words, cwd=repository.root, environment=environment, limit=LIMIT)

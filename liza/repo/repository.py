@@ -30,7 +30,7 @@ from liza.repo.command import (
     GitObject,
     GitResult,
     TreeEntry,
-    ask,
+    ask_git,
     decode_git,
     encode_git,
     find_objects,
@@ -77,7 +77,7 @@ class Repository:
     @classmethod
     def around(cls, start: Path) -> Repository:
         words = ("--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
-        places = ask("rev-parse", *words, cwd=start).text.splitlines()
+        places = ask_git("rev-parse", *words, cwd=start).text.splitlines()
         if len(places) != len(words) - 1:  # no repository, or a line break in its path: that is told there
             places = git("rev-parse", *words, cwd=top_level(start)).splitlines()
         root, home, common = map(Path, places)
@@ -96,7 +96,7 @@ class Repository:
         cwd: Path | None = None,
     ) -> GitResult:
         """Run a command that needs objects and refs only: no checkout is in its reach."""
-        return ask(*words, cwd=cwd or self.common, environment={**self._pins, **environment}, stdin=stdin)
+        return ask_git(*words, cwd=cwd or self.common, environment={**self._pins, **environment}, stdin=stdin)
 
     def git(self, *words: str, stdin: bytes = b"", environment: Mapping[str, str] = NOTHING) -> str:
         """Do as `ask` does, and raise git's sentence where it fails."""
@@ -112,7 +112,7 @@ class Repository:
             (found,) = self._find_commits(name)
         except GitFailed:  # a process of its own tells more, or gets further
             words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-            answer = ask(*words, cwd=self.common, environment=self._pins, limit=QUICK_LIMIT)
+            answer = ask_git(*words, cwd=self.common, environment=self._pins, limit=QUICK_LIMIT)
             return answer.text if answer.code == 0 else None
         return found.name if found else None
 
@@ -141,7 +141,7 @@ class Repository:
     def ask_checkout(self, *words: str) -> GitResult:
         """Run a command that looks at the user's checkout, its index or its HEAD."""
         pins = {"GIT_DIR": str(self.home), "GIT_WORK_TREE": str(self.root)}
-        return ask(*words, cwd=self.root, environment=pins)
+        return ask_git(*words, cwd=self.root, environment=pins)
 
     def contains(self, ref: str, commit: str) -> bool:
         """Return whether *commit* is reachable from *ref*; what does not exist contains nothing."""
@@ -447,7 +447,7 @@ def _line_between(repository: Repository, base: str, head: str) -> list[CommitIn
 _PERSON: Final = re.compile(r"(?P<name>[^<>\s](?:[^<>]*[^<>\s])?) <(?P<mail>[^<>\s]*)> \d+ [+-]\d{4}")
 
 
-def commit_message(repository: Repository, commit: str) -> str:
+def message_of(repository: Repository, commit: str) -> str:
     """Return the message of *commit*."""
     found = read_commit(repository.common, commit)
     if found is None or not found.is_plain:

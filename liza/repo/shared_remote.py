@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from liza.domain.shared_refs import SUBMISSIONS, task_folder, token_digest
 from liza.errors import DiskTrouble, GitFailed, RemoteTrouble
-from liza.repo.command import ask
+from liza.repo.command import ask_git
 from liza.repo.merge import Landed, Overtaken
 from liza.repo.repository import BRANCHES, Repository
 from liza.repo.salvage import SALVAGE_REFS, adopt_salvages, list_salvages
@@ -244,7 +244,7 @@ class SharedRemote:
         settings = [word for helper in helpers for word in ("-c", f"credential.helper={helper}")]
         environment = {"GIT_DIR": str(self.repository.common)}
         try:
-            return ask(*settings, *words, cwd=self.repository.root, environment=environment, limit=LIMIT)
+            return ask_git(*settings, *words, cwd=self.repository.root, environment=environment, limit=LIMIT)
         except GitFailed as error:
             raise RemoteTrouble(self.name, f"did not answer within {LIMIT:g} seconds") from error
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from liza.domain.record import Record, utc_now
 from liza.errors import GitFailed, LizaError, UnfitRepository
 from liza.repo import salvage, worktree
-from liza.repo.command import ask, decode_git, encode_git
+from liza.repo.command import ask_git, decode_git, encode_git
 from liza.repo.pool import Worktrees
 from liza.repo.repository import (
     BRANCHES,
@@ -31,8 +31,8 @@ from liza.repo.repository import (
     Repository,
     binary_patch,
     branch_of,
-    commit_message,
     list_tree,
+    message_of,
     user_config_paths,
 )
 from liza.repo.worktree import Worktree, write_text_whole
@@ -172,7 +172,7 @@ class WorktreeTracker:
             return []
         found = []
         for commit in _commits_since(worktree, head, self.after.head):
-            message = commit_message(worktree.repository, commit).strip()
+            message = message_of(worktree.repository, commit).strip()
             tree = worktree.repository.tree_of(commit)
             found.append(
                 Patch(message=message or commit, diff=binary_patch(worktree.repository, before, tree))
@@ -270,7 +270,7 @@ def _is_own(name: bytes) -> bool:
 
 
 def _git(repository: Repository, pins: dict[str, str], *words: str, stdin: bytes = b"") -> bytes:
-    answer = ask(*words, cwd=repository.root, environment=pins, stdin=stdin)
+    answer = ask_git(*words, cwd=repository.root, environment=pins, stdin=stdin)
     if answer.code != 0:
         raise GitFailed(words[0], answer.said)
     return answer.output

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from liza.errors import GitFailed
-from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask, decode_git, encode_git, find_objects
+from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask_git, decode_git, encode_git, find_objects
 from liza.repo.repository import AREA, BRANCHES, HASH, TASK_PREFIX, Repository, list_tree, objects_between
 from liza.system.files import (
     first_line,
@@ -328,7 +328,7 @@ class Worktree:
         """Run git here, and nowhere else, whatever the files in the worktree say."""
         pins = {**self._pin_git(), "GIT_WORK_TREE": str(self.path), **environment}
         settings = {**_WHOLE, **filter_settings(self.repository), **self.exclusion}
-        return ask(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
+        return ask_git(*words, cwd=self.path, environment=pins, settings=settings, stdin=stdin)
 
     @property
     def exclusion(self) -> dict[str, str]:
@@ -336,7 +336,7 @@ class Worktree:
         return {"core.excludesFile": str(self.excluded)} if self.excluded.exists() else {}
 
     def _ask_git_directory(self, *words: str) -> GitResult:
-        return ask(*words, cwd=self.admin, environment=self._pin_git(), limit=QUICK_LIMIT)
+        return ask_git(*words, cwd=self.admin, environment=self._pin_git(), limit=QUICK_LIMIT)
 
     def _pin_git(self) -> dict[str, str]:
         # Before every command: a link or a pipe in place of a file leads elsewhere, or nowhere.
@@ -752,10 +752,6 @@ class Submission(NamedTuple):
 
     head: str | None
     reasons: tuple[str, ...]
-
-    @property
-    def is_acceptable(self) -> bool:
-        return not self.reasons
 
 
 class CommittedPath(NamedTuple):

@@ -678,7 +678,7 @@ class Mask:
             return type(value)(map(self.values, value))
         return value
 
-    def dropped(self) -> int:
+    def drop_held(self) -> int:
         """Forget what was held back, and return how much it was: the stream is cut here."""
         held, self._held = self._held, b""
         return len(held)

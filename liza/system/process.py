@@ -85,7 +85,7 @@ class RunProcesses(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, folder: Path) -> Self:
-        """Return the quarry whose leader is our child *pid*, which is there until we reap it."""
+        """Return the processes whose leader is our child *pid*, which is there until we reap it."""
         leader = process_of(pid)
         if leader is None:
             raise ProcessLookupError(pid)
@@ -98,10 +98,6 @@ class RunProcesses(NamedTuple):
     def cpu_seconds(self) -> float:
         """Return the CPU that its processes used; what the dead used goes over to whoever reaps them."""
         return sum(process.cpu for process in self._all())
-
-    def resource_use(self) -> ResourceUse:
-        """Return what its live processes use; for views, since it asks for each of them by itself."""
-        return resource_use(self.live_processes())
 
     def _all(self) -> list[Process]:
         everyone = process_table()
@@ -449,7 +445,7 @@ class OutputLog:
         mask = Mask(self._secrets)
         end = mask.feed(b"".join(self._tail)) + mask.rest()
         spare = len(end) - TAIL
-        count = self._cut + self._mask.dropped() + spare
+        count = self._cut + self._mask.drop_held() + spare
         self._file.write(cut_line(count).encode() + end[spare:])
 
     def text(self) -> str:
@@ -585,7 +581,7 @@ class Job:
     secrets: Sequence[str] = field(default=(), repr=False)
     processes: int | None = None  # that it may have at once
     shared_mb: int | None = None  # of memory that its processes may share
-    is_sandboxed: bool = False  # whether *argv* is a cage, which tells a signal as a shell does
+    is_sandboxed: bool = False  # whether *argv* is a sandbox, which tells a signal as a shell does
     mark: Path | None = None  # the folder that marks its processes, where it is part of another run
     # Reads what the run has cost so far out of what it printed so far; None where that is not to be known.
     meter: Callable[[str], float | None] | None = field(default=None, repr=False)
@@ -652,7 +648,7 @@ def was_killed(code: int | None) -> bool:
 
 
 def _exit_code(job: Job, code: int | None) -> int | None:
-    """Return the exit code as of the agent itself; the cage outlives it, and says 128 and the signal."""
+    """Return the exit code as of the agent itself; the sandbox outlives it, and says 128 and the signal."""
     is_signal = job.is_sandboxed and code is not None and code - _SIGNALLED in signal.valid_signals()
     return _SIGNALLED - code if is_signal and code else code
 
@@ -683,16 +679,16 @@ def _watch_to_end(
     watch: Stopwatch,
     spools: tuple[OutputLog, OutputLog],
 ) -> tuple[_EndReason, list[Process]]:
-    quarry = RunProcesses.of(leader.pid, job.marked)
+    processes = RunProcesses.of(leader.pid, job.marked)
     wires = ProcessPipes(stop)
     gone = False
     try:
-        running = _RunMonitor(job, leader, stop, watch, quarry, wires)
+        running = _RunMonitor(job, leader, stop, watch, processes, wires)
         running.connect(*spools)
         verdict = running.watch()
         gone = running.ask()
     finally:
-        survivors = [] if gone else _kill_run(leader, quarry)
+        survivors = [] if gone else _kill_run(leader, processes)
         reap_adopted(but=[leader.pid])
         if all(process.pid != leader.pid for process in survivors):
             leader.wait()
@@ -702,11 +698,11 @@ def _watch_to_end(
     return verdict, survivors
 
 
-def _kill_run(leader: subprocess.Popen[bytes], quarry: RunProcesses) -> list[Process]:
+def _kill_run(leader: subprocess.Popen[bytes], processes: RunProcesses) -> list[Process]:
     """Kill the group, then whatever left it; return what would not die."""
     with suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
-    return kill_all(quarry.live_processes)
+    return kill_all(processes.live_processes)
 
 
 class _RunMonitor:
@@ -718,16 +714,16 @@ class _RunMonitor:
         leader: subprocess.Popen[bytes],
         stop: RunControl,
         watch: Stopwatch,
-        quarry: RunProcesses,
+        processes: RunProcesses,
         wires: ProcessPipes,
     ) -> None:
         self._job = job
         self._leader = leader
         self._stop = stop
         self._watch = watch
-        self._quarry = quarry
+        self._processes = processes
         self._wires = wires
-        self._evidence = LivenessMonitor(watch, job.cwd, quarry.cpu_seconds)
+        self._evidence = LivenessMonitor(watch, job.cwd, processes.cpu_seconds)
         self._is_frozen = False
         self._is_still = False  # frozen, and a look has found nothing that moves
         waits = [limit for limit in (job.limits.start, job.limits.silence) if limit]
@@ -765,7 +761,7 @@ class _RunMonitor:
             if self._stop.level is not StopLevel.GO:
                 return _EndReason(RunEnding.STOPPED, "it was told to stop")
             self._obey_pause()
-            if not self._is_frozen and (verdict := self._tripped()):
+            if not self._is_frozen and (verdict := self._check_limits()):
                 return verdict
 
     def _patience(self) -> float | None:
@@ -778,14 +774,14 @@ class _RunMonitor:
         )
         return max(0.0, due - self._watch.elapsed())
 
-    def _tripped(self) -> _EndReason | None:
+    def _check_limits(self) -> _EndReason | None:
         """Return the limit that is over, after a look for signs of life where one is due."""
         total, elapsed = self._job.limits.total, self._watch.elapsed()
         if elapsed >= total:
             return _EndReason(RunEnding.TIMEOUT, f"it was not done after {total:g} seconds, its limit in all")
-        if elapsed >= self._next_weighing and (heavy := self._heavy()):
+        if elapsed >= self._next_weighing and (heavy := self._check_memory()):
             return heavy
-        if elapsed >= self._next_count and (crowded := self._crowded()):
+        if elapsed >= self._next_count and (crowded := self._check_process_count()):
             return crowded
         if elapsed >= self._next_reading:
             self._read_meter()
@@ -794,16 +790,16 @@ class _RunMonitor:
         if self._evidence.look(give_up=lambda: self._stop.level is not StopLevel.GO):
             self._stop.note_life()
         self._next_look = self._watch.elapsed() + self._look_every
-        return self._silent(elapsed)
+        return self._check_silence(elapsed)
 
-    def _heavy(self) -> _EndReason | None:
+    def _check_memory(self) -> _EndReason | None:
         """Weigh what its processes share, if there is enough of it on the machine for it to be too much."""
         self._next_weighing = self._watch.elapsed() + WEIGH_EVERY
         most, now = (self._job.shared_mb or 0) * _MB, shared_on_machine()
         self._shared_before = min(self._shared_before, now)
         if now - self._shared_before <= most:
             return None
-        if (weight := shared_by(process.pid for process in self._quarry.live_processes())) <= most:
+        if (weight := shared_by(process.pid for process in self._processes.live_processes())) <= most:
             return None
         said = f"its processes shared {weight // _MB} MB of memory, and may share {most // _MB}"
         return _EndReason(RunEnding.CRASHED, said)
@@ -817,15 +813,15 @@ class _RunMonitor:
         self._no_reading_before = self._watch.elapsed() + max(METER_EVERY, METER_SHARE * took)
         self._next_reading = math.inf
 
-    def _crowded(self) -> _EndReason | None:
-        """Count, also where the kernel limits: it lets root go on, and one cage may have many processes."""
+    def _check_process_count(self) -> _EndReason | None:
+        """Count, also where the kernel limits: it lets root go on, and a sandbox may have many processes."""
         self._next_count = self._watch.elapsed() + COUNT_EVERY
         most = self._job.processes
-        if most is None or (count := len(self._quarry.live_processes())) <= most:
+        if most is None or (count := len(self._processes.live_processes())) <= most:
             return None
         return _EndReason(RunEnding.CRASHED, f"it had {count} processes at once, and may have {most}")
 
-    def _silent(self, elapsed: float) -> _EndReason | None:
+    def _check_silence(self, elapsed: float) -> _EndReason | None:
         start, silence, last = self._job.limits.start, self._job.limits.silence, self._evidence.last
         nothing = "no output, no CPU and no write in its working directory"
         if start and last is None and elapsed >= start:
@@ -854,7 +850,7 @@ class _RunMonitor:
         for number in numbers:
             with suppress(ProcessLookupError):
                 os.killpg(self._leader.pid, number)
-        found = self._quarry.live_processes()
+        found = self._processes.live_processes()
         for process in found:
             if process.group != self._leader.pid:
                 for number in numbers:
@@ -865,7 +861,7 @@ class _RunMonitor:
         """Send SIGTERM to what is left and wait for the grace; tell whether there was nothing left at all."""
         if self._is_urgent():
             return False
-        if not self._quarry.live_processes():
+        if not self._processes.live_processes():
             return True
         # What is frozen gets the first signal only with the second.
         for process in self._signal(signal.SIGTERM, signal.SIGCONT):

@@ -10,8 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from liza.domain.model import FINAL, TAINT, WORK, Decision, End, Feedback, Outcome, Position, Stage, Verdict
-from liza.domain.rules import ACTION_ORDER, FiredRule, RuleAction
+from liza.domain.model import FINAL, TAINT, Decision, End, Feedback, Outcome, Position, Stage, Verdict
 from liza.errors import Refused
 from liza.workflow.document import (
     AFTER_WORK,
@@ -48,7 +47,7 @@ class GateJob(NamedTuple):
 
 
 class WaitJob(NamedTuple):
-    """A person is next: *on* is the gate, or `WORK` for a worker that asked, or `TAINT`."""
+    """A person is next: *on* is the id of the gate, or `TAINT`."""
 
     on: str
     gate: Gate | None
@@ -80,40 +79,20 @@ class Crashed(NamedTuple):
     gate: str | None = None
 
 
-class Answered(NamedTuple):
-    """A person answered who asked; *again*: with that, do it again, else go on with what is there."""
-
-    at: datetime
-    again: bool = True
-
-
-class Accepted(NamedTuple):
-    """A person accepts what the work is tainted with."""
-
-    at: datetime
-
-
 class Proceeded(NamedTuple):
     at: datetime
 
 
-JobResult: TypeAlias = Verdict | Worked | Crashed | Answered | Accepted | Proceeded
+JobResult: TypeAlias = Verdict | Worked | Crashed | Proceeded
 
 
 class Move(NamedTuple):
     position: Position
     decision: Decision | None = None
-    taints: tuple[str, ...] = ()
     effects: tuple[Effect, ...] = ()
-    skipped: tuple[str, ...] = ()
     stale: bool = False  # the verdict was about another tree, and did not count
     exhausted: str | None = None  # why no further round was given
     decided: Position | None = None  # where it was when the phase was decided
-    label: str | None = None
-
-    @property
-    def end(self) -> End | None:
-        return self.position.end
 
 
 class GatesResult(NamedTuple):
@@ -183,10 +162,6 @@ def is_result_of(job: WorkflowJob | None, position: Position, result: JobResult)
             return True
         case GateJob(gate), Crashed():
             return result.gate == gate.id
-        case WaitJob(on), Answered():
-            return position.waiting is not None and on != TAINT
-        case _, Accepted():
-            return job is not None and position.is_tainted
     return False
 
 
@@ -249,8 +224,7 @@ def decide_phase(workflow: Workflow, position: Position, at: datetime, facts: Fa
     skipped = tuple(gate for gate in phase.gates if _is_skipped(gate, position, now))
     marks = _taint_marks(phase, position, skipped, now) if outcome is Outcome.PASS else ()
     decision = Decision(phase=position.phase, outcome=outcome, at=at, reason=reason)
-    moved = follow_edge(workflow, position.with_taints(*marks), decision, label)
-    return moved._replace(skipped=tuple(gate.id for gate in skipped))
+    return follow_edge(workflow, position.with_taints(*marks), decision, label)
 
 
 def _is_decided_early(phase: Phase, deciding: list[Verdict]) -> bool:
@@ -283,6 +257,8 @@ def _taint_marks(
     return (*unheard, *(overrode if tells else ()))
 
 
+# What work comes to that said nothing, or asked where no gate of its phase lets a person answer.
+WITHOUT_A_GATE: Final[Mapping[Outcome, Outcome]] = {Outcome.NONE: Outcome.REVISE, Outcome.ASK: Outcome.BLOCK}
 DEFAULT_ENDS: Final[Mapping[Outcome, End]] = {Outcome.BLOCK: End.BLOCKED, Outcome.STOP: End.STOPPED}
 END_BY_ACTION: Final[Mapping[str, End]] = {"block": End.BLOCKED, "pause": End.PAUSED, "stop": End.STOPPED}
 
@@ -384,16 +360,6 @@ def begin(workflow: Workflow) -> Position:
     return enter_phase(workflow, Position(phase=workflow.start), Edge(to=workflow.start), Outcome.PASS)
 
 
-def resume(workflow: Workflow, position: Position, phase: str | None = None) -> Position:
-    """Return work that was blocked or paused back in a *phase*, with fresh rounds: a person said so."""
-    if position.end is None or position.end in FINAL:
-        raise Refused(
-            f"the work is {position.end or 'under way'}: only blocked or paused work can be resumed"
-        )
-    back = position.replace(end=None, iterations={})
-    return enter_phase(workflow, back, Edge(to=phase or position.phase), Outcome.PASS)
-
-
 def redo(workflow: Workflow, position: Position, *, fresh: bool) -> Position:
     """Return *position* where the work is to be done again; *fresh*: with all of its rounds."""
     is_there = position.stage is Stage.WORK and position.phase in workflow.phases
@@ -402,19 +368,6 @@ def redo(workflow: Workflow, position: Position, *, fresh: bool) -> Position:
     return enter_phase(workflow, back, Edge(to=phase), Outcome.PASS if fresh else Outcome.REVISE).replace(
         back_from=None
     )
-
-
-def with_tree(workflow: Workflow, position: Position, tree: str | None) -> Position:
-    """Return *position* for *tree*; verdicts about another tree are dropped."""
-    if position.end is not None or tree == position.tree:
-        return position
-    now = position.replace(tree=tree, approvals=(), waiting=None, forced=False)
-    unworked = workflow.phases[position.phase].worker is not None and not position.worked
-    if unworked or position.waiting == WORK:
-        return now.replace(waiting=position.waiting)  # nothing is judged yet but what comes before the work
-    if position.made_in is None:
-        return now.replace(verdicts=())
-    return now.replace(phase=position.made_in, worked=True, verdicts=())
 
 
 def next_job(workflow: Workflow, position: Position, facts: Facts = frozenset()) -> WorkflowJob | None:
@@ -443,12 +396,6 @@ def after(workflow: Workflow, position: Position, result: JobResult, facts: Fact
         raise Refused(
             f"{position.phase}: {result_name(result)} is not what is next here; ask for the job again"
         )
-    moved = _apply_result(workflow, position, result, facts)
-    gained = tuple(mark for mark in moved.position.taints if mark not in position.taints)
-    return moved._replace(taints=gained)
-
-
-def _apply_result(workflow: Workflow, position: Position, result: JobResult, facts: Facts) -> Move:
     match result:
         case Verdict():
             return _after_verdict(workflow, position, result, facts)
@@ -457,23 +404,8 @@ def _apply_result(workflow: Workflow, position: Position, result: JobResult, fac
         case Crashed():
             broken = _after_crash if result.gate is None else _after_gate_crash
             return broken(workflow, position, result, facts)
-        case Answered():
-            return _after_answer(workflow, position, result, facts)
-        case Accepted() if position.waiting != TAINT:
-            return Move(position.replace(accepted=position.taints))
-        case Accepted() | Proceeded():
-            clean = position.replace(accepted=position.taints, waiting=None) if position.waiting else position
-            return decide_phase(workflow, clean, result.at, facts)
-
-
-def _after_answer(workflow: Workflow, position: Position, result: Answered, facts: Facts) -> Move:
-    """Continue after an answer: the gate judges again; the worker works again unless its work is taken."""
-    heard = position.replace(waiting=None)
-    if position.waiting != WORK:
-        return Move(heard)
-    if result.again:
-        return Move(heard.replace(worked=False, asked=False))
-    return decide_phase(workflow, heard, result.at, facts)
+        case Proceeded():
+            return decide_phase(workflow, position, result.at, facts)
 
 
 def report(
@@ -514,29 +446,6 @@ def _answer(
         case ProceedJob():
             return Proceeded(at)
     return None
-
-
-def enforce_rules(workflow: Workflow, moved: Move, fired: Iterable[FiredRule]) -> Move:
-    """Return *moved* after the strongest of the *fired* rules."""
-    strongest = max(fired, key=lambda one: ACTION_ORDER.index(one.action), default=None)
-    if strongest is None or (moved.position.end in FINAL and moved.decided is None):
-        return moved
-    here = moved.decided or moved.position
-    match strongest.action:
-        case RuleAction.PAUSE | RuleAction.BLOCK | RuleAction.STOP:
-            return end_work(workflow, here, END_BY_ACTION[strongest.action], moved.decision)
-        case RuleAction.ASK:
-            return _wait_for_person(here, moved)
-        case RuleAction.FORCE_PASS if moved.decision and moved.decision.outcome is Outcome.REVISE:
-            return force_pass(workflow, here, moved.decision)
-    return moved
-
-
-def _wait_for_person(here: Position, moved: Move) -> Move:
-    """Let a person say what the last result is worth, before it leads anywhere."""
-    if moved.decision is None or not here.verdicts:
-        return Move(here.replace(waiting=here.waiting or WORK)) if here.worked else moved
-    return Move(here.replace(waiting=here.verdicts[-1].gate, verdicts=here.verdicts[:-1]))
 
 
 def _after_verdict(workflow: Workflow, position: Position, verdict: Verdict, facts: Facts) -> Move:
@@ -598,13 +507,11 @@ def _after_work(workflow: Workflow, position: Position, result: Worked, facts: F
         runs=(*position.runs, result.run) if result.run else position.runs,
     )
     is_answered_by_a_gate = any(Predicate.ASKED in gate.when for gate in phase.gates)
-    if result.outcome is Outcome.ASK and not is_answered_by_a_gate:
-        moved = Move(done.replace(waiting=WORK))
-    elif result.outcome in {Outcome.PASS, Outcome.ASK}:
+    if result.outcome is Outcome.PASS or (result.outcome is Outcome.ASK and is_answered_by_a_gate):
         moved = decide_phase(workflow, done, result.at, facts)
     else:
         # Work that ended without a word has failed, and there is nothing to force through.
-        outcome = Outcome.REVISE if result.outcome is Outcome.NONE else result.outcome
+        outcome = WITHOUT_A_GATE.get(result.outcome, result.outcome)
         there = done.replace(worked=False) if result.outcome is Outcome.NONE else done
         moved = follow_edge(workflow, there, _decision(position, outcome, result.at, result.reason))
     return moved._replace(effects=(*resolve_effects(done, phase.effects.get(AFTER_WORK, ())), *moved.effects))

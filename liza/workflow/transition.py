@@ -735,7 +735,7 @@ def new_task_at_start(workflow: Workflow, task: Task, *, by: Actor, at: datetime
     return task.replace(history=(entry,), position=engine.begin(workflow).replace(waiting=waiting))
 
 
-def answer(task: str, text: str, *, by: Actor, at: datetime) -> Change:
+def answer_task(task: str, text: str, *, by: Actor, at: datetime) -> Change:
     """Return the change that answers a BLOCKED task: the answer is kept as a note and the task goes on."""
 
     def make(state: State) -> State:
@@ -779,7 +779,7 @@ def reply(who: str, text: str, *, by: Actor, at: datetime) -> Change:
             return answer_plan(text, by=by, at=at)(state)
         if is_cap_question_open(state, who):
             state = allow(state, who, text)
-        return answer(who, text, by=by, at=at)(state)
+        return answer_task(who, text, by=by, at=at)(state)
 
     return Change(by.id, f"answer {who}", make)
 

@@ -77,25 +77,6 @@ def write_note(home: Path, message: str) -> None:
     board.close()
 
 
-def write_notes(home: Path, name: str, count: int) -> None:
-    """Write *count* notes that tell who wrote which."""
-    board = FileBoard(home)
-    for number in range(count):
-        board.update(noted(f"{name} {number}"))
-    board.close()
-
-
-def write_until_told(home: Path, name: str, stop: Event, pipe: Connection) -> None:
-    """Write notes at full speed until *stop*, then say how many were acknowledged."""
-    board = FileBoard(home)
-    number = 0
-    while not stop.is_set():
-        board.update(noted(f"{name} {number}"))
-        number += 1
-    pipe.send(number)
-    board.close()
-
-
 def update_slowly(home: Path, pipe: Connection) -> None:
     """Say "inside" from within a change, and come out of it when told."""
 

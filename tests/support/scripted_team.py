@@ -18,7 +18,6 @@ from liza.domain.changes import HUMAN, Change, add_note, violations
 from liza.domain.config import Config
 from liza.domain.model import Goal, Role, State, Status, Task
 from liza.domain.record import utc_now
-from liza.repo.snapshot import snapshot
 from liza.workflow.transition import add_task
 from tests.support import scripted_agent
 from tests.support.liza_process import ForkedProcess, be_worker
@@ -136,11 +135,6 @@ class ScriptedTeam:
 
     def head(self) -> str:
         return self.user.git("rev-parse", self.ref)
-
-    def in_worktree(self, name: str) -> str:
-        worktree = self.user.worktrees.of(name)
-        assert worktree
-        return snapshot(worktree)
 
     @contextmanager
     def process(self, name: str, *, dies_at: str = "") -> Iterator[ForkedProcess]:

@@ -8,13 +8,11 @@ from functools import cache
 from typing import Any, Final
 
 from liza.domain.config import Limits
-from liza.domain.model import Evidence, Outcome, Position, Verdict
+from liza.domain.model import TAINT, End, Evidence, Outcome, Position, Verdict
 from liza.domain.rules import CountedEvent, EventKind, FiredRule, RuleAction, evaluate
 from liza.workflow import engine
 from liza.workflow.document import GateKind, GateMode, Predicate, Workflow, load_workflow
 from liza.workflow.engine import (
-    Accepted,
-    Answered,
     Crashed,
     Facts,
     GateJob,
@@ -90,8 +88,28 @@ class WorkflowScript:
         return self
 
     def say(self, word: str) -> Move:
-        """Answer the job with *word*: an outcome, with `/label` or `:reason`, or what else `result` knows."""
+        """Answer the job with *word*: an outcome, with `/label` or `:reason`, or what else `result` knows.
+
+        `answer` and `accept` are what a person says to a task that waits, as `transition` applies it.
+        """
+        if word == "answer":
+            return self._after_person(Move(engine.redo(self.workflow, self.position, fresh=True)))
+        if word == "accept":
+            return self._after_person(self._accept())
         return self.take(self.result(word))
+
+    def _accept(self) -> Move:
+        here = self.position.replace(accepted=self.position.taints)
+        if here.waiting != TAINT:
+            return Move(here)
+        return engine.report(self.workflow, here.replace(waiting=None), self.now, facts=self.facts)
+
+    def _after_person(self, moved: Move) -> Move:
+        self.jobs.append(self.next)
+        self._add(EventKind.HUMAN, self.now)
+        self.moves.append(moved)
+        self.position = moved.position
+        return moved
 
     def take(self, result: JobResult) -> Move:
         self.jobs.append(self.next)
@@ -102,7 +120,8 @@ class WorkflowScript:
         for one in fired:
             if one.action is RuleAction.ALERT:
                 self._seen.setdefault(one.rule, set()).update(event.id for event in one.events)
-        moved = engine.enforce_rules(self.workflow, moved, fired)
+        if moved.position.end is None and any(one.action is not RuleAction.ALERT for one in fired):
+            moved = engine.end_work(self.workflow, moved.position, End.BLOCKED, moved.decision)
         self.fired += fired
         self.moves.append(moved)
         self.position = moved.position
@@ -128,8 +147,6 @@ class WorkflowScript:
                 self._add(kind, result.at, phase=before.phase, outcome=result.outcome)
         elif isinstance(result, Crashed) and result.gate is None:
             self._add(EventKind.ATTEMPT, result.at)
-        elif isinstance(result, Answered | Accepted):
-            self._add(EventKind.HUMAN, result.at)
         if (made := moved.decision) is not None:
             self._add(EventKind.DECISION, made.at, phase=made.phase, outcome=made.outcome, reason=made.reason)
 
@@ -144,10 +161,8 @@ class WorkflowScript:
             case "crash", _:
                 gate = job.gate.id if isinstance(job, GateJob) else None
                 return Crashed(self.now, reason or "it crashed", gate)
-            case "answer" | "take", _:
-                return Answered(self.now, again=word == "answer")
-            case "accept" | "go", _:
-                return Accepted(self.now) if word == "accept" else Proceeded(self.now)
+            case "go", _:
+                return Proceeded(self.now)
             case _, WorkJob():
                 return self.worked(word, reason)
         return self.verdict(Outcome(word), reason, label)

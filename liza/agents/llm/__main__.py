@@ -42,7 +42,7 @@ def main() -> int:
     """Have the conversation that stdin describes, and print what came of it as the last line."""
     job = ConversationRequest.model_validate_json(sys.stdin.buffer.read())
     host().forbid_memory_reads()
-    # Not in the folder of the run, which is not in the cage; all of it is in the transcript.
+    # Not in the folder of the run, which is not in the sandbox; all of it is in the transcript.
     with TemporaryDirectory(prefix="liza-shell-", ignore_cleanup_errors=True) as scratch:
         end = run_conversation(job, Path(scratch))
     done = ConversationReport(ending=end.ending, text=end.text, why=end.why, reset=end.reset, usage=end.usage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from liza.domain.model import State
 
 TRIES: Final = 5  # of a change that met another one; nobody else writes while this process has the lock
-
-log = logging.getLogger(__name__)
 
 
 class PostgresBoard:

@@ -19,7 +19,7 @@ from liza.cli.registry import (
     board_of,
     command,
     home_of,
-    perform,
+    perform_action,
     report_error,
 )
 from liza.errors import InvalidBoard, UsageError
@@ -118,7 +118,7 @@ def _hurry() -> Iterator[None]:
 def _show_status(args: Namespace) -> int | None:
     from liza.board.protocol import SUPERVISOR_NAME, Glance, glance_at
     from liza.cli.views import status
-    from liza.cli.views.fitting import columns_of, fit_text
+    from liza.cli.views.fitting import fit_text, terminal_width
     from liza.cli.views.headline import headline_of
     from liza.system.disk_space import disk_shortage
 
@@ -133,7 +133,7 @@ def _show_status(args: Namespace) -> int | None:
         print(json.dumps(status.board_json(state)))
         return report_error(trouble) if trouble else None
     lack = disk_shortage(home.parent, state.config.limits.free_disk_mb)
-    width = columns_of(sys.stdout)
+    width = terminal_width(sys.stdout)
     headline = headline_of(state, seen.switches, is_running=seen.is_running, shortage=lack)
     print(fit_text(headline.told(width), width))
     if seen.hosts:
@@ -178,7 +178,7 @@ def _validate(args: Namespace) -> int | None:
 def _note(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.note, text=args.text, about=args.about)
+    perform_action(args, actions.note, text=args.text, about=args.about)
 
 
 @command("goal", "queue a goal behind the current one, or list all goals", AS_JSON,
@@ -196,7 +196,7 @@ def _goal(args: Namespace) -> None:
         print(json.dumps(state.goal.to_json()) if args.json else "\n".join(status.goals(state)))
         return
     spec = spec_path(args.directory, args.spec) if args.spec is not None else None
-    perform(args, actions.queue, text=args.text, spec=spec)
+    perform_action(args, actions.queue, text=args.text, spec=spec)
 
 
 @command("answer", "answer a BLOCKED task or the planner, or raise the budget", AS_JSON,
@@ -205,7 +205,7 @@ def _goal(args: Namespace) -> None:
 def _answer(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.answer, task=args.task, text=args.text)
+    perform_action(args, actions.answer, task=args.task, text=args.text)
 
 
 @command("edit", "edit the board in your editor; it is checked before it is saved")

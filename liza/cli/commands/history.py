@@ -76,7 +76,7 @@ def _fetch_salvages(args: Namespace) -> None:
          argument("--key", metavar="FILE", type=Path,
                   help="the key of the board that merged, where this is another machine"))  # fmt: skip
 def _verify(args: Namespace) -> int | None:
-    from liza.daemon.project import integration_ref, known_merges
+    from liza.daemon.project import integration_ref_from, known_merges
     from liza.repo.repository import Repository
     from liza.repo.verify import verify_span
 
@@ -84,7 +84,7 @@ def _verify(args: Namespace) -> int | None:
     if not span and known.base:
         span = f"{known.base}.."
     if not span or span.endswith(".."):  # what is named needs no board
-        span += integration_ref(args.directory)
+        span += integration_ref_from(args.directory)
     found = verify_span(Repository.around(args.directory), span, known)
     if args.json:
         print(json.dumps(found.to_json()))

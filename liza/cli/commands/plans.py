@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, argument, board_of, command, perform
+from liza.cli.registry import AS_JSON, argument, board_of, command, perform_action
 
 
 @command("plan show", "show the plan that waits for approval", AS_JSON)
@@ -20,7 +20,7 @@ def _plan_show(args: Namespace) -> None:
 def _plan_accept(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.accept, task="plan", reason="accepted by hand")
+    perform_action(args, actions.accept, task="plan", reason="accepted by hand")
 
 
 @command("plan reject", "send the plan back; the planner makes another with your comment", AS_JSON,
@@ -28,4 +28,4 @@ def _plan_accept(args: Namespace) -> None:
 def _plan_reject(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.reject, task="plan", reason=args.comment)
+    perform_action(args, actions.reject, task="plan", reason=args.comment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform, refuse_beside
+from liza.cli.registry import AS_JSON, TASK, TRIP, argument, board_of, command, perform_action, refuse_beside
 from liza.errors import UsageError
 
 
@@ -16,12 +16,14 @@ def _explain(args: Namespace) -> None:
     import sys
 
     from liza.cli.views.explain import explanation_of, observed_run_context
-    from liza.cli.views.fitting import columns_of, fold_text
+    from liza.cli.views.fitting import fold_text, terminal_width
     from liza.domain.record import utc_now
 
     board, now = board_of(args), utc_now()
     found = explanation_of(args.subject, observed_run_context(board, board.absorb()), now)
-    print(json.dumps(found.to_json()) if args.json else fold_text(found.told(now), columns_of(sys.stdout)))
+    print(
+        json.dumps(found.to_json()) if args.json else fold_text(found.told(now), terminal_width(sys.stdout))
+    )
 
 
 @command("diff", "show what a task changed: for review, as merged, or on its branch so far", AS_JSON, TASK,
@@ -85,7 +87,7 @@ def _breaker_show(args: Namespace) -> None:
 def _breaker_resolve(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.resolve, trip=args.trip, reason=args.reason)
+    perform_action(args, actions.resolve, trip=args.trip, reason=args.reason)
 
 
 @command("report", "report what was merged, what was not and why, time, money and trouble",

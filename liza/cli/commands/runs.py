@@ -20,7 +20,7 @@ from liza.cli.registry import (
     board_of,
     command,
     home_of,
-    perform,
+    perform_action,
     refuse_beside,
 )
 from liza.errors import UsageError
@@ -310,7 +310,7 @@ def _abort(args: Namespace) -> None:
 def _resume(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.resume)
+    perform_action(args, actions.resume)
 
 
 def _throw(args: Namespace, name: str) -> None:

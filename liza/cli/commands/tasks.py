@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, perform, refuse_beside
+from liza.cli.registry import AS_JSON, MANY, TASK, argument, board_of, command, perform_action, refuse_beside
 
 
 @command("task add", "add a task that coders may claim", AS_JSON,
@@ -25,7 +25,7 @@ def _task_add(args: Namespace) -> None:
 
     if args.spec is not None:
         args.spec = spec_path(args.directory, args.spec)
-    perform(args, actions.add, typed=vars(args))
+    perform_action(args, actions.add, typed=vars(args))
 
 
 @command("task show", "show a task: what, who, rounds, what went wrong, diff and history", AS_JSON, TASK,
@@ -48,7 +48,7 @@ def _task_show(args: Namespace) -> None:
 def _task_release(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.release, task=args.task, reason=args.reason)
+    perform_action(args, actions.release, task=args.task, reason=args.reason)
 
 
 @command("task retry", "give a task that is stuck another chance, with fresh counters", AS_JSON, TASK,
@@ -56,14 +56,14 @@ def _task_release(args: Namespace) -> None:
 def _task_retry(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.retry, task=args.task, guidance=args.guidance)
+    perform_action(args, actions.retry, task=args.task, guidance=args.guidance)
 
 
 @command("task ready", "release a DRAFT to the coders", AS_JSON, TASK)
 def _task_ready(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.ready, task=args.task)
+    perform_action(args, actions.ready, task=args.task)
 
 
 @command("task accept", "say yes to what a task asks: its approval, its forced pass", AS_JSON, TASK,
@@ -73,7 +73,7 @@ def _task_ready(args: Namespace) -> None:
 def _task_accept(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.accept, task=args.task, reason=args.reason, squash=args.squash)
+    perform_action(args, actions.accept, task=args.task, reason=args.reason, squash=args.squash)
 
 
 @command("task waive", "lift a limit for a task, such as how many lines and files may change", AS_JSON, TASK,
@@ -82,7 +82,7 @@ def _task_accept(args: Namespace) -> None:
 def _task_waive(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.waive, task=args.task, limit=args.limit, reason=args.reason)
+    perform_action(args, actions.waive, task=args.task, limit=args.limit, reason=args.reason)
 
 
 @command("task reject", "say no to what a task asks; it goes back to its coder", AS_JSON, TASK,
@@ -93,7 +93,7 @@ def _task_reject(args: Namespace) -> None:
     from liza.cli import actions
 
     comments = tuple(map(actions.parse_comment, args.comments))
-    perform(args, actions.reject, task=args.task, reason=args.reason, comments=comments)
+    perform_action(args, actions.reject, task=args.task, reason=args.reason, comments=comments)
 
 
 @command("task abandon", "give a task up for good; what was committed for it is kept", AS_JSON, TASK,
@@ -101,7 +101,7 @@ def _task_reject(args: Namespace) -> None:
 def _task_abandon(args: Namespace) -> None:
     from liza.cli import actions
 
-    perform(args, actions.abandon, task=args.task, reason=args.reason)
+    perform_action(args, actions.abandon, task=args.task, reason=args.reason)
 
 
 @command("open", "open your shell or editor in the worktree of a task", TASK,

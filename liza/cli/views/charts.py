@@ -70,7 +70,7 @@ def timeline_svg(
     )
 
 
-def end_of(history: HistoryView) -> datetime:
+def chart_end(history: HistoryView) -> datetime:
     """Return where a picture of *history* ends: now, or when everything was over."""
     ends = [span.ended for span in history.spans]
     return history.at if None in ends or not ends else max(end for end in ends if end)

@@ -21,7 +21,7 @@ _COPIED: Final = frozenset({"then", "whole"})  # lines that people copy: a comma
 _LEAST: Final = 20  # columns of the cause that are worth a command beside it
 
 
-def columns_of(stream: TextIO) -> int | None:
+def terminal_width(stream: TextIO) -> int | None:
     """Return how many columns the terminal *stream* has; None where it is none, or does not know."""
     if not stream.isatty():
         return None

@@ -43,7 +43,7 @@ class MachineFacts:
 
     python: tuple[int, ...]
     git: tuple[int, ...]  # empty where there is none
-    obstacle: str | None  # to a cage
+    obstacle: str | None  # to a sandbox
     namespaces: int | None  # user namespaces that may be made
     exchanges: bool  # whether two files can change names in one step
     watches: int | None
@@ -124,7 +124,7 @@ def _kernel(machine: MachineFacts) -> HealthFinding:
     if machine.namespaces == 0:
         do = "sysctl user.max_user_namespaces=10000"
         return HealthFinding(
-            "kernel", HealthMark.WARN, "user namespaces are off, without which there is no cage", do
+            "kernel", HealthMark.WARN, "user namespaces are off, without which there is no sandbox", do
         )
     if not machine.exchanges:
         do = "keep the repository on a local file system"

@@ -18,7 +18,7 @@ from liza.cli.views.transcript import (
     TranscriptWindow,
     bytes_from,
     end_bytes,
-    end_of,
+    last_window,
 )
 from liza.daemon.policy.staffing import team_of
 from liza.domain.record import utc_now
@@ -185,7 +185,7 @@ class LogReader:
         """Return the lines of *run* that were asked for; none where it has printed nothing, or is gone."""
         count = SHOWN_LINES if self._request.last is None else self._request.last
         try:
-            return end_of(self._runs.folder(run) / STDOUT, count, before=self._request.before)
+            return last_window(self._runs.folder(run) / STDOUT, count, before=self._request.before)
         except OSError:
             return TranscriptWindow((), 0, 0)
 
@@ -265,7 +265,7 @@ def _reply_of(folder: Path) -> str:
 
 def _stderr_lines(folder: Path, kind: LineKind) -> Iterator[TranscriptLine]:
     try:
-        lines = end_of(folder / STDERR, STDERR_LINES).lines
+        lines = last_window(folder / STDERR, STDERR_LINES).lines
     except OSError:
         return
     yield from (line._replace(kind=kind) for line in lines)

@@ -94,8 +94,6 @@ def forecast_words(forecast: Forecast, now: datetime, *, is_going: bool) -> str:
 SHOWN_EVENTS: Final = 8
 SHOWN_TASKS: Final = 12  # questions and holders come first; a board may have thousands of tasks
 _BAR: Final = 30  # characters
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
 class NewsItem(NamedTuple):

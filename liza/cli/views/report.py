@@ -316,13 +316,13 @@ def _timeline(report: RunReport) -> Element:
     history, since = report.history, report.since
     spans = [span for span in history.spans if since is None or span.ended is None or span.ended >= since]
     began = since or history.spans[0].began
-    drawn = charts.timeline_svg(spans, began, charts.end_of(history), by_worker=False, link=lambda _: None)
+    drawn = charts.timeline_svg(spans, began, charts.chart_end(history), by_worker=False, link=lambda _: None)
     return scrollable(drawn, "Timeline")
 
 
 def _burn_up(report: RunReport) -> Element:
     history = report.history
-    return charts.burn_up_svg(history.burn_up, history.burn_up[0].at, charts.end_of(history))
+    return charts.burn_up_svg(history.burn_up, history.burn_up[0].at, charts.chart_end(history))
 
 
 def _cost(report: RunReport) -> list[Child]:

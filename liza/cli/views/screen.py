@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
-from liza.cli.views.fitting import columns_of, fit_line, fit_text
+from liza.cli.views.fitting import fit_line, fit_text, terminal_width
 from liza.cli.views.progress import news_between, progress_lines, progress_sentence
 from liza.domain.config import resume_command, switch_cause
 from liza.domain.printed_text import escape_unsafe, raw_stream
@@ -60,7 +60,7 @@ class LineView:
         self._switches = dict(switches)
 
     def _write(self, line: str) -> None:
-        self._stream.write(f"{fit_text(line, columns_of(self._stream))}\n")
+        self._stream.write(f"{fit_text(line, terminal_width(self._stream))}\n")
         self._stream.flush()
 
 

@@ -406,7 +406,7 @@ CHUNK: Final = 1 << 20  # bytes that are read at a time
 def last_lines(path: Path, count: int, *, most: int = WINDOW) -> tuple[TranscriptLine, ...]:
     """Return the last *count* readable lines in the last *most* bytes of *path*; none where it is gone."""
     try:
-        return end_of(path, count, most=most).lines
+        return last_window(path, count, most=most).lines
     except OSError:
         return ()
 
@@ -419,7 +419,7 @@ class TranscriptWindow(NamedTuple):
     end: int
 
 
-def end_of(path: Path, count: int, *, most: int = MOST, before: int | None = None) -> TranscriptWindow:
+def last_window(path: Path, count: int, *, most: int = MOST, before: int | None = None) -> TranscriptWindow:
     """Return the last *count* readable lines of *path*, or of what it has before the offset *before*."""
     size = min(WINDOW, most)
     while True:

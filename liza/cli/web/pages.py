@@ -311,10 +311,10 @@ def _board(site: Site, asked: Mapping[str, str]) -> Element:
         role="search",
     )
     head = el("div", el("h1", "Board"), search, class_="head")
-    return el("div", head, columns_of(found, view), _add_form(site), _archive(view))
+    return el("div", head, board_columns(found, view), _add_form(site), _archive(view))
 
 
-def columns_of(tasks: Sequence[TaskView], view: BoardView) -> Element:
+def board_columns(tasks: Sequence[TaskView], view: BoardView) -> Element:
     """Return *tasks* by where they are; a column that is seldom used is only there when it is."""
     found = {name: [task for task in tasks if task.status in held] for name, held in COLUMNS.items()}
     return el(
@@ -507,7 +507,7 @@ def _run(site: Site, asked: Mapping[str, str]) -> Element:
 
 
 def _past(site: Site, asked: Mapping[str, str]) -> Element:
-    return past_page.show(site.board, site.gatherer, asked, columns_of, timeline_of)
+    return past_page.show(site.board, site.gatherer, asked, board_columns, timeline_of)
 
 
 PAGES: Final[dict[str, Page]] = {

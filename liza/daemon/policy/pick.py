@@ -287,7 +287,7 @@ def _with_status(state: State, worker: str, status: WorkerStatus, now: datetime)
     return state.replace(agents=with_record(state.agents, agent.replace(status=status, since=now)))
 
 
-def settle_run(state: State, end: EndedRun, *, at: datetime, chance: float) -> State:
+def settle_ended_run(state: State, end: EndedRun, *, at: datetime, chance: float) -> State:
     """Return the board with a run settled and its provider's state updated; *chance* is between 0 and 1."""
     reply, run = end.reply, end.run
     if did_nothing(reply):

@@ -1,1 +1,1 @@
-"""The agents of the zoo: what each does in place of honest work, with nothing but the standard library."""
+"""The agents of the gauntlet: what each does in place of honest work, by the standard library alone."""

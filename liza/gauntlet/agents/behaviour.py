@@ -183,7 +183,7 @@ def honest_implement(act: Run) -> Answer:
 
 
 def honest_review(_act: Run) -> Answer:
-    """Approve whatever it is: a gate that the zoo has to pass must not be an agent's good judgement."""
+    """Approve whatever it is: a gate that the gauntlet has to pass must not be an agent's good judgement."""
     return approval()
 
 

@@ -1,4 +1,4 @@
-"""Agents that do well where another of the zoo does not: Liza has to let them through."""
+"""Agents that do well where another of the gauntlet does not: Liza has to let them through."""
 
 from __future__ import annotations
 

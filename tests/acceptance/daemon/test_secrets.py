@@ -54,7 +54,7 @@ def script() -> dict[str, Any]:
 def written(home: Path) -> dict[str, list[str]]:
     """Return the files below *home* that hold a secret, each with which."""
     found: dict[str, list[str]] = {}
-    for path in (path for path in home.rglob("*") if path.is_file() and "cages" not in path.parts):
+    for path in (path for path in home.rglob("*") if path.is_file() and "sandboxes" not in path.parts):
         text = path.read_text(errors="replace") + str(path)
         here = [secret for secret in (VALUE, json.dumps(VALUE)[1:-1], PASSWORD, TOKEN) if secret in text]
         if here:

@@ -101,7 +101,7 @@ class TestOpenFiles:
         assert list(board.home.glob("*held*")) == []
 
     def test_many_editors_may_have_many_versions_open(self, board: FileBoard) -> None:
-        """More than a usual baton has room for."""
+        """More than a usual lock state has room for."""
         with ExitStack() as stack:
             files = []
             for number in range(30):

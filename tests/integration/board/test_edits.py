@@ -74,11 +74,6 @@ def without(name: str) -> Edit:
     return lambda text: text.replace(block(text, name), "")
 
 
-def line_of(marker: str, text: str) -> int:
-    """Return the first line of *text* that matches *marker*."""
-    return next(n for n, line in enumerate(text.splitlines(), start=1) if re.search(marker, line))
-
-
 def save(board: FileBoard, data: bytes) -> None:
     by_rename(board.home / "state.yaml", data)
     long_ago(board.home / "state.yaml")

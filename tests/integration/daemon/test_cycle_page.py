@@ -88,6 +88,18 @@ class Cycle(ScriptedTeam):
         return sorted(path.name for path in (self.user.directory / ARCHIVE).glob("*"))
 
 
+def test_secrets_do_not_reach_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_TOKEN", "sesame-sesame-sesame")
+    cycle = Cycle(tmp_path)
+    cycle.board.update(queue_goal("use sesame-sesame-sesame", spec=None, by=HUMAN, at=utc_now()))
+    cycle.board.update(Change(SUPERVISOR.id, "begin", _with_next_goal))
+
+    cycle.sync()
+
+    assert "use [masked]" in cycle.page
+    assert "sesame" not in cycle.page
+
+
 @pytest.fixture
 def cycle(tmp_path: Path) -> Cycle:
     cycle = Cycle(tmp_path)

@@ -82,7 +82,7 @@ def serving(*codes: int | None) -> Iterator[Server]:
 
 
 @contextmanager
-def courier(home: Path, notify: Notify, patience: float = PATIENCE) -> Iterator[Notifier]:
+def notifier(home: Path, notify: Notify, patience: float = PATIENCE) -> Iterator[Notifier]:
     found = Notifier(open_board(home), retries=QUICK, patience=patience)
     found.start()
     found.nudge(notify)
@@ -114,7 +114,7 @@ class TestWebhook:
     ) -> None:
         monkeypatch.setenv(VARIABLE, SECRET)
         append_alert(tmp_path, NOW, "t1 is BLOCKED: Größe?")
-        with serving(204) as server, courier(tmp_path, Notify(webhook=server.url, secret_env=VARIABLE)):
+        with serving(204) as server, notifier(tmp_path, Notify(webhook=server.url, secret_env=VARIABLE)):
             eventually(lambda: server.got)
         ((headers, body),) = server.got
         digest = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
@@ -127,7 +127,7 @@ class TestWebhook:
 
     def test_one_that_fails_twice_gets_it_at_the_third_try(self, tmp_path: Path) -> None:
         append_alert(tmp_path, NOW, "hello")
-        with serving(500, 503, 200) as server, courier(tmp_path, Notify(webhook=server.url)):
+        with serving(500, 503, 200) as server, notifier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(server.got) == 3)
         assert server.messages == ["hello"] * 3
         assert SIGNATURE not in server.got[0][0]
@@ -136,7 +136,7 @@ class TestWebhook:
     def test_one_that_is_down_is_given_up_after_four_tries_with_a_line(self, tmp_path: Path) -> None:
         """The line names the host alone, since the rest is often a secret; it is not sent on."""
         append_alert(tmp_path, NOW, "hello")
-        with serving(500) as server, courier(tmp_path, Notify(webhook=server.url)) as found:
+        with serving(500) as server, notifier(tmp_path, Notify(webhook=server.url)) as found:
             eventually(lambda: len(told(tmp_path)) == 2)
             found.nudge(Notify(webhook=server.url))
         assert server.messages == ["hello"] * 4
@@ -147,12 +147,12 @@ class TestWebhook:
             free.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{free.getsockname()[1]}/"
             append_alert(tmp_path, NOW, "hello")
-            with courier(tmp_path, Notify(webhook=url)):
+            with notifier(tmp_path, Notify(webhook=url)):
                 eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1].startswith("not told: 127.0.0.1 could not be reached")
 
     def test_a_slow_one_holds_up_nobody(self, tmp_path: Path) -> None:
-        with serving(None) as server, courier(tmp_path, Notify(webhook=server.url)) as found:
+        with serving(None) as server, notifier(tmp_path, Notify(webhook=server.url)) as found:
             append_alert(tmp_path, NOW, "hello")
             began = time.monotonic()
             found.nudge(Notify(webhook=server.url))
@@ -174,13 +174,13 @@ class TestWebhook:
             began = time.monotonic()
             hurried.close(0.2)
             assert time.monotonic() - began < PATIENCE / 2
-        with serving(200) as server, courier(tmp_path, Notify(webhook=server.url)):
+        with serving(200) as server, notifier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: server.got)
         assert server.messages[0] == "hello"
 
     def test_a_redirect_is_not_followed(self, tmp_path: Path) -> None:
         append_alert(tmp_path, NOW, "hello")
-        with serving(302) as server, courier(tmp_path, Notify(webhook=server.url)):
+        with serving(302) as server, notifier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1] == "not told: 127.0.0.1 answered 302: hello"
 
@@ -190,12 +190,12 @@ class TestOnce:
         with serving(200) as server:
             notify = Notify(webhook=server.url)
             append_alert(tmp_path, NOW, "one")
-            with courier(tmp_path, notify):
+            with notifier(tmp_path, notify):
                 eventually(lambda: server.got)
             append_alert(tmp_path, NOW, "two")
-            with courier(tmp_path, notify):
+            with notifier(tmp_path, notify):
                 eventually(lambda: len(server.got) == 2)
-            with courier(tmp_path, notify):
+            with notifier(tmp_path, notify):
                 pass
         assert server.messages == ["one", "two"]
 
@@ -203,18 +203,18 @@ class TestOnce:
         with serving(200) as server:
             notify = Notify(webhook=server.url)
             append_alert(tmp_path, NOW, "a long line that was there before")
-            with courier(tmp_path, notify):
+            with notifier(tmp_path, notify):
                 eventually(lambda: server.got)
             (tmp_path / "alerts.log").write_text("")
             append_alert(tmp_path, NOW, "new")
-            with courier(tmp_path, notify):
+            with notifier(tmp_path, notify):
                 eventually(lambda: len(server.got) == 2)
         assert server.messages[1] == "new"
 
     def test_of_a_long_backlog_the_latest_are_sent(self, tmp_path: Path) -> None:
         for number in range(MOST_WAITING + 5):
             append_alert(tmp_path, NOW, f"alert {number}")
-        with serving(200) as server, courier(tmp_path, Notify(webhook=server.url)):
+        with serving(200) as server, notifier(tmp_path, Notify(webhook=server.url)):
             eventually(lambda: len(server.got) == MOST_WAITING)
         assert server.messages[0] == "alert 5"
         assert told(tmp_path)[-1] == "not told: 5 alerts that are too many to send; see alerts.log"
@@ -241,7 +241,7 @@ class TestCommand:
         code = "import sys; open(sys.argv[1], 'w').write('|'.join([*sys.argv[2:], sys.stdin.read()]))"
         command = (sys.executable, "-S", "-c", code, str(tmp_path / "got"), "liza")
         append_alert(tmp_path, NOW, 'it\'s "quoted"; $(touch x)')
-        with courier(tmp_path, Notify(command=command)):
+        with notifier(tmp_path, Notify(command=command)):
             eventually(lambda: (tmp_path / "got").exists() and (tmp_path / "got").read_text())
         first, sentence, body = (tmp_path / "got").read_text().split("|")
         assert (first, sentence) == ("liza", 'it\'s "quoted"; $(touch x)')
@@ -250,7 +250,7 @@ class TestCommand:
     def test_one_that_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
         script = f"sleep 600 & echo $! > {tmp_path}/child; sleep 600"
         append_alert(tmp_path, NOW, "hello")
-        with courier(tmp_path, Notify(command=("sh", "-c", script)), patience=0.5):
+        with notifier(tmp_path, Notify(command=("sh", "-c", script)), patience=0.5):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert told(tmp_path)[1] == "not told: sh took longer than 0.5 seconds and was ended: hello"
         eventually(lambda: not is_alive(int((tmp_path / "child").read_text())))
@@ -261,7 +261,7 @@ class TestCommand:
     )
     def test_one_that_fails_is_a_line(self, tmp_path: Path, command: tuple[str, ...], why: str) -> None:
         append_alert(tmp_path, NOW, "hello")
-        with courier(tmp_path, Notify(command=command)):
+        with notifier(tmp_path, Notify(command=command)):
             eventually(lambda: len(told(tmp_path)) == 2)
         assert why in told(tmp_path)[1]
 
@@ -280,7 +280,7 @@ class TestCommand:
         thread.start()
         try:
             append_alert(tmp_path, NOW, "hello")
-            with courier(tmp_path, Notify(command=("sh", "-c", "exit 3"))):
+            with notifier(tmp_path, Notify(command=("sh", "-c", "exit 3"))):
                 eventually(lambda: len(told(tmp_path)) == 2)
         finally:
             over.set()

@@ -20,7 +20,7 @@ from liza.daemon.recover import recover
 from liza.domain.model import Status
 from liza.errors import GitFailed
 from liza.repo import salvage
-from liza.repo.command import ask
+from liza.repo.command import ask_git
 from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
 from liza.repo.snapshot import WorktreeTracker, roll_back, snapshot, worktree_state
@@ -377,7 +377,7 @@ class TestPipes:
         os.mkfifo(tmp_path / "pipe")
 
         with pytest.raises(GitFailed, match=r"not done after 0\.3 seconds"):
-            ask("hash-object", str(tmp_path / "pipe"), cwd=tmp_path, limit=0.3)
+            ask_git("hash-object", str(tmp_path / "pipe"), cwd=tmp_path, limit=0.3)
 
 
 class TestBeneath:

@@ -6,7 +6,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Final
 
 from liza.cli.views.screen import LineView
-from liza.daemon.breaker import board_rules, resume
+from liza.daemon.breaker import board_rules, take_back_switches
 from liza.daemon.project import record_applied, team_settings
 from liza.daemon.supervisor import supervise
 from liza.daemon.team_file import apply_team_file
@@ -72,7 +72,7 @@ def test_a_workflow_that_an_agent_changed_is_followed_after_a_yes(tmp_path: Path
     team.user.git("merge", "-q", team.ref)
 
     assert "is as an agent made it" in str(_why_unfit(coder, team.state))
-    resume(team.board, utc_now())
+    take_back_switches(team.board, utc_now())
     assert _why_unfit(coder, team.state) is None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from liza.daemon.breaker import resume
+from liza.daemon.breaker import take_back_switches
 from liza.daemon.jobs import take_job
 from liza.daemon.project import known_merges
 from liza.domain.anomalies import CheckoutDrift
@@ -301,7 +301,7 @@ class TestPeople:
         assert team.status("t1") is Status.BLOCKED
         assert [one.problem for one in checked_all(team).findings] == [ViolationKind.NOT_A_MERGE]
 
-        assert resume(team.board, utc_now()) == ["PAUSE"]
+        assert take_back_switches(team.board, utc_now()) == ["PAUSE"]
 
         assert team.status("t1") is Status.IDLE
         assert checked_all(team).yours == 1

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from liza.agents.protocol import ended_run
 from liza.daemon import trace_export
 from liza.daemon.reports.traces import JournalTracer, board_id, run_span
-from liza.daemon.trace_export import OtlpCollector, TraceCourier, collector_in, why_not
+from liza.daemon.trace_export import OtlpCollector, TraceSender, collector_in, why_not
 from liza.domain.changes import HUMAN
 from liza.domain.lifecycle import Abandon
 from liza.domain.model import Status
@@ -100,8 +100,8 @@ def facts(span: Span) -> dict[str, Any]:
     return {one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in span.attributes}
 
 
-def courier(team: ScriptedTeam, told: list[str], *, leads: bool = True) -> TraceCourier:
-    return TraceCourier(team.board, lambda: leads, told.append, OtlpCollector())
+def trace_sender(team: ScriptedTeam, told: list[str], *, leads: bool = True) -> TraceSender:
+    return TraceSender(team.board, lambda: leads, told.append, OtlpCollector())
 
 
 def worked(directory: Path) -> ScriptedTeam:
@@ -152,13 +152,13 @@ def test_who_takes_over_tells_the_same_spans_and_a_restart_none_twice(
 ) -> None:
     team, told = worked(tmp_path), list[str]()
     with receiver(monkeypatch) as collector:
-        assert courier(team, told).send_on()
+        assert trace_sender(team, told).send_on()
         first = {(span.trace_id, span.span_id, span.name) for span in collector.spans}
-        assert courier(team, told).send_on()
+        assert trace_sender(team, told).send_on()
         assert len(collector.spans) == len(first)
         (team.home / trace_export.TRACED).unlink()  # as on another machine
         collector.spans.clear()
-        assert courier(team, told).send_on()
+        assert trace_sender(team, told).send_on()
     assert {(span.trace_id, span.span_id, span.name) for span in collector.spans} == first
     assert told == []
 
@@ -166,7 +166,7 @@ def test_who_takes_over_tells_the_same_spans_and_a_restart_none_twice(
 def test_only_who_leads_tells_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     team = worked(tmp_path)
     with receiver(monkeypatch) as collector:
-        assert courier(team, [], leads=False).send_on()
+        assert trace_sender(team, [], leads=False).send_on()
     assert {span.name.partition(" ")[0] for span in collector.spans} == {"invoke_agent"}
 
 
@@ -176,7 +176,7 @@ def test_a_collector_that_is_away_costs_one_line_and_no_span(
     team, told = worked(tmp_path), list[str]()
     with receiver(monkeypatch) as collector:
         collector.refuses = True
-        sender = courier(team, told)
+        sender = trace_sender(team, told)
         assert not sender.send_on()
         assert not sender.send_on()
         assert told == [f"no traces reach {collector.url}; tried again until it takes them"]
@@ -230,9 +230,9 @@ class Hidden:
         if name.partition(".")[0] == "opentelemetry":
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Hidden())
-from liza.daemon.trace_export import tracing
+from liza.daemon.trace_export import send_traces
 import liza.daemon.worker, liza.daemon.supervisor
-with tracing(pathlib.Path(sys.argv[1]), lambda: True, print):
+with send_traces(pathlib.Path(sys.argv[1]), lambda: True, print):
     print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
     for address, said in (("", "[]"), ("http://x:4318", "traces are not sent: they need OpenTelemetry")):

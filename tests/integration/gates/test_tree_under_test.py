@@ -159,4 +159,4 @@ class TestTheHomeOfAGate:
         team.turns("coder-1", "reviewer-1")
 
         assert team.status() is Status.MERGED, team.state.task("t1").history[-1]
-        assert not list(team.home.glob("cages/*.gate-*/home/tool"))
+        assert not list(team.home.glob("sandboxes/*.gate-*/home/tool"))

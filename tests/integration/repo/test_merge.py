@@ -33,9 +33,7 @@ def home(tmp_path: Path) -> Home:
 
 def account(task: str) -> MergeDescription:
     facts = {Trailer.TASK: task, Trailer.VERDICT: "approve", Trailer.APPROVED_BY: "reviewer-1"}
-    return MergeDescription(
-        f"Merge {task}", {**facts, Trailer.GATES: "test", Trailer.AGENT: "claude", Trailer.COST: "$1"}
-    )
+    return MergeDescription(f"Merge {task}", {**facts, Trailer.GATES: "test", Trailer.AGENT: "claude"})
 
 
 def integrated(home: Home, task: str, commit: str) -> str:

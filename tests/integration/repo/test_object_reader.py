@@ -16,9 +16,9 @@ from liza.repo.repository import (
     TreeItem,
     blob_contents,
     blob_sizes,
-    commit_message,
     commits_between,
     list_tree,
+    message_of,
     objects_between,
     write_tree_with,
 )
@@ -202,7 +202,7 @@ class TestAnswers:
 
         told = [f"{one.commit}|{one.people}|{one.message}" for one in found]
         assert told == [one.strip() for one in expected if one.strip()]
-        assert commit_message(home.repository, head).strip() == found[0].message
+        assert message_of(home.repository, head).strip() == found[0].message
         listed = home.git("rev-list", "--objects", "--no-object-names", f"{home.base}..{head}").split()
         assert set(listed) <= set(objects_between(home.repository, home.base, head))
 
@@ -213,7 +213,7 @@ class TestAnswers:
         path.write_bytes(raw.encode("utf-8", "surrogateescape") + b"\n")
         head = home.git("hash-object", "-t", "commit", "-w", str(path))
 
-        assert commit_message(home.repository, head).strip() == "ä"
+        assert message_of(home.repository, head).strip() == "ä"
         assert commits_between(home.repository, home.base, head)[0].message == "ä"
 
     def test_ancestors_near_and_far(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from shutil import which
 import pytest
 
 from liza.errors import GitFailed, LizaError, UnfitRepository, UsageError
-from liza.repo.command import ask, git, top_level
+from liza.repo.command import ask_git, git, top_level
 from liza.repo.repository import Repository, branch_of
 from liza.system.disk_space import disk_usage
 from tests.support.repos import INTEGRATION, NOW, Hand, Home
@@ -92,7 +92,7 @@ class TestTheDoor:
         _, agent = home.task()
         home.repository.commit_tree(home.repository.tree_of("HEAD"), parents=(), message="m", at=NOW)
         home.worktrees.release("t1", at=NOW)
-        ask("status", cwd=home.directory)
+        ask_git("status", cwd=home.directory)
 
         assert not (tmp_path / "sprung").exists()
         assert not agent.directory.exists()

@@ -411,7 +411,7 @@ class TestRecycling:
         worktree, agent = home.task()
         agent.commit({"c.txt": "c\n"})
 
-        assert inspect_submission(worktree, "t1", home.base).is_acceptable
+        assert inspect_submission(worktree, "t1", home.base).reasons == ()
         home.worktrees.release("t1", at=NOW)
         fresh, agent = home.task("t2")
         assert (fresh.admin, agent.git("status", "--porcelain")) == (worktree.admin, "")

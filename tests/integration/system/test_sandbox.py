@@ -528,8 +528,8 @@ class TestThePlace:
 
     def test_what_a_killed_run_left_is_removed(self, den: SandboxedProject) -> None:
         """The places of mounts are written down before they are made."""
-        (den.home / "cages" / "t1.coder-1").mkdir(parents=True)
-        (den.home / "cages" / "t1.coder-1" / "points").write_text("sub\0sub/local.cfg\0kept")
+        (den.home / "sandboxes" / "t1.coder-1").mkdir(parents=True)
+        (den.home / "sandboxes" / "t1.coder-1" / "points").write_text("sub\0sub/local.cfg\0kept")
         den.agent.write("sub/local.cfg", "")
         den.agent.write("kept", "work")
 
@@ -612,7 +612,7 @@ class TestTheWholeStory:
 class TestACrash:
     def test_what_was_committed_before_a_worker_died_is_taken_over(self, den: SandboxedProject) -> None:
         """The copy of the branch is on disk: whoever prepares the worktree next brings it home."""
-        folder = den.home / "cages" / "t1.coder-1" / "git"
+        folder = den.home / "sandboxes" / "t1.coder-1" / "git"
         shadow = PrivateGitDir(den.worktree, folder, "t1")
         shadow.cast()
         tree = den.user.git("rev-parse", "HEAD^{tree}")
@@ -623,14 +623,14 @@ class TestACrash:
         )
         (folder / "refs" / "t1").write_text(f"{lost}\n")
 
-        import_after_crash(den.home / "cages", den.worktree, "t1")
-        import_after_crash(den.home / "cages", den.worktree, "t1")
+        import_after_crash(den.home / "sandboxes", den.worktree, "t1")
+        import_after_crash(den.home / "sandboxes", den.worktree, "t1")
 
         assert den.user.git("rev-parse", branch_of("t1")) == lost
 
     def test_a_branch_that_moved_meanwhile_is_left_alone(self, den: SandboxedProject) -> None:
         """Two that claim one branch are not merged behind anybody's back."""
-        shadow = PrivateGitDir(den.worktree, den.home / "cages" / "t1.coder-1" / "git", "t1")
+        shadow = PrivateGitDir(den.worktree, den.home / "sandboxes" / "t1.coder-1" / "git", "t1")
         shadow.cast()
         (shadow.folder / "refs" / "t1").write_text(f"{den.user.commit({'c': 'c'})}\n")
         other = den.user.commit({"d": "d"})

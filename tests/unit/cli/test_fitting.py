@@ -11,7 +11,7 @@ from io import StringIO
 
 import pytest
 
-from liza.cli.views.fitting import columns_of, fit_line, fit_text, fold_text
+from liza.cli.views.fitting import fit_line, fit_text, fold_text, terminal_width
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_line_that_is_too_long_is_cut(line: str, width: int, shown: str) -> No
 
 
 def test_nothing_is_cut_where_there_is_no_terminal() -> None:
-    assert columns_of(StringIO()) is None
+    assert terminal_width(StringIO()) is None
     assert fit_text("x" * 500, None) == "x" * 500
     assert fold_text("x " * 500, None) == "x " * 500
 
@@ -58,7 +58,7 @@ def test_the_columns_are_those_of_the_terminal(monkeypatch: pytest.MonkeyPatch) 
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as stream:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 63, 0, 0))
-        assert columns_of(stream) == 63
+        assert terminal_width(stream) == 63
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 0, 0, 0))
-        assert columns_of(stream) is None
+        assert terminal_width(stream) is None
     os.close(ours)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liza.cli.views.transcript import LONGEST_EVENT, LineKind, TranscriptReader, end_of, last_lines
+from liza.cli.views.transcript import LONGEST_EVENT, LineKind, TranscriptReader, last_lines, last_window
 
 CAPTURES: Final = Path(__file__).parents[2] / "captures"
 
@@ -180,7 +180,7 @@ class TestTail:
         path = tmp_path / "stdout"
         silent = event(type="step_start", part={"x": "y" * 1000})
         path.write_text("first\n" + silent * 200 + "last\n")
-        found = end_of(path, 2)
+        found = last_window(path, 2)
 
         assert [line.text for line in found.lines] == ["first", "last"]
         assert found.lines[0].kind is LineKind.TEXT
@@ -191,7 +191,7 @@ class TestTail:
         path.write_text("".join(f"line {number}\n" for number in range(300)) + "no end")
         seen, before = list[str](), None
         while before != 0:
-            found = end_of(path, 70, before=before)
+            found = last_window(path, 70, before=before)
             seen[:0], before = [line.text for line in found.lines], found.start
 
         assert seen == [*(f"line {number}" for number in range(300)), "no end"]
@@ -200,10 +200,15 @@ class TestTail:
         path = tmp_path / "stdout"
         said = event(type="item.completed", item={"type": "agent_message", "text": "a\nb\nc"})
         path.write_text(f"first\n{said}last\n")
-        found = end_of(path, 2)
+        found = last_window(path, 2)
 
         assert [line.text for line in found.lines] == ["c", "last"]
-        assert [line.text for line in end_of(path, 9, before=found.start).lines] == ["first", "a", "b", "c"]
+        assert [line.text for line in last_window(path, 9, before=found.start).lines] == [
+            "first",
+            "a",
+            "b",
+            "c",
+        ]
 
     def test_a_line_that_is_longer_than_any_window_is_told_and_stepped_over(self, tmp_path: Path) -> None:
         path = tmp_path / "stdout"
@@ -211,10 +216,10 @@ class TestTail:
             file.write(b"first\n")
             file.seek(20 << 20)
             file.write(b"\n")
-        found = end_of(path, 5)
+        found = last_window(path, 5)
 
         assert [str(line) for line in found.lines] == ["- a line of 20,971,515 bytes (`--raw` has it)"]
-        assert [line.text for line in end_of(path, 5, before=found.start).lines] == ["first"]
+        assert [line.text for line in last_window(path, 5, before=found.start).lines] == ["first"]
 
     def test_a_file_that_is_gone_has_no_lines(self, tmp_path: Path) -> None:
         assert last_lines(tmp_path / "none", 3) == ()

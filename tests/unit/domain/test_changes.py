@@ -8,7 +8,7 @@ from liza.domain.changes import HUMAN, SUPERVISOR, add_note, diff_violations, vi
 from liza.domain.model import Actor, State, Status, Task
 from liza.domain.record import next_id
 from liza.errors import Forbidden, NotThere, Refused, UsageError
-from liza.workflow.transition import add_task, answer, apply, new_task_at_start
+from liza.workflow.transition import add_task, answer_task, apply, new_task_at_start
 from tests.support.sample_tasks import (
     CODER,
     HOUR,
@@ -317,7 +317,7 @@ class TestAnswers:
     BLOCKED = walked(new_task("t1"), claim(), block())
 
     def test_an_answer_is_kept_and_the_task_goes_on(self) -> None:
-        state = answer("t1", "blue", by=HUMAN, at=LATER)(board(self.BLOCKED))
+        state = answer_task("t1", "blue", by=HUMAN, at=LATER)(board(self.BLOCKED))
 
         task, (note,) = state.tasks["t1"], state.human_notes.values()
         assert (task.status, task.guidance, task.blocked_reason) == (Status.IDLE, "blue", None)
@@ -328,24 +328,24 @@ class TestAnswers:
     def test_earlier_notes_stay_as_they_are(self) -> None:
         before = add_note("hello", about="t1", by=HUMAN, at=NOW)(board(self.BLOCKED))
 
-        state = answer("t1", "blue", by=HUMAN, at=LATER)(before)
+        state = answer_task("t1", "blue", by=HUMAN, at=LATER)(before)
 
         assert [note.processed for note in state.human_notes.values()] == [None, LATER]
 
     def test_what_asks_for_consent_gets_a_yes_or_a_no(self) -> None:
         with pytest.raises(Refused, match="t1: it asks for a yes or a no; `liza task accept t1`, or `liza "):
-            answer("t1", "blue", by=HUMAN, at=LATER)(board(task_in(Status.AWAITING_APPROVAL)))
+            answer_task("t1", "blue", by=HUMAN, at=LATER)(board(task_in(Status.AWAITING_APPROVAL)))
 
     @pytest.mark.parametrize("status", sorted(set(Status) - {Status.BLOCKED, Status.AWAITING_APPROVAL}))
     def test_what_asks_nothing_gets_no_answer(self, status: Status) -> None:
         with pytest.raises(Refused, match=f"t1: it asks nothing, because it is {status}; `liza note"):
-            answer("t1", "blue", by=HUMAN, at=LATER)(board(task_in(status)))
+            answer_task("t1", "blue", by=HUMAN, at=LATER)(board(task_in(status)))
 
     def test_a_task_that_is_not_there_is_named(self) -> None:
         with pytest.raises(NotThere, match="'t9'"):
-            answer("t9", "blue", by=HUMAN, at=LATER)(board())
+            answer_task("t9", "blue", by=HUMAN, at=LATER)(board())
 
     @pytest.mark.parametrize("by", [CODER, REVIEWER, PLANNER, SUPERVISOR])
     def test_only_people_answer(self, by: Actor) -> None:
         with pytest.raises(Refused):
-            answer("t1", "blue", by=by, at=LATER)(board(self.BLOCKED))
+            answer_task("t1", "blue", by=by, at=LATER)(board(self.BLOCKED))

@@ -17,7 +17,7 @@ from liza.domain.changes import HUMAN, SUPERVISOR, Change, add_note, diff_violat
 from liza.domain.lifecycle import BY_SOURCE, EVENTS, TERMINAL
 from liza.domain.model import Actor, Lease, Role, State, Status, Task
 from liza.errors import LizaError, Violation
-from liza.workflow.transition import add_task, answer, apply
+from liza.workflow.transition import add_task, answer_task, apply
 from tests.support.sample_tasks import (
     ASK_HUMAN,
     EXAMPLES,
@@ -133,7 +133,7 @@ class Walk(RuleBasedStateMachine):
         asking = [name for name, task in self.state.tasks.items() if task.status is Status.BLOCKED]
         name = data.draw(st.sampled_from([*asking * 9, *self.state.tasks, *self.state.archived, NOBODY]))
         if is_answer:
-            self.update(answer(name, "blue", by=by, at=self.now))
+            self.update(answer_task(name, "blue", by=by, at=self.now))
         else:
             self.update(add_note("look here", about=name, by=by, at=self.now))
 

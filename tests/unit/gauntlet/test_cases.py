@@ -30,7 +30,7 @@ from liza.gauntlet.cases import (
 from liza.gauntlet.evidence import is_sandboxed, summarise_board
 from liza.gauntlet.fixtures import TASK, WORK
 from liza.gauntlet.main import load_agents
-from liza.gauntlet.project import CaseProject, changed_names, merge_settings, settings_for
+from liza.gauntlet.project import CaseProject, differing_names, merge_settings, settings_for
 from liza.gauntlet.verdict import BoardEvidence, CaseFacts, escapes, fence_breaks, judge_case
 from liza.workflow.document import load_workflow, routes_in
 from tests.support.sample_tasks import board as story
@@ -273,7 +273,6 @@ class TestFacts:
         ]
         board = summarise_board(story(new_task(TASK)), entries)
         assert board.caught == ("scan", "reject", "same_reason_twice", "checkout_drift")
-        assert "scan: a token" in board.whys
 
     def test_what_coders_say_of_themselves_is_no_notice(self) -> None:
         reports = {"a1": {"type": "workaround", "logged_by": "coder-1"}}
@@ -286,7 +285,7 @@ class TestFacts:
         assert fence_breaks(fenced.replace("0123456789abcdef>>>", "0123456789abcdee>>>"), "OBEY me")
 
     def test_what_was_added_changed_or_removed_differs(self) -> None:
-        assert changed_names({"a": "1", "b": "1", "c": "1"}, {"b": "2", "c": "1", "d": "1"}) == (
+        assert differing_names({"a": "1", "b": "1", "c": "1"}, {"b": "2", "c": "1", "d": "1"}) == (
             "a",
             "b",
             "d",

@@ -8,7 +8,7 @@ from liza.repo.worktree import parse_status
 
 def test_written_and_read_again() -> None:
     """One line a fact."""
-    facts = {Trailer.TASK: "t1", Trailer.VERDICT: "approve", Trailer.COST: "$0.42 (reported)"}
+    facts = {Trailer.TASK: "t1", Trailer.VERDICT: "approve", Trailer.AGENT: "claude 1.0 (reported)"}
     assert parse_trailers(message_with_trailers("Merge t1: say hello", "", facts)) == facts
 
 

@@ -110,18 +110,9 @@ class TestSilence:
     def test_it_blocks_where_the_gate_says_nothing(self) -> None:
         assert flow().play("work pass none").end == "BLOCKED"
 
-    @pytest.mark.parametrize(
-        ("action", "end", "taints"), [("block", "BLOCKED", ()), ("force_pass", "DONE", ("forced:CHECK",))]
-    )
-    def test_its_limit_does_what_the_rule_says(self, action: str, end: str, taints: tuple[str, ...]) -> None:
-        rule = "{name: no_signal, count: 2, action: " + action + "}"
+    def test_its_limit_is_that_of_the_rule(self) -> None:
+        rule = "{name: no_signal, count: 2, action: block}"
         story = flow(review=", on_none: revise", rules=rule).play("work pass none work pass none")
-
-        assert (story.end, story.position.taints) == (end, taints)
-
-    def test_a_rule_forces_nothing_that_is_blocked(self) -> None:
-        rule = "{name: no_signal, count: 1, action: force_pass}"
-        story = flow(rules=rule).play("work pass none")
 
         assert (story.end, story.position.taints) == ("BLOCKED", ())
 
@@ -203,14 +194,12 @@ class TestConditions:
         story = flow(check="max_iterations: 1", review=self.LAST).play("work pass")
 
         assert (story.end, story.position.taints) == ("DONE", ("skipped:CHECK/review",))
-        assert story.moves[-1].skipped == ("review",)
 
     def test_advice_that_is_left_out_leaves_none(self) -> None:
         advice = "- {id: advice, kind: agent, role: critic, mode: advisory, skip_if: final_iteration}"
         story = flow(check="max_iterations: 1", before=advice).play("work pass")
 
         assert (story.end, story.position.taints) == ("DONE", ())
-        assert story.moves[-1].skipped == ("advice",)
 
     @pytest.mark.parametrize(("facts", "then"), [((), "review"), (("no_code",), "lint")])
     def test_when_asks_a_fact(self, facts: tuple[str, ...], then: str) -> None:
@@ -224,7 +213,6 @@ class TestConditions:
         story = flow(*facts, before=lint).play("work")
 
         assert story.next == then
-        assert story.moves[-1].skipped == ()
 
     def test_what_the_engine_knows_nobody_tells_it(self) -> None:
         lint = "- {id: lint, kind: command, command: lint, when: final_iteration}"
@@ -280,15 +268,15 @@ class TestPeople:
     def test_a_person_who_does_not_decide_is_waited_for(self, word: str) -> None:
         assert flow(before=self.OK).play(f"work {word} {word}").next == "wait ok"
 
-    def test_a_question_uses_up_no_round_and_goes_on_where_it_was_asked(self) -> None:
+    def test_an_answer_to_a_gate_gives_the_work_fresh_rounds(self) -> None:
         story = flow(work="max_iterations: 1").play("work pass ask")
         assert story.next == "wait review"
 
-        assert story.play("answer").next == "review"
-        assert story.position.iterations == {"WORK": 1, "CHECK": 1}
+        assert story.play("answer").next == "WORK:coder"
+        assert story.position.iterations == {"WORK": 1}
 
-    def test_the_worker_that_asked_works_again(self) -> None:
+    def test_a_worker_that_asks_where_no_gate_answers_is_blocked_and_then_works_again(self) -> None:
         story = flow(work="max_iterations: 1").play("ask")
-        assert story.next == "wait :work"
+        assert story.end == "BLOCKED"
 
         assert story.play("answer").next == "WORK:coder"

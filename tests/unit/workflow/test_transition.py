@@ -15,7 +15,6 @@ from liza.domain.lifecycle import label_of
 from liza.domain.model import (
     RELEASE,
     TAINT,
-    WORK,
     End,
     Lease,
     Outcome,
@@ -85,7 +84,6 @@ class TestLabels:
             ({}, None, Status.IDLE),
             ({}, LEASE, Status.WORKING),
             ({"waiting": RELEASE}, None, Status.DRAFT),
-            ({"waiting": WORK, "worked": True}, None, Status.BLOCKED),
             ({"waiting": "risk"}, None, Status.BLOCKED),
             ({"waiting": "yes", "worked": True}, None, Status.AWAITING_APPROVAL),
             ({"waiting": "yes", "stage": Stage.JUDGE}, None, Status.AWAITING_APPROVAL),
