@@ -142,7 +142,8 @@ class DiskTrouble(LizaError):
 
 class AlreadyRunning(LizaError):
     def __init__(self, name: str, holder: str) -> None:
-        super().__init__(f"{name} is already running: {holder}; end that one first (`liza stop`)")
+        how = "" if name == "mirror" else " (`liza stop`)"  # that ends a run, and leaves mirrors alone
+        super().__init__(f"{name} is already running: {holder}; end that one first{how}")
 
 
 class SharedRepository(AlreadyRunning):

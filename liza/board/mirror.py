@@ -13,7 +13,7 @@ from liza.board.location import address_in, without_password
 from liza.board.protocol import open_board
 from liza.board.statefile import LOCK, FileSwitches
 from liza.domain.config import SWITCH_FILES, Switch
-from liza.errors import BoardUnreachable, DiskTrouble, UsageError
+from liza.errors import BoardUnreachable, DiskTrouble, Refused, UsageError
 from liza.system.files import append_line, hold_for_life
 
 if TYPE_CHECKING:
@@ -72,13 +72,23 @@ class Mirror:
             switch = Switch[name]
             if (name in here) == (name in there):
                 continue
-            if name in self._known:  # taken back on one side
-                (self._board.switches if name in there else self._files).clear(switch)
+            if name in self._known and name in there:
+                self._take_back(switch, there[name])
+            elif name in self._known:
+                self._files.clear(switch)
             elif name in there:
                 self._files.throw(switch, there[name])
             elif self._files.thrown_at(switch):  # not where somebody is just writing it
                 self._board.switches.throw(switch, here[name])
         self._known = frozenset(self._files.thrown().keys() & self._board.switches.thrown().keys())
+
+    def _take_back(self, switch: Switch, said: str) -> None:
+        """Take *switch* back on the board, as somebody did here; put the file back where that may not be."""
+        try:
+            self._board.switches.clear(switch)
+        except Refused as error:
+            log.warning("%s stays: %s", switch.name, error)
+            self._files.throw(switch, said)
 
     def _append_alerts(self) -> None:
         if self._board.alerts.end() == self._alerts:

@@ -31,3 +31,6 @@ BEGIN
   END IF;
   DELETE FROM liza.task WHERE board = p_board AND id = ANY (gone);
 END $$;
+
+-- A row of another name would stop machines from being started, and nobody could take it back.
+ALTER TABLE liza.switch ADD CONSTRAINT known_switch CHECK (name IN ('ABORT', 'PAUSE', 'CHECKPOINT'));

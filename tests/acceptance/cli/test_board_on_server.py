@@ -132,6 +132,7 @@ def test_a_mirror_keeps_file_and_board_in_step(liza: Shell) -> None:
         eventually((liza.home / "PAUSE").exists)
         second = liza("mirror")
         assert (second.code, "mirror is already running" in second.err) == (1, True)
+        assert "liza stop" not in second.err
     assert "edit_rejected" in liza("board").out
 
 

@@ -11,13 +11,15 @@ import psycopg
 import pytest
 
 from liza.board.journal import SNAPSHOT, diff_states, journal_fields, json_of_changes
+from liza.board.mirror import Mirror
 from liza.board.postgres import engine
 from liza.board.postgres import server as schema
 from liza.board.postgres.server import LATEST
 from liza.board.protocol import JournalEntry, copy_board, create_board_at, has_board, open_board
+from liza.board.statefile import FileSwitches
 from liza.domain import lifecycle as e
 from liza.domain.changes import Change
-from liza.domain.config import Switch
+from liza.domain.config import SWITCH_FILES, Switch
 from liza.errors import (
     AlreadyRunning,
     BoardUnreachable,
@@ -181,6 +183,30 @@ class TestWorker:
         with pytest.raises(LizaError), as_worker.presence.hold("supervisor", at=board.now()):
             pass
         assert board.switches.thrown() == {"ABORT": "enough"}
+
+    def test_a_switch_that_its_mirror_may_not_take_back_is_a_file_again(
+        self, board: Board, as_worker: Board, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        as_worker.home.mkdir(parents=True)
+        board.switches.throw(Switch.PAUSE, "lunch")
+        files = FileSwitches(as_worker.home)
+        with closing(Mirror(as_worker)) as mirror:
+            mirror.step()
+            files.clear(Switch.PAUSE)
+            mirror.step()
+        assert files.thrown() == board.switches.thrown() == {"PAUSE": "lunch"}
+        assert "PAUSE stays: only the owner of the board may take a switch back" in caplog.text
+
+    def test_it_throws_no_switch_that_nobody_knows(
+        self, postgres: PostgresServer, address: str, as_worker: Board
+    ) -> None:
+        assert as_worker.switches.thrown() == {}
+        server, _, name = as_role(postgres, address, "worker").partition("#")
+        with psycopg.connect(server) as connection:
+            for known in SWITCH_FILES:
+                assert connection.execute("SELECT liza.throw_switch(%s, %s, '')", (name, known)).fetchone()
+            with pytest.raises(psycopg.errors.CheckViolation):
+                connection.execute("SELECT liza.throw_switch(%s, 'HALT', '')", (name,))
 
     @pytest.mark.parametrize(
         "text",
