@@ -8,7 +8,7 @@ package registers for the scheme, as an entry point of the group `liza.boards`.
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -319,8 +319,17 @@ def _find(location: Path | str) -> _Found:
         found = _find(address)
         return found._replace(home=Path(location))
     name = scheme[1] if scheme else "file"
-    if name in _ON_POSTGRES and find_spec("psycopg") is None:
-        raise UsageError(
-            "a board on PostgreSQL needs psycopg; install Liza with it (`pip install 'liza[postgres]'`)"
-        )
+    if name in _ON_POSTGRES:
+        _require_psycopg()
     return _Found(_ENGINES[name], str(location))
+
+
+def _require_psycopg() -> None:
+    try:
+        import_module("psycopg")
+    except ImportError as error:  # also where it is there, and no libpq is
+        why = str(error).partition("\n")[0].rstrip(".")
+        raise UsageError(
+            f"a board on PostgreSQL needs psycopg ({why}); "
+            "install Liza with it (`pip install 'liza[postgres]'`)"
+        ) from error

@@ -159,6 +159,22 @@ def test_a_switch_is_a_file_here_and_a_row_there(
     count("switches moved on one side and seen on the other", 8)
 
 
+@pytest.mark.parametrize("why", ["No module named 'psycopg'", "no pq wrapper available.\\nAttempts: none"])
+def test_without_psycopg_it_is_one_sentence(tmp_path: Path, why: str) -> None:
+    (tmp_path / "psycopg").mkdir()
+    (tmp_path / "psycopg/__init__.py").write_text(f'raise ImportError("{why}")\n')
+    (tmp_path / "project/.git").mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "LIZA_BOARD": "postgresql://h/db",
+    }
+    command = [sys.executable, "-m", "liza", "-C", str(tmp_path / "project"), "status"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.endswith("install Liza with it (`pip install 'liza[postgres]'`)\n")
+
+
 def test_a_mirror_of_files_is_refused(tmp_path: Path) -> None:
     shell = Shell(Home(tmp_path / "project").directory)
     shell("init", "a thing", "--no-baseline")
