@@ -50,6 +50,7 @@ from liza.domain.model import Outcome, Status
 from liza.domain.record import NonEmptyStr, Record
 from liza.domain.rules import RuleAction
 from liza.errors import DiskTrouble, LizaError
+from liza.repo.repository import diff_text
 from liza.system.files import environment_mask, overwrite, write_new
 from liza.system.host import host
 from liza.workflow.document import SQUASH, workflow_on
@@ -353,7 +354,7 @@ class CyclePage:
     def _show(self, base: str, commit: str) -> str:
         """Return the message of *commit*, and what changed since *base*."""
         message = self._repository.git("log", "-1", "--format=%B", commit).strip()
-        diff = self._repository.git("diff", "--no-color", base, commit)
+        diff = diff_text(self._repository, base, commit)
         cut = diff if len(diff) <= LONGEST_DIFF else f"{diff[:LONGEST_DIFF]}\n(cut; git has the rest)"
         return "\n\n".join([message, "\n".join(f"    {line}" for line in cut.splitlines())])
 

@@ -35,8 +35,9 @@ from liza.domain.ideas import (
 from liza.domain.lifecycle import SUCCEEDED
 from liza.domain.model import Outcome
 from liza.domain.review_rounds import DROPPED
-from liza.errors import GitFailed, LizaError, UsageError
+from liza.errors import LizaError, UsageError
 from liza.gates.score import read_baseline, read_results_file, score_sweep
+from liza.repo.repository import binary_patch
 from liza.workflow.document import GateKind, workflow_on
 
 if TYPE_CHECKING:
@@ -105,10 +106,7 @@ class TriedIdea(NamedTuple):
         base, made = self._first_base(), self.task.review_commit
         if base is None or made is None:
             return ""
-        answer = self.repository.ask("diff", "--binary", "--full-index", "--no-color", base, made)
-        if answer.code != 0:
-            raise GitFailed("diff", answer.said)
-        return answer.output.decode("utf-8", "replace")
+        return binary_patch(self.repository, base, made).decode("utf-8", "replace")
 
     def _first_base(self) -> str | None:
         """Return what the ideas that this one was tried on began with: its patch has theirs in it."""

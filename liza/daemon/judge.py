@@ -49,7 +49,7 @@ from liza.repo.merge import (
     squash,
 )
 from liza.repo.pool import refill, scratch_tree
-from liza.repo.repository import commits_between
+from liza.repo.repository import commits_between, diff_text
 from liza.repo.snapshot import WorktreeState, altered_paths
 from liza.repo.verify import ChainCommit, first_parent_chain
 from liza.system import process
@@ -393,7 +393,7 @@ def _rerun_gates(turn: Turn, task: Task) -> GatesResult:
 def _ask_reviewer(turn: Turn, task: Task, found: tuple[Verdict, ...]) -> AgentAnswer:
     worker, repository = turn.worker, turn.worker.repository
     base, commit = str(task.base_commit), str(task.review_commit or task.base_commit)
-    diff = repository.git("diff", "--no-color", base, commit)
+    diff = diff_text(repository, base, commit)
     said = "\n\n".join(one.message for one in commits_between(repository, base, commit))
 
     def check(value: AnswerValue) -> str | None:

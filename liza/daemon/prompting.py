@@ -32,7 +32,7 @@ from liza.domain.phase_handoff import HANDOFF_NAMES, phase_input
 from liza.domain.record import printable, safe_id
 from liza.domain.waits import proposed_tasks
 from liza.errors import UsageError
-from liza.repo.repository import BRANCHES, commits_between
+from liza.repo.repository import BRANCHES, commits_between, diff_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -603,7 +603,7 @@ def _values_for(state: State, repository: Repository, step: Step, task: Task | N
     head = repository.commit_at(BRANCHES + state.config.integration_branch) or repository.head()
     base, commit = task.base_commit or head, task.review_commit or task.base_commit or head
     work = task.replace(base_commit=base, review_commit=commit)
-    diff = repository.git("diff", "--no-color", str(base), str(commit))
+    diff = diff_text(repository, str(base), str(commit))
     log = "\n\n".join(one.message for one in commits_between(repository, str(base), str(commit)))
     return for_review(state, work, diff=diff, log=log, checks=gate_report(task.verdicts))
 

@@ -553,6 +553,8 @@ NO_MODE: Final = "000000"  # the mode of a path that is not there
 
 _DIFF_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--numstat", "--patch", "--unified=0", "--full-index")
 _PATCH_OPTIONS: Final = ("-r", "-z", "-M", "--raw", "--patch", "--unified=3", "--full-index")
+_TEXT_OPTIONS: Final = ("-r", "-M", "--patch")
+_BINARY_OPTIONS: Final = ("-r", "--patch", "--binary", "--full-index", "--no-renames")
 _NO_HELPERS: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
 _NO_ATTRIBUTES: Final = ("-c", f"core.attributesFile={os.devnull}")
 _HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -622,6 +624,16 @@ def _diff_trees(repository: Repository, base: str, head: str) -> tuple[DiffEntry
     if base == head:
         return ()
     return tuple(_entries(_ask_diff(repository, _DIFF_OPTIONS, base, head)))
+
+
+def diff_text(repository: Repository, base: str, head: str) -> str:
+    """Return what *head* has otherwise than *base* as a patch to read, whatever tools the user's git has."""
+    return decode_git(_ask_diff(repository, _TEXT_OPTIONS, base, head)).removesuffix("\n")
+
+
+def binary_patch(repository: Repository, base: str, head: str) -> bytes:
+    """Return what *head* has otherwise than *base* as a patch that `git apply` takes."""
+    return _ask_diff(repository, _BINARY_OPTIONS, base, head)
 
 
 def _ask_diff(repository: Repository, options: tuple[str, ...], base: str, head: str) -> bytes:

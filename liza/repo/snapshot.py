@@ -29,6 +29,7 @@ from liza.repo.repository import (
     OWN_PATHS,
     TASK_PREFIX,
     Repository,
+    binary_patch,
     branch_of,
     commit_message,
     list_tree,
@@ -173,9 +174,11 @@ class WorktreeTracker:
         for commit in _commits_since(worktree, head, self.after.head):
             message = commit_message(worktree.repository, commit).strip()
             tree = worktree.repository.tree_of(commit)
-            found.append(Patch(message=message or commit, diff=_diff(worktree, before, tree)))
+            found.append(
+                Patch(message=message or commit, diff=binary_patch(worktree.repository, before, tree))
+            )
             before = tree
-        rest = _diff(worktree, before, self.after.tree)
+        rest = binary_patch(worktree.repository, before, self.after.tree)
         return [*found, *([Patch(diff=rest)] if rest else [])]
 
     def apply(self, cwd: Path, patch: Patch) -> None:
@@ -221,11 +224,6 @@ _HASH: Final = rb"([0-9a-f]{40,64})$"
 _LABEL: Final = re.compile(rb"^(<{7} |>{7} )" + _HASH, re.MULTILINE)
 _MARK: Final = re.compile(rb"^[ -](?:<{7}|>{7}) " + _HASH, re.MULTILINE)
 _OLD: Final = re.compile(rb"^--- a/(.+?)\t?$", re.MULTILINE)
-
-
-def _diff(worktree: Worktree, before: str, after: str) -> bytes:
-    words = ("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", before, after)
-    return worktree.ask(*words).output
 
 
 # The user's checkout as a commit, with what is changed, staged or new in it; the checkout is left alone.

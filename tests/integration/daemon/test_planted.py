@@ -23,7 +23,7 @@ from liza.repo import salvage
 from liza.repo.command import ask
 from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
-from liza.repo.snapshot import roll_back, snapshot, worktree_state
+from liza.repo.snapshot import WorktreeTracker, roll_back, snapshot, worktree_state
 from liza.system.files import make_directory, read_file, remove_file, write_file
 from liza.system.process import leftover_processes, sweep
 from tests.support.repos import INTEGRATION, NOW, Hand, Home
@@ -112,6 +112,27 @@ class TestFilters:
             snapshot(worktree)
 
         assert not (tmp_path / "ran").exists()
+
+    @pytest.mark.parametrize("setting", ["diff.notebook.command", "diff.notebook.textconv", "diff.external"])
+    def test_no_worktree_decides_which_program_shows_a_difference(
+        self, home: Home, tmp_path: Path, setting: str
+    ) -> None:
+        """What a run did is kept as a patch; the user's tools for reading one take no part in it."""
+        mark = tmp_path / "ran"
+        home.git("config", setting, "./tools/diff.sh")
+        worktree, agent = home.task()
+        trees = WorktreeTracker(home.worktrees)
+        before = trees.mark(worktree.path)
+        executable(worktree.path / "tools/diff.sh", planted(mark))
+        agent.write(".gitattributes", "*.ipynb diff=notebook\n")
+        agent.commit({NOTE: "x\n"})
+        agent.write(NOTE, "y\n")
+
+        committed, left = trees.patches(worktree.path, before)
+
+        assert not mark.exists()
+        assert b"\n+x\n" in committed.diff
+        assert b"\n+y\n" in left.diff
 
     def test_a_repository_inside_runs_nothing_of_its_own(self, home: Home, tmp_path: Path) -> None:
         """`git add` starts git in it, with the configuration that is there."""

@@ -16,6 +16,7 @@ from liza.repo.repository import (
     blob_contents,
     blob_sizes,
     commits_between,
+    diff_text,
     diff_trees,
     list_tree,
     patch_between,
@@ -159,3 +160,29 @@ class TestPatch:
             *("--- a", "+++ b", "@@ -1 +1 @@", "diff --git a b"),
         ]
         assert not any(one.is_binary for path, one in found.items() if path != "x.bin")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"diff.external": "echo difft"},
+        {"diff.noprefix": "true", "color.ui": "always"},
+        {"diff.mnemonicPrefix": "true", "diff.context": "0", "diff.algorithm": "patience"},
+        {"diff.table.command": "echo tool"},
+        {"diff.table.textconv": "echo text"},
+        {"diff.table.binary": "true"},
+    ],
+)
+def test_a_reviewer_is_shown_a_plain_difference(home: Home, tmp_path: Path, settings: dict[str, str]) -> None:
+    """Whatever the user has set up for reading differences, as by a tool of their own."""
+    (tmp_path / "attributes").write_text("*.txt diff=table\n")
+    for key, value in {"core.attributesFile": str(tmp_path / "attributes"), **settings}.items():
+        home.git("config", key, value)
+    text = (home.directory / "a.txt").read_text()
+    head = home.commit({"a.txt": f"{text}one more\n", "new name.txt": "x\n"})
+
+    shown = diff_text(home.repository, home.base, head)
+
+    assert "diff --git a/a.txt b/a.txt\n" in shown
+    assert "\n+one more\n" in shown
+    assert "+++ b/new name.txt" in shown
