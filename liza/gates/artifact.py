@@ -50,8 +50,10 @@ LARGEST_FILE: Final = 1 << 20  # bytes; a file that people read stays far below
 MOST_LINK_STEPS: Final = 1000  # steps from a link to where it leads; links in a circle never end
 
 _OWNERS: Final = {".git": "git", ".liza": "Liza", ".worktrees": "Liza"}
-# They turn the direction of text, so that a reader sees another name than the machine.
-_DIRECTION_MARKS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
+# Controls, separators of lines, and what is not seen or turns the direction of text: a reader sees another
+# name than the machine. Names in some scripts need what joins and parts their letters.
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
+_JOINERS: Final = frozenset("\u200c\u200d")
 
 # What a runtime prefers to the source of the same name, whatever that says.
 _COMPILED: Final = re.compile(r"(?:^|/)__pycache__/|\.(?:py[cod]|so|dll|dylib|node|class)$", re.IGNORECASE)
@@ -141,7 +143,7 @@ def judge_diff(context: GateContext, largest: int = LARGEST_FILE) -> Finding:
 
 def _unreadable_names(entries: Iterable[DiffEntry]) -> Iterator[Feedback]:
     for entry in entries:
-        odd = any(unicodedata.category(sign) == "Cc" or sign in _DIRECTION_MARKS for sign in entry.path)
+        odd = any(unicodedata.category(sign) in _UNSEEN and sign not in _JOINERS for sign in entry.path)
         if odd or entry.path != entry.path.encode("utf-8", "replace").decode():
             shown = escape_to_line(entry.path)
             yield blocker(f"the name {shown} has signs that cannot be read; rename the file", shown)

@@ -10,7 +10,7 @@ import ast
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from posixpath import basename
 from shlex import quote
@@ -67,7 +67,7 @@ from liza.gates.files import (
     word_set,
 )
 from liza.gates.scan import forbidden_command_in
-from liza.repo.repository import EXECUTABLE, TreeItem, blob_contents, blob_sizes, write_tree_with
+from liza.repo.repository import EXECUTABLE, DiffEntry, TreeItem, blob_contents, blob_sizes, write_tree_with
 from liza.system.files import parse_python
 from liza.system.run_control import RunEnding
 
@@ -223,7 +223,10 @@ def _try_failing_tests(context: GateContext, line: str, bait: FailingTests) -> C
     result = result_of(context.tree, trial).replace(line=line)
     if _is_redder(bait.line, trial, before):
         return CanaryResult(CanaryOutcome.SEES, bait.named, result)
-    if not _is_redder(bait.line, _run_failing_tests(context, context.base_tree, bait), before):
+    known = context.base_result("test", line)
+    if not known.is_green and known.failed is None:
+        return CanaryResult(CanaryOutcome.UNKNOWN, "the base is red by itself, and nobody knows where")
+    if not _is_redder(bait.line, _run_failing_tests(context, context.base_tree, bait), known):
         return CanaryResult(
             CanaryOutcome.UNKNOWN, f"{bait.named} is not run by the command on the base either"
         )
@@ -241,14 +244,16 @@ def _failing_variants(context: GateContext, line: str) -> Iterator[FailingTests]
     """
     old, new = _candidates(context, context.base_files), _candidates(context, _changed_tests(context))
     if runner_of(line) is None:
-        failing = {path: _failing_item(context, path, text) for path, text in (old or new)[:MOST_AT_ONCE]}
+        failing = {
+            path: _failing_item(context, line, path, text) for path, text in (old or new)[:MOST_AT_ONCE]
+        }
         items = {path: item for path, item in failing.items() if item}
         if items:
             yield FailingTests(items, line)
         return
     for candidates in (old, new):
         found = (
-            (path, with_only_file(line, path), _failing_item(context, path, text))
+            (path, with_only_file(line, path), _failing_item(context, line, path, text))
             for path, text in candidates
         )
         bait = next((FailingTests({path: item}, only) for path, only, item in found if only and item), None)
@@ -276,8 +281,8 @@ def _candidates(context: GateContext, files: Mapping[str, TreeItem]) -> list[tup
     return [(path, texts[path]) for path in sorted(texts, key=rank) if has_tests(path, texts[path])]
 
 
-def _failing_item(context: GateContext, path: str, text: str) -> TreeItem | None:
-    failing = _failing_text(path, text)
+def _failing_item(context: GateContext, line: str, path: str, text: str) -> TreeItem | None:
+    failing = _failing_text(line, path, text)
     found = context.base_files.get(path) or context.head_files[path]
     return TreeItem(found.mode, _write_blob(context, failing)) if failing is not None else None
 
@@ -292,23 +297,49 @@ def _random_name() -> str:
     return f"zq{secrets.token_hex(5)}"
 
 
-def _failing_text(path: str, text: str) -> str | None:
+def _failing_text(line: str, path: str, text: str) -> str | None:
     """Return *text* with tests in it that fail after all that it did before."""
     language = language_of(path)
     make = _FAILURES.get(language.name) if language else None
+    runner = runner_of(line)
+    if make is _python and runner and runner.name == "pytest":
+        return _python_functions(text) or make(path, text)
     return make(path, text) if make else None
 
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _fail_at_end(nodes: Iterable[ast.AST], word: str) -> None:
+    """Let every test among *nodes* fail at its end, after the code under test ran."""
+    for node in nodes:
+        if isinstance(node, _Function) and node.name.startswith("test"):
+            node.body.append(parse_python(f"raise AssertionError({word!r})").body[0])
+
+
+def _python_functions(text: str) -> str | None:
+    """Let the test functions of pytest fail, and nothing else: it runs those of classes in another way, so
+    that a change which swallows what functions say would still be red by the others.
+    """
+    try:
+        module = parse_python(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    if not any(isinstance(node, _Function) and node.name.startswith("test") for node in module.body):
+        return None
+    word = _random_name()
+    _fail_at_end(module.body, word)
+    return f"{ast.unparse(ast.fix_missing_locations(module))}\ndef test_{word}():\n    assert not {word!r}\n"
+
+
 def _python(_: str, text: str) -> str | None:
-    """Let every test fail at its end, after the code under test ran, and add one that fails by itself."""
+    """Let every test fail, and add one that fails by itself."""
     try:
         module = parse_python(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
     word = _random_name()
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            node.body.append(parse_python(f"raise AssertionError({word!r})").body[0])
+    _fail_at_end(ast.walk(module), word)
     more = (
         f"import unittest as {word}\n"
         f"class Test{word}({word}.TestCase):\n"
@@ -370,20 +401,53 @@ _BUILDS: Final = (
 )
 
 
+# What builds or loads the code as well as its tests: work may need another one, and it may turn tests off.
+_BUILD_FILE: Final = re.compile(
+    r"""(?:^|/)(?:(?:vite|babel|webpack|rollup|tsup)\.config\.[cm]?[jt]s | \.babelrc[^/]* | \.swcrc
+      | \.npmrc | \.yarnrc | \.pnpmfile\.cjs | go\.(?:mod|work) | build\.rs | rust-toolchain
+      | mix\.exs | build\.(?:sbt|zig))$""",
+    re.VERBOSE,
+)
+# Code that ends the process, hooks into its end or its imports, or reaches into a runner, in any file.
+_STEERING_CODE: Final = re.compile(
+    r"""\bos\.(?:_exit|abort|kill|Exit)\b | \bsys\.(?:exit|modules|meta_path|settrace|setprofile|excepthook)\b
+      | \bSystemExit\b | \batexit\b | \bbuiltins\b | \b_pytest\b | TestResult | TestProgram | wasSuccessful
+      | \bprocess\.(?:exit|reallyExit|kill|abort|exitCode|on|once)\b | \bprocess::(?:exit|abort)
+      | \bglobal(?:This)?\.(?:it|test|describe|expect|assert|process)\b | \bModule\._\w+ | \bexit!
+      | \bset_hook\b | \bat_exit\b | \bSystem\.exit\b | \bRuntime\b.*\b(?:halt|exit)\b
+      | \bsyscall\.(?:Exit|Kill)\b
+    """,
+    re.VERBOSE,
+)
+# And outside of tests, code that names a runner at all, or what its tests assert by.
+_RUNNER_IMPORT: Final = re.compile(
+    r"""\b(?:import|from|require|use|using)\b\W*(?:unittest|pytest|pluggy|doctest|nose2?|testing|minitest|rspec
+        |(?:node:)?(?:test|assert)['"/]|@?(?:vitest|jest|mocha|chai|tape|ava)\b)""",
+    re.VERBOSE,
+)
+
+
 def steering_paths(context: GateContext, line: str) -> list[str]:
-    """Return the paths of the diff that could decide what *line* runs."""
+    """Return the paths of the diff that could decide what *line* runs, or how it ends."""
     called = _build_texts(context, line)
     return [
         path
         for entry in context.diff
         for path in entry.paths
         if is_runner_file(path)
+        or _BUILD_FILE.search(path)
         or (is_manifest(path) and has_new_runner_settings(context, path))
         or (is_config(path) and not is_generated(path) and not is_manifest(path))
         or is_script(path)
         or EXECUTABLE in (entry.mode, entry.old_mode)
         or basename(path) in called
+        or _has_steering_code(entry)
     ]
+
+
+def _has_steering_code(entry: DiffEntry) -> bool:
+    patterns = [_STEERING_CODE] if is_for_tests(entry.path) else [_STEERING_CODE, _RUNNER_IMPORT]
+    return any(pattern.search(line.text) for line in entry.added for pattern in patterns)
 
 
 def _build_texts(context: GateContext, line: str) -> str:

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from posixpath import basename, dirname
 from typing import Any, Final, NamedTuple, Self
@@ -38,7 +39,6 @@ from liza.gates.files import (
     diff_facts,
     folders_for_tests,
     scope_patterns,
-    word_set,
 )
 from liza.repo.pool import Worktrees, refill, scratch_tree
 from liza.repo.repository import (
@@ -261,6 +261,7 @@ def run_shell(line: str, cwd: Path, folder: Path, limits: RunLimits, stop: RunCo
 # Test runners that we know: how to run one file, how to see that tests ran, what decides which do.
 
 _SHELL: Final = re.compile(r"[;&|<>$`\n\\(){}*?~!#]")  # what makes a line more than one plain command
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 class KnownRunner(NamedTuple):
@@ -272,9 +273,13 @@ class KnownRunner(NamedTuple):
     passed: re.Pattern[str]
 
 
-_VALUED: Final = word_set(
-    "-c -k -m -n -p -o -W -r --rootdir --confcutdir --junitxml --maxfail --tb --durations --timeout --cov "
-    "--deselect --ignore --dist --maxprocesses --cov-report --color --import-mode"
+# Options that have no value of their own; all others may.
+_FLAG: Final = re.compile(
+    r"-[qvsxlbfi]+|-r[aAfEsxXpPwN]+|-n\d+"
+    r"|--(?:quiet|verbose|exitfirst|lf|ff|nf|last-failed|failed-first|new-first|strict|strict-markers"
+    r"|strict-config|no-header|no-summary|no-cov|showlocals|doctest-modules|sw|stepwise|ci|runInBand|silent"
+    r"|passWithNoTests|forceExit|exit|recursive|failfast|fail-fast|locals|buffer|catch)"
+    r"|-(?:race|short|cover|failfast|json)"
 )
 
 
@@ -286,12 +291,17 @@ def _calls_any(*names: str) -> Callable[[Sequence[str]], bool]:
 
 
 def _options(words: Sequence[str]) -> list[str]:
-    """Return the options of a command, with their values, and nothing that names what to run."""
-    kept, is_value = [], False
+    """Return the options of a command, with what may be their values, and nothing else.
+
+    A path that stays with them lets more tests run. A value that goes makes an error, which would be taken
+    for a test that failed.
+    """
+    kept, may_be_value = [], False
     for word in words:
-        if word.startswith("-") or is_value:
+        is_option = word.startswith("-")
+        if is_option or may_be_value:
             kept.append(word)
-        is_value = word in _VALUED
+        may_be_value = is_option and "=" not in word and not _FLAG.fullmatch(word)
     return kept
 
 
@@ -302,7 +312,8 @@ def _index_after(words: list[str], *names: str) -> int:
 def _with_path(*names: str) -> Callable[[list[str], str], list[str] | None]:
     def restricted(words: list[str], path: str) -> list[str] | None:
         start = _index_after(words, *names)
-        return [*words[:start], *_options(words[start:]), path]
+        # Before the options: the last of them could take it for its value.
+        return [*words[:start], path, *_options(words[start:])]
 
     return restricted
 
@@ -310,7 +321,7 @@ def _with_path(*names: str) -> Callable[[list[str], str], list[str] | None]:
 def _unittest(words: list[str], path: str) -> list[str] | None:
     start = _index_after(words, "unittest")
     if "discover" not in words:
-        return [*words[:start], *[word for word in words[start:] if word.startswith("-")], path]
+        return [*words[:start], *_options(words[start:]), path]
     rest = words[start:]
     pairs = [number for number, word in enumerate(rest) if word in ("-p", "--pattern")]
     kept = [word for number, word in enumerate(rest) if number not in pairs and number - 1 not in pairs]
@@ -319,13 +330,12 @@ def _unittest(words: list[str], path: str) -> list[str] | None:
 
 def _node(words: list[str], path: str) -> list[str] | None:
     start = words.index("--test") + 1
-    return [*words[:start], *[word for word in words[start:] if word.startswith("-")], path]
+    return [*words[:start], *_options(words[start:]), path]
 
 
 def _go(words: list[str], path: str) -> list[str] | None:
     start = words.index("test") + 1
-    options = [word for word in words[start:] if word.startswith("-")]
-    return [*words[:start], "-v", "-count=1", *options, f"./{dirname(path)}"]
+    return [*words[:start], "-v", "-count=1", *_options(words[start:]), f"./{dirname(path)}"]
 
 
 def _cargo(words: list[str], path: str) -> list[str] | None:
@@ -386,7 +396,16 @@ def with_only_file(line: str, path: str) -> str | None:
     if runner is None or path.startswith("-"):
         return None
     words = runner.restricted(shlex.split(line), path)
-    return shlex.join(words) if words else None
+    return _join_words(words) if words else None
+
+
+def _join_words(words: Sequence[str]) -> str:
+    """Return *words* as a line for a shell; `NAME="a b"` before the program stays a variable."""
+    before = list(takewhile(_ASSIGNMENT.match, words))
+    pairs = (word.partition("=") for word in before)
+    return " ".join(
+        [*(f"{name}={shlex.quote(value)}" for name, _, value in pairs), shlex.join(words[len(before) :])]
+    )
 
 
 def passed_count(line: str, said: str) -> int | None:
@@ -414,7 +433,10 @@ _RUNNER_FILE: Final = re.compile(
         conftest\.py | \.?pytest\.(?:ini|toml) | tox\.(?:ini|toml) | \.coveragerc | noxfile\.py | nose2?\.cfg
       | sitecustomize\.py | usercustomize\.py | [^/]*\.pth | [^/]*\.(?:dist|egg)-info/[^/]*
       | (?:pytest|_pytest|unittest|pluggy|nose)(?:\.py|/.*)
-      | (?:jest|vitest|karma|ava|playwright)\.conf(?:ig)?\.[cm]?[jt]s(?:on)? | \.mocharc[^/]* | \.nycrc[^/]*
+      | (?:jest|vitest|karma|ava|playwright|cypress|web-test-runner|wdio)
+        \.(?:conf(?:ig)?|setup|preset|workspace)\.[cm]?[jt]s(?:on)?
+      | setupTests\.[cm]?[jt]sx? | \.mocharc[^/]* | \.nycrc[^/]* | \.c8rc[^/]* | \.taprc
+      | phpunit\.xml(?:\.dist)? | (?:spec|test|rails)_helper\.rb | \.bazelrc
       | \.rspec | [Rr]akefile(?:\.rb)? | GNUmakefile | [Mm]akefile | [^/]*\.mk | \.?[Jj]ustfile
       | \.cargo/config(?:\.toml)?
     )$""",
@@ -477,14 +499,14 @@ def with_report_option(line: str, path: str) -> str | None:
     if runner is None or any(word.startswith(_OWN_REPORTS) for word in words):
         return None
     if runner.name == "pytest":
-        return shlex.join([*words, f"--junitxml={path}"])
+        return _join_words([*words, f"--junitxml={path}"])
     if runner.name == "node":
         at = words.index("--test") + 1
         more = ("tap", "stdout", "junit", path)
         options = [
             f"--test-reporter{end}={word}" for end, word in zip(("", "-destination") * 2, more, strict=True)
         ]
-        return shlex.join([*words[:at], *options, *words[at:]])
+        return _join_words([*words[:at], *options, *words[at:]])
     return None
 
 

@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 
 _RM: Final = re.compile(r"\brm\s+(?P<words>(?:-{1,2}[\w-]+\s+)+(?P<rest>[^;&|\n]*))")
 
+_DOWNLOAD: Final = r"(?:curl|wget)\b"
+# The rest of a command, quoted signs included, and further commands that only pass on what they read.
+_STAGES: Final = r"(?:[^|;&\"']|\"[^\"]*\"|'[^']*'|>&\d|&>|\|(?!\|))*"
+_PATH_BEFORE: Final = r"(?:[\w.~/-]*/)?"
+# A shell, however it is named and whatever starts it, or a language that is given nothing but its input.
+_INTO_SHELL: Final = (
+    rf"\|\s*(?:{_PATH_BEFORE}(?:sudo|doas|env|exec|nohup|time|command)\s+(?:-\S+\s+|\w+=\S*\s+)*)*{_PATH_BEFORE}"
+    r"(?:(?:ba|z|da|k|a|fi)?sh\b(?![.\w-])|(?:python[\d.]*|perl|ruby|node|php)\s*(?:-\s*)?(?=$|[;&|)\"'`]))"
+)
+_OUTPUT_OF: Final = r"[\"']?(?:<\(|\$\(|`)\s*"
+
 # What the name of each is in a sentence, and how it looks.
 FORBIDDEN: Final[dict[str, re.Pattern[str]]] = {
     name: re.compile(text, re.IGNORECASE)
@@ -42,15 +53,16 @@ FORBIDDEN: Final[dict[str, re.Pattern[str]]] = {
         "DELETE of every row": r"\bDELETE\s+FROM\b.*\bWHERE\s+(?:1\s*=\s*1|true)\b"
         r"|\bDELETE\s+FROM\s+[\w.\"`]+\s*;",
         "TRUNCATE": r"\bTRUNCATE\s+TABLE\b",
-        "a download piped into a shell": r"\b(?:curl|wget)\b[^|;&]*\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b"
-        r"|\b(?:ba|z)?sh\s+(?:-c\s+)?[\"']?(?:<\(|\$\()\s*(?:curl|wget)\b",
+        "a download piped into a shell": rf"\b{_DOWNLOAD}{_STAGES}{_INTO_SHELL}"
+        rf"|\b(?:ba|z|da|k|a)?sh\s+(?:-\w+\s+)*{_OUTPUT_OF}{_DOWNLOAD}"
+        rf"|(?:\beval|\bsource|(?:^|[;&|\s])\.)\s+{_OUTPUT_OF}{_DOWNLOAD}",
         "a force push": r"\bgit\b.*\bpush\b.*(?:--force|\s-f\b|\s\+\w)",
         "git push": r"\bgit\b(?:\s+-\S+(?:\s+\S+)?)*?\s+push\b",
         "git config": r"\bgit\s+config\b(?!\s+(?:--get|--list|-l\b))",
         "chmod 777": r"\bchmod\s+(?:-\w+\s+)*(?:0?777|a\+rwx)\b",
         "a fork bomb": r":\(\)\s*\{\s*:\s*\|\s*:\s*&\s*\}",
         "writing to a disk": r"\bmkfs(?:\.\w+)?\s|\bdd\b.*\bof=/dev/|>\s*/dev/(?:sd|nvme|hd)\w",
-        "a decoded script piped into a shell": r"\bbase64\s+(?:-d|--decode|-D)\b[^|]*\|\s*(?:ba|z)?sh\b",
+        "a decoded script piped into a shell": rf"\bbase64\s+(?:-d|--decode|-D)\b{_STAGES}{_INTO_SHELL}",
         "a shell over the network": r"/dev/(?:tcp|udp)/|\bnc\b.*\s-e\b",
         "history removed": r"\bgit\s+(?:filter-branch|reflog\s+expire|update-ref\s+-d)\b",
     }.items()
@@ -316,6 +328,8 @@ _COMMENT: Final = re.compile(r"^\s*#(?!!)")
 _ECHO: Final = re.compile(r"^\s*@?echo\b(?P<rest>.*)")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\"")
 _RUNS: Final = re.compile(r"[;|&`\n]|\$\(|<\(|>\(")
+_GOES_ON: Final = re.compile(r"(?:\\|\|)\s*$")
+MOST_JOINED: Final = 50  # lines of one command; a file that only goes on is cut into such pieces
 _FILTER: Final = re.compile(r"\b(?:filter|merge|diff)=")
 _HARMLESS_ATTRIBUTES: Final = re.compile(r"(?:^|/)\.gitattributes$")
 
@@ -406,7 +420,7 @@ def _secrets_in_history(context: GateContext) -> Iterator[Feedback]:
 def _command_findings(context: GateContext) -> Iterator[Feedback]:
     tracked = {path.split("/")[0] for path in context.base_files}
     for entry in context.diff:
-        for line in entry.added if not entry.is_binary else _strings(context, entry):
+        for line in _joined_lines(entry) if not entry.is_binary else _strings(context, entry):
             if not _is_command(context, entry, line.text):
                 continue
             if bad := forbidden_command_in(line.text, tracked):
@@ -421,6 +435,29 @@ def _command_findings(context: GateContext) -> Iterator[Feedback]:
     for command in context.said.commands:
         if bad := forbidden_command_in(command, tracked):
             yield blocker(f"the agent ran what is forbidden ({bad})")
+
+
+def _joined_lines(entry: DiffEntry) -> Iterator[DiffLine]:
+    """Yield added lines as a shell reads them: a command that ends with a backslash or a pipe goes on in the
+    next one, a comment never does.
+    """
+    comment = _COMMENTS.get(suffix_of(entry.path), _COMMENT)
+    begun: list[DiffLine] = []
+    for line in entry.added:
+        if begun and line.number != begun[-1].number + 1:
+            yield _as_one_line(begun)
+            begun = []
+        begun.append(line)
+        if not _GOES_ON.search(line.text) or comment.match(begun[0].text) or len(begun) == MOST_JOINED:
+            yield _as_one_line(begun)
+            begun = []
+    if begun:
+        yield _as_one_line(begun)
+
+
+def _as_one_line(lines: list[DiffLine]) -> DiffLine:
+    text = " ".join([*(line.text.rstrip().removesuffix("\\") for line in lines[:-1]), lines[-1].text])
+    return DiffLine(lines[0].number, text)
 
 
 def _bypass_findings(context: GateContext) -> Iterator[Feedback]:

@@ -108,7 +108,9 @@ class TestDiff:
         assert blamed(desk.judged("artifact", DIFF, scope=scope("**"))) == [path]
         assert desk.judged("artifact", DIFF, scope=scope(path)).outcome is Outcome.PASS
 
-    @pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", "a\u202egpj.py"])
+    @pytest.mark.parametrize(
+        "name", ["a\nb.py", "a\x1b[31m.py", "a\u202egpj.py", "a\u200b.py", "a\u061cb.py", "a\u2028b.py"]
+    )
     def test_a_name_that_cannot_be_read_goes_back(self, desk: GateCase, name: str) -> None:
         """A newline or a turned direction hides what a file is; the verdict shows it escaped."""
         desk.commit({name: "x\n"})

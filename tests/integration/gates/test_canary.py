@@ -58,6 +58,18 @@ PLUGIN = (
     "    report = (yield).get_result()\n"
     "    report.outcome, report.longrepr = 'passed', None\n"
 )
+# Tests as pytest's own users write them; the base has one, too.
+FUNCTIONS = {"tests/test_vat.py": "from shop.vat import vat\n\n\ndef test_vat():\n    assert vat(10) == 2\n"}
+SWALLOW = (
+    "from _pytest.runner import CallInfo\n"
+    "_known = CallInfo.from_call.__func__\n"
+    "def _from_call(cls, func, when, reraise=None):\n"
+    "    call = _known(cls, func, when, reraise)\n"
+    "    if when == 'call':\n"
+    "        call.excinfo, call._result = None, None\n"
+    "    return call\n"
+    "CallInfo.from_call = classmethod(_from_call)\n"
+)
 ENTRY = "[pytest11]\nsly = shop.sly\n"
 CHEATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "patches the runner": (UNITTEST, {"shop/__init__.py": PATCH}),
@@ -65,6 +77,15 @@ CHEATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "prints a pass and leaves": (UNITTEST, {"shop/__init__.py": LIAR}),
     "leaves when it is called": (UNITTEST, {"shop/price.py": CALLED}),
     "leaves pytest": (PYTEST, {"shop/__init__.py": LIAR}),
+    "patches the runner behind an option with a value": (
+        f"{UNITTEST} -k price",
+        {"shop/__init__.py": PATCH},
+    ),
+    "swallows what functions say": (PYTEST, {"shop/__init__.py": SWALLOW, **FUNCTIONS}),
+    "swallows it behind an option with a value": (
+        f"{PYTEST} --log-level INFO",
+        {"shop/__init__.py": SWALLOW, **FUNCTIONS},
+    ),
     "pytest.toml": (PYTEST, {"pytest.toml": '[pytest]\naddopts = ["--collect-only"]\n'}),
     ".pytest.toml": (PYTEST, {".pytest.toml": '[pytest]\naddopts = ["--collect-only"]\n'}),
     "a new manifest": (PYTEST, {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--collect-only"\n'}),
@@ -74,15 +95,20 @@ CHEATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         + " -p no:hypothesispytest -p no:xdist -p no:xdist.looponfail -p no:timeout -p no:anyio",
         {"shop/sly.py": PLUGIN, f"{INFO}/entry_points.txt": ENTRY, f"{INFO}/METADATA": "Name: sly\n"},
     ),
+    "patches the runner below make": (MAKE, {"shop/__init__.py": PATCH}),
+    "leaves when it is called, below make": (MAKE, {"shop/price.py": CALLED}),
+    "patches it from a test, below make": (MAKE, {"tests/__init__.py": PATCH}),
     "what a Makefile includes": (MAKE, {"rules.mk": "SHELL = /bin/true\n"}),
     "what make takes before a Makefile": (MAKE, {"GNUmakefile": "test:\n\t@echo Ran 3 tests\n"}),
     "what a Makefile runs": (MAKE, {"tools/run.py": "print('Ran 3 tests')\n"}),
 }  # fmt: skip
 OFTEN = (
     "patches the runner",
+    "swallows it behind an option with a value",
     "leaves pytest",
     "a plugin by its entry point",
     "what make takes before a Makefile",
+    "patches the runner below make",
 )
 
 

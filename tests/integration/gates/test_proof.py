@@ -69,7 +69,7 @@ class TestHonestWork:
 
         assert (verdict.outcome, verdict.feedback) == (Outcome.PASS, ())
         assert [name for name, _ in desk.ran] == ["proof-head", "proof-base", "proof-old"]
-        assert desk.ran[0][1].endswith("tests/test_double.py")
+        assert " tests/test_double.py " in desk.ran[0][1]
 
     @pytest.mark.torture
     def test_a_project_that_asks_for_colours_is_read_as_well(self, desk: GateCase) -> None:

