@@ -43,6 +43,7 @@ from liza.domain.yaml_parse import (
     TAG,
     BadYaml,
     FencedBlock,
+    indented_blocks,
     is_quoted,
     last_unfenced_block,
     last_untagged_block,
@@ -68,6 +69,8 @@ _PLACEHOLDER: Final = re.compile(
 )
 # How what was kept of a long output says what was not; whatever spans it is not what the agent said.
 CUT_MARK: Final = re.compile(r"\n\[liza: (?P<count>[\d,]+ bytes) cut here\]\n")
+_THOUGHT_BEGIN: Final = re.compile(r"(?im)^[ \t]*<(?:think|thinking|reasoning)>")
+_THOUGHT_END: Final = re.compile(r"(?im)</(?:think|thinking|reasoning)>[ \t]*$")
 _FENCE_IN_LINE: Final = re.compile(rf"(?m)^.*[^\s`~>].*(?:```|~~~){TAG}\s*$")
 _SAYS_BLOCKED: Final = re.compile(
     r"(?:status\W{1,4}(?:is )?block|blocked_(?:reason|questions))", re.IGNORECASE
@@ -89,13 +92,14 @@ class UnreadableAnswer(NamedTuple):
 
 def parse_answer(text: str, step: Step, *, prompt: str = "") -> ParsedAnswer | UnreadableAnswer:
     """Return the answer to *step* in the reply *text*; what *prompt* shows, an example or a file, is none."""
+    text = _without_thoughts(text)
     count, is_cut, end = _after_last_cut(text)
     found = _own_blocks(tagged_blocks(end), prompt)
     if is_cut and (not found or not found[-1].is_closed):
         cut = f"the output was too long to keep ({count} are cut), so no answer stands whole at its end"
         return UnreadableAnswer(f"{cut}; answer in fewer words, as by a plan of fewer tasks")
     if not found:
-        return _untagged_answer(text, step, prompt)
+        return _indented_answer(end, step, prompt) or _untagged_answer(text, step, prompt)
     read = _parse_block(found[-1], step)
     if isinstance(read, UnreadableAnswer):
         return read
@@ -110,6 +114,18 @@ def _after_last_cut(text: str) -> tuple[str, bool, str]:
     """Return how much was cut from *text*, whether anything was, and the text after the last cut."""
     cuts = list(CUT_MARK.finditer(text))
     return (cuts[-1]["count"], True, text[cuts[-1].end() :]) if cuts else ("", False, text)
+
+
+def _without_thoughts(text: str) -> str:
+    """Return *text* without what a model thought before it answered: a draft there is not its answer.
+
+    Some templates put the first tag into the prompt, so that a reply only has the last.
+    """
+    ends = [found.end() for found in _THOUGHT_END.finditer(text)]
+    if not ends:
+        return text
+    begin = _THOUGHT_BEGIN.search(text, 0, ends[-1])
+    return (text[: begin.start()] if begin else "") + text[ends[-1] :]
 
 
 def says_blocked(text: str) -> bool:
@@ -135,6 +151,18 @@ def _own_blocks(found: list[FencedBlock], prompt: str) -> list[FencedBlock]:
     """Return the blocks that are not copied from the prompt."""
     echoes = {block.body for block in tagged_blocks(prompt)}
     return [block for block in found if block.body not in echoes and not is_quoted(block.body, prompt)]
+
+
+def _indented_answer(text: str, step: Step, prompt: str) -> ParsedAnswer | None:
+    """Return the answer in a block that is indented as the items of a list are; never an approval, which may
+    be quoted so.
+    """
+    found = _own_blocks(indented_blocks(text), prompt)
+    read = _parse_block(found[-1], step) if found else None
+    if not isinstance(read, ParsedAnswer):
+        return None
+    is_approval = isinstance(read.value, Review) and read.value.verdict is Ruling.APPROVE
+    return None if is_approval else read
 
 
 def _untagged_answer(text: str, step: Step, prompt: str) -> ParsedAnswer | UnreadableAnswer:

@@ -500,7 +500,8 @@ KEY_SIMILARITY: Final = 0.84  # from which likeness on an unknown key is a known
 _ITEM: Final = re.compile(r"\s*(?:[-*•]|\d{1,3}[.)])\s+(\S.*)")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # What stands around a word without changing it; a cross does not, nor does a question mark.
-_PUNCTUATION: Final = " \t\N{NO-BREAK SPACE}`'\"*.!,;“”\u2018\u2019✅✔☑\N{VARIATION SELECTOR-16}"
+_INVISIBLE: Final = "\N{NO-BREAK SPACE}\N{VARIATION SELECTOR-16}\N{ZERO WIDTH SPACE}\N{WORD JOINER}"
+_PUNCTUATION: Final = f" \t`'\"*.!,;“”\u2018\u2019✅✔✓☑{_INVISIBLE}"
 
 
 class Contradiction(ValueError):
@@ -850,7 +851,8 @@ def _synonyms(**words: str) -> dict[str, str]:
 
 ENUM_SYNONYMS: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
     WorkStatus: _synonyms(
-        done="complete completed finished implemented success succeeded",
+        done="complete completed finished implemented success succeeded task_completed task_complete "
+        "completed_successfully successfully_completed all_done",
         blocked="block stuck",
         nothing_to_do="nothing nothing_to_be_done no_op noop no_change no_changes no_changes_needed "
         "already_done",
@@ -874,7 +876,7 @@ ENUM_SYNONYMS: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
         config="configuration conf settings",
     ),
     Severity: _synonyms(
-        blocker="block blocking blocks critical severe major high error must must_fix fatal",
+        blocker="block blocking blocks critical severe major high error must must_fix fatal showstopper",
         concern="concerns minor medium moderate low nit nitpick info note remark suggestion warning "
         "trivial style optional nice_to_have praise positive",
     ),
@@ -898,6 +900,7 @@ KEY_ALIASES: Final[Mapping[type[BaseModel], Mapping[str, str]]] = {
         depends_on="dependencies depends deps",
         needs="labels requires",
         spec_ref="spec",
+        scope="files paths",
     ),
     TaskScope: _synonyms(**{"in": "includes included files paths", "out": "excludes excluded"}),
     Validation: _synonyms(command="cmd run commands", expect="expected expected_output expects output"),
@@ -943,8 +946,12 @@ _SCOPE_SIDE: Final = re.compile(r"\b(in|out)(?:\s+of\s+scope)?\s*:", re.IGNORECA
 _PATH: Final = re.compile(r"[\w.@*-]+(?:/[\w.@*-]*)+|[\w*-]+\.\w{1,8}\b|\*\.\w+")
 _PROGRESS: Final = re.compile(r"(.*\S)\s*(?::|->|→|-|\()\s*([\w -]+?)\)?\s*", re.DOTALL)
 _SEVERITY_PREFIX: Final = re.compile(
-    r"\s*(?:[\[(](?P<marked>[A-Za-z-]+)[\])]\s*:?|(?P<plain>[A-Za-z-]+)\s*:)\s+(?P<rest>.*\S)\s*", re.DOTALL
+    r"[\s*_`]*(?:[\[(][*_`]*(?P<marked>[A-Za-z][A-Za-z -]*)[*_`]*[\])][*_`]*\s*:?"
+    r"|(?P<plain>[A-Za-z][A-Za-z-]*(?: [A-Za-z]+)?)[*_`]*(?:\s*:[*_`]*|\s+[-\u2013\u2014]))"
+    r"\s+(?P<rest>.*\S)\s*",
+    re.DOTALL,
 )
+_STOP_SIGNS: Final = tuple("🛑⛔❌🚫")  # a remark that begins with one says that it blocks
 _LOCATION_PREFIX: Final = re.compile(r"([\w./-]+\.\w+):(\d+)(?:[:,-]\d+)*:?\s+(.*\S)", re.DOTALL)
 
 
@@ -960,6 +967,12 @@ def validation_in(text: str) -> object:
     elif said := _EXPECTED.search(command):
         command, expect = command[: said.start()], said[1]
     return {"command": _SUCCEEDS.sub("", _RUN.sub("", command)).strip(" `"), "expect": expect.strip()}
+
+
+def shell_line_in(text: str) -> str:
+    """Return a command without the backticks around it, or the prompt before it."""
+    bare = text.strip(" `") if text.count("`") == 2 else text  # noqa: PLR2004 - one before and one behind
+    return bare.removeprefix("$ ")
 
 
 def shell_command_of(parts: list[str]) -> str:
@@ -1030,10 +1043,13 @@ def prior_feedback_in(text: str) -> object:
 def feedback_in(text: str) -> object:
     """Return a feedback record, with the severity and the file and line that the text begins with."""
     found: dict[str, str] = {"message": text}
-    weighed = _SEVERITY_PREFIX.fullmatch(text)
-    word = (weighed["marked"] or weighed["plain"]).casefold() if weighed else ""
+    bare = text.strip().lstrip("".join(_STOP_SIGNS)).lstrip("\N{VARIATION SELECTOR-16} ")
+    weighed = _SEVERITY_PREFIX.fullmatch(bare)
+    word = _normal_form(weighed["marked"] or weighed["plain"]) if weighed else ""
     if weighed and _is_weight(word):
         found = {"message": weighed["rest"], "severity": word}
+    elif text.strip().startswith(_STOP_SIGNS) and bare:
+        found = {"message": bare, "severity": Severity.BLOCKER.value}
     if place := _LOCATION_PREFIX.fullmatch(found["message"]):
         found |= {"file": place[1], "line": place[2], "message": place[3]}
     return found
@@ -1078,7 +1094,7 @@ COERCION_TABLES: Final = CoercionTables(
     records={Validation: validation_of_several},
     groups={Feedback: feedback_by_weight},
     cleaned={
-        (Validation, "command"): lambda text: text.strip(" `") if text.count("`") == 2 else text,  # noqa: PLR2004
+        (Validation, "command"): shell_line_in,
         (Feedback, "line"): first_number,
         (Review, "confidence"): score_of_ten,
         (Implement, "confidence"): score_of_ten,

@@ -265,14 +265,21 @@ _BULLET: Final = re.compile(r"(?P<lead>\s*)(?P<mark>[-*•]|\d{1,3}[.)])(?P<gap>
 _NUMBERED: Final = re.compile(r"(?P<lead>\s*)(?P<mark>\d{1,3}[.)])(?=\s+\S)")
 _REFERENCE: Final = re.compile(r"[&*]\w+(?:\s|$)")  # of YAML's own, which nobody may use here
 _BRACKETED: Final = re.compile(r"\[[^\[\]]*\]\s+\S.*|\{[^{}]*\}\s+\S.*")  # "[greet] now works" is a text
-_FRAME: Final = re.compile(r"(?:`{3,}|~{3,})?\s*(?:ya?ml|json)?")
+_FRAME: Final = re.compile(r"(?:`{3,}|~{3,})?\s*(?:ya?ml|json|liza)?", re.IGNORECASE)
 _GLUED: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):(?P<value>[^\s/:].*)")  # `status:done`
-_KEY: Final = re.compile(r"(?P<key>\*{0,2}\"?[A-Za-z_][\w -]*?\"?:?\*{0,2})\s*:?(?P<gap>\s+|$)(?P<value>.*)")
+_KEY: Final = re.compile(
+    r"(?P<key>\*{0,2}[\"`]?[A-Za-z_][\w -]*?[\"`]?:?\*{0,2})\s*:?(?P<gap>\s+|$)(?P<value>.*)"
+)
+_OTHER_COLON: Final = re.compile(r"(?P<key>[A-Za-z_][\w-]*)\s*(?:=|\N{FULLWIDTH COLON})\s*(?P<value>\S.*)")
+_SLASHES: Final = re.compile(r"\s*//")  # how a comment begins in other languages
 
 
 def lenient_parses(text: str, keys: Collection[str]) -> Iterator[LooseYaml | BadYaml]:
     """Yield the parses of *text*, the likeliest first; *keys* are all words that may be keys."""
-    text = "\n".join(_with_bullets(_without_frame(text.strip("\n").split("\n"))))
+    lines = _without_first_indent(_without_frame(text.strip("\n").split("\n")))
+    if lines and lines[0].startswith("{"):
+        lines = [line for line in lines if not _SLASHES.match(line)]
+    text = "\n".join(_with_bullets(lines))
     widths = TAB_WIDTHS if "\t" in text else TAB_WIDTHS[:1]
     for width in widths:
         yield _try_parse(text.replace("\t", " " * width))
@@ -287,6 +294,15 @@ def _without_frame(lines: list[str]) -> list[str]:
     if lines and _FRAME.fullmatch(lines[0].strip()):
         lines = lines[1:]
     return lines[:-1] if lines and lines[-1].strip() == "---" else lines
+
+
+def _without_first_indent(lines: list[str]) -> list[str]:
+    """Return *lines* with the first as far left as the others: it may have been indented alone."""
+    others = [len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()]
+    first = lines[0] if lines else ""
+    if not others or min(others) >= len(first) - len(first.lstrip()):
+        return lines
+    return [first.lstrip(), *lines[1:]]
 
 
 def _with_bullets(lines: list[str]) -> Iterator[str]:
@@ -336,13 +352,15 @@ class _LineRepair:
         while self._at < len(self._lines):
             raw = self._lines[self._at]
             self._at += 1
+            if _SLASHES.match(raw):
+                continue
             if not raw.strip() or raw.lstrip().startswith("#") or raw.startswith("---"):
                 yield raw
                 continue
             line = self._split_line(raw)
             if _BLOCK_TEXT.fullmatch(line.value):
                 yield f"{line.lead}{line.key}{line.value}"
-                yield from self._indented_lines(line.column)
+                yield from self._lines_of_text(line.column)
             elif not line.value or not _is_unquoted_text(line.value):
                 yield f"{line.lead}{line.key}{line.value}"
             else:
@@ -355,7 +373,7 @@ class _LineRepair:
         while match := _BULLET.fullmatch(rest):
             lead += "-" + " " * (len(match["mark"]) + len(match["gap"]) - 1)
             rest = match["rest"]
-        glued = _GLUED.fullmatch(rest)
+        glued = _GLUED.fullmatch(rest) or _OTHER_COLON.fullmatch(rest)
         if glued and _normal_form(glued["key"]) in self._keys:
             rest = f"{glued['key']}: {glued['value']}"
         match = _KEY.fullmatch(rest)
@@ -368,6 +386,16 @@ class _LineRepair:
     def _is_key(self, word: str, lead: str) -> bool:
         """Return whether *word* is meant as a key: one that is known, or a bare word at the very left."""
         return _normal_form(word) in self._keys or (not lead and bool(re.fullmatch(r"[a-z_]+:?", word)))
+
+    def _lines_of_text(self, column: int) -> Iterator[str]:
+        """Take the lines of a block of text; where none is indented, those up to the next key."""
+        deeper = list(self._indented_lines(column))
+        yield from deeper
+        if any(line.strip() for line in deeper):
+            return
+        while self._at < len(self._lines) and not self._split_line(self._lines[self._at]).key:
+            yield f"{' ' * (column + 1)}{self._lines[self._at]}"
+            self._at += 1
 
     def _indented_lines(self, column: int) -> Iterator[str]:
         while self._at < len(self._lines):
@@ -388,7 +416,7 @@ class _LineRepair:
 
 
 def _normal_form(word: str) -> str:
-    return re.sub(r"[\s-]+", "_", word.strip('*": ').casefold())
+    return re.sub(r"[\s-]+", "_", word.strip('*"`: ').casefold())
 
 
 def _is_unquoted_text(value: str) -> bool:
@@ -433,10 +461,14 @@ class _Fence(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        return TAG in re.split(r"[\s{}.:,]+", self.tag.casefold())
+        tag = self.tag.casefold()
+        words = set(filter(None, re.split(r"[\s{}.:,+/_-]+", tag)))
+        return TAG in re.split(r"[\s{}.:,]+", tag) or (TAG in words and words <= {TAG, *OTHER_TAGS})
 
 
 _FENCE: Final = re.compile(r"( {0,3})(`{3,}|~{3,}) *([^`]*)")
+_DEEP_FENCE: Final = re.compile(rf"( {{4,16}})(?:`{{3,}}|~{{3,}}) *{TAG}\b[^`]*", re.IGNORECASE)
+MOST_INDENTED: Final = 3  # blocks; each is looked for in all that follows
 _UNFIT: Final = re.compile(f"(?!\t)[{FORBIDDEN_CHARACTERS}]")
 _QUOTE_MARKS: Final = " \t+>"  # what stands before a line of a diff or of a quotation
 
@@ -462,6 +494,19 @@ def tagged_blocks(text: str) -> list[FencedBlock]:
             position = (
                 _position_after(fences, position) if reach[position] >= len(fence.mark) else position + 1
             )
+    return found
+
+
+def indented_blocks(text: str) -> list[FencedBlock]:
+    """Return the blocks tagged `liza` that are too far right to be any, as below an item of a list."""
+    found: list[FencedBlock] = []
+    lines = _clean(text).split("\n")
+    for number, line in enumerate(lines):
+        begin = _DEEP_FENCE.fullmatch(line)
+        if begin and len(found) < MOST_INDENTED:
+            indent = begin[1]
+            rest = (below.removeprefix(indent) for below in lines[number:])
+            found += tagged_blocks("\n".join(rest))[:1]
     return found
 
 
