@@ -17,6 +17,8 @@ from liza.daemon.turn import LEASE_SLACK, RUNS
 from liza.domain.answer_parsing import OWN_DIALECT, ParsedAnswer, read_answer
 from liza.domain.answers import ROLE_OF_STEP, AnswerValue, Step
 from liza.domain.budget import AdmissionRequest, Cap, cost_kind, highest_cost
+from liza.domain.cycle_file import STEPS, signature
+from liza.domain.dialects import SIGNAL_DIALECT
 from liza.domain.model import Refusal
 from liza.domain.record import printable, with_record
 from liza.errors import DiskTrouble, LizaError
@@ -73,6 +75,7 @@ class Question(NamedTuple):
     dialect: str = OWN_DIALECT
     hat: str = ""
     form: prompting.AnswerForm | None = None  # where it is another than that of the step
+    signature: str = ""  # that is due, where answers are signed
 
 
 def ask(  # noqa: PLR0913 - what a step of an agent may need, by its name
@@ -119,7 +122,16 @@ def _first_question(
     question = question._replace(prompt=prompt, shown=prompt, hat=turn.hat or "")
     if hat is None:
         return question
-    return question._replace(dialect=hat.dialect, form=prompting.AnswerForm(name, str(turn.hat), part))
+    asked = prompting.AnswerForm(name, str(turn.hat), part)
+    return question._replace(dialect=hat.dialect, form=asked, signature=_due_signature(turn, hat.dialect))
+
+
+def _due_signature(turn: Turn, dialect: str) -> str:
+    """Return how the answer of the hat of *turn* is signed; empty where answers are not."""
+    task = turn.state.tasks.get(turn.task or "")
+    if dialect != SIGNAL_DIALECT or task is None or task.position is None or turn.hat not in STEPS:
+        return ""
+    return signature(turn.state.goal.number, task.position.loop, turn.hat)
 
 
 @dataclass
@@ -397,7 +409,14 @@ def _parse_reply(reply: Reply, run: str, question: Question) -> AgentAnswer:
         return AgentAnswer(
             reply, run, None, reply.why or str(reply.ending), is_unread=is_unread, instead=instead
         )
-    found = read_answer(question.dialect, reply.text, question.step, role=question.hat, prompt=question.shown)
+    found = read_answer(
+        question.dialect,
+        reply.text,
+        question.step,
+        role=question.hat,
+        prompt=question.shown,
+        signature=question.signature,
+    )
     if not isinstance(found, ParsedAnswer):
         return AgentAnswer(reply, run, None, found.why, is_unread=True, instead=instead)
     for remark in found.remarks:

@@ -8,11 +8,13 @@ An agent without a sandbox reaches the page as well: what appears while one is a
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from liza.daemon.policy.cycle_log import CycleLog, loop_outcomes
+from liza.daemon.policy.cycle_log import CycleLog
 from liza.daemon.project_sandbox import is_sandboxed
 from liza.domain.answers import issued_step
 from liza.domain.changes import HUMAN, Change
@@ -145,6 +147,8 @@ NO_SQUASH: Final = (
     "work is merged with its commits, which the gates have seen; add `Approved` without `squash`"
 )
 LONGEST_DIFF: Final = 20_000  # characters of a change that the page shows
+# Seconds that a page has to stay as it is before it is read: many editors empty the file and write it then.
+SETTLE: Final = 0.3
 
 
 class PageMemory(Record):
@@ -167,10 +171,21 @@ class PageMemory(Record):
 class CyclePage:
     """Keeps the page of a workflow that has one; called by the supervisor at every turn."""
 
-    def __init__(self, board: Board, repository: Repository) -> None:
+    def __init__(
+        self,
+        board: Board,
+        repository: Repository,
+        *,
+        alert: Callable[[str], None] | None = None,
+        settle: float = SETTLE,
+    ) -> None:
+        """Keep the page of *board*; *alert* tells people what they have to know, and logs it."""
         self._board = board
+        self._alert = alert or self._log_alert
         self._repository = repository
+        self._settle = settle
         self._seen: tuple[object, ...] = ()
+        self._changed: tuple[str | None, float] = (None, 0.0)  # the page at the last look, since when
 
     def sync(self) -> None:
         """Apply to the board what people added to the page, then write the page anew."""
@@ -180,6 +195,8 @@ class CyclePage:
         path = self._repository.root / page.path
         # The page first: who is at work when the board is read after it may have written what was found.
         found = read_page(path)
+        if not self._is_settled(found):
+            return
         state = self._board.read()
         thrown = Switch.PAUSE.name in self._board.switches.thrown()
         seen = (found, state.revision, thrown)
@@ -190,6 +207,14 @@ class CyclePage:
         is_written = after is not None and self._publish(path, after, found)
         # Not as it is on disk by now: what somebody saved meanwhile was not looked at.
         self._seen = (after.written if after and is_written else found, state.revision, thrown)
+
+    def _is_settled(self, found: str | None) -> bool:
+        """Return whether nobody is in the middle of saving; what was there at the first look is taken."""
+        now = time.monotonic()
+        if found != self._changed[0]:
+            self._changed = found, now
+        is_known = not self._seen or found in {None, self._seen[0]}
+        return is_known or now - self._changed[1] >= self._settle
 
     def _memory(self, state: State, found: str | None) -> PageMemory:
         """Return what is known of the page of this goal; a new goal begins a new one."""
@@ -252,7 +277,7 @@ class CyclePage:
         if memory.told != told:
             sentence = f"{page.path}: {problem}"
             self._board.switches.throw(Switch.PAUSE, f"{sentence}; then `liza resume`")
-            self._tell(f"everybody pauses: {sentence}; then `liza resume`")
+            self._log_alert(f"everybody pauses: {sentence}; then `liza resume`")  # the switch is said anyway
             self._keep(memory.replace(told=told))
             return False
         if Switch.PAUSE.name in self._board.switches.thrown():
@@ -321,17 +346,18 @@ class CyclePage:
         text = memory.text + _masked(render_entries(entries, memory.loop))
         last = entries[-1].loop if entries else memory.loop
         after = memory.replace(text=text, known=task.event_count, loop=last)
-        return self._archive(after, state, task, flow)
+        return self._archive(after, state, log)
 
-    def _archive(self, memory: PageMemory, state: State, task: Task, flow: Workflow) -> PageMemory:
+    def _archive(self, memory: PageMemory, state: State, log: CycleLog) -> PageMemory:
         """Archive a page whose cycle is over or paused, once, with its summary below."""
+        task, flow = log.task, log.flow
         end = _cycle_end(flow, task)
         key = f"{task.status} {task.asked}"
         if end is None or key in memory.archived:
             return memory
         summary = ""
         if end is CycleEnd.INCOMPLETE:
-            loops = loop_outcomes(flow, task)
+            loops = log.counted_loops(memory.text)
             word = FAIL if task.blocked_rule == "actor_fail_pause" else INSUFFICIENT
             summary = pause_summary(loops, word)
             self._tell(PAUSED.format(count=len(loops), word=word))
@@ -361,6 +387,9 @@ class CyclePage:
         return False
 
     def _tell(self, sentence: str) -> None:
+        self._alert(environment_mask().text(sentence))
+
+    def _log_alert(self, sentence: str) -> None:
         self._board.alerts.append(environment_mask().text(sentence), at=self._board.now())
 
 

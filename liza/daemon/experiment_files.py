@@ -58,7 +58,7 @@ def _read_text(path: Path) -> str:
             raise UsageError(
                 f"{path} is larger than {LARGEST >> 20} MiB, which no file of ideas is; look at it"
             )
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise UsageError(f"{path} is not there; write your ideas into it, one a paragraph") from error
     except UnicodeDecodeError as error:

@@ -329,11 +329,11 @@ def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, ans
     """Run the gates on *head* and return the event that follows: submit, revise, or a question."""
     try:
         found = _run_machine_gates(turn, task, head, asked)
-        if found.outcome is Outcome.PASS or not blames_history(found.feedback):
+        why = _blame_of_history(task, found)
+        if why is None:
             return pick.event_for_gates(found.outcome, head, found)
         squashing = Squashing(str(task.base_commit), head, pick.commit_message(task, answer))
         squashed = squash(turn.worker.repository, squashing, at=turn.worker.clock())
-        why = f"{found.against}: {found.reason}"
         found = _run_machine_gates(turn, task, squashed, asked, before=found.verdicts)
     except Halted:
         return e.Release(reason="it was stopped before its gates were through")
@@ -344,6 +344,21 @@ def _judge_submission(turn: Turn, task: Task, head: str, asked: AgentAnswer, ans
         if isinstance(event, e.Report) and event.commit
         else event
     )
+
+
+def _blame_of_history(task: Task, found: GatesResult) -> str | None:
+    """Return why the commits are made one: what is wrong is in one of them, and not in the files any more.
+
+    Gates of a later phase look at all commits as well, and who judges there cannot make them one.
+    """
+    if found.outcome is not Outcome.PASS:
+        return f"{found.against}: {found.reason}" if blames_history(found.feedback) else None
+    judged = (
+        one for one in reversed(task.history) if one.role is Role.REVIEWER and one.facts.get("feedback")
+    )
+    facts = next((one.facts for one in judged), {})
+    said = tuple(Feedback.model_validate(one) for one in facts.get("feedback", ()))
+    return str(facts["reason"]) if blames_history(said) else None
 
 
 def _run_machine_gates(

@@ -125,7 +125,7 @@ class Leader:
         self._announcer = announcer
         self._report = report
         self._breaker = Breaker(crash_recovery.board)
-        self._page = CyclePage(crash_recovery.board, crash_recovery.repository)
+        self._page = CyclePage(crash_recovery.board, crash_recovery.repository, alert=announcer.alert)
         self._notifier = Notifier(crash_recovery.board)
         self._summarised: datetime | None = None  # when the CHECKPOINT was thrown that has its summary
         self._hosts_due = 0.0

@@ -35,7 +35,7 @@ from liza.domain.answers import (
     scope_in,
     unwrap,
 )
-from liza.domain.dialects import DIALECTS, DialectReading, read_dialect
+from liza.domain.dialects import DIALECTS, DialectReading, read_dialect, signature_problem
 from liza.domain.memory import Remembered
 from liza.domain.model import Feedback, Outcome, ReportedUsage, Risk
 from liza.domain.problems import violations_from
@@ -459,9 +459,12 @@ _RULINGS: Final = {Outcome.PASS: Ruling.APPROVE, Outcome.REVISE: Ruling.REJECT}
 
 
 def read_answer(
-    dialect: str, text: str, step: Step, *, role: str, prompt: str
+    dialect: str, text: str, step: Step, *, role: str, prompt: str, signature: str = ""
 ) -> ParsedAnswer | UnreadableAnswer:
-    """Return what *role* answers to *step* in *text*, or why that cannot be read."""
+    """Return what *role* answers to *step* in *text*, or why that cannot be read.
+
+    Where the answer is signed, it is compared with the *signature* that was due.
+    """
     if dialect == OWN_DIALECT or step not in DIALECT_STEPS:
         return parse_answer(text, step, prompt=prompt)
     reading = read_dialect(dialect, text, role=role, prompt=prompt)
@@ -472,7 +475,8 @@ def read_answer(
             return own
         return UnreadableAnswer(reading.problem or "there is no result in the answer")
     value = _review(reading) if step is Step.REVIEW else _work(reading, text)
-    return ParsedAnswer(value, reading.oddities)
+    forged = signature_problem(reading, signature) if signature else None
+    return ParsedAnswer(value, (*reading.oddities, *filter(None, [forged])))
 
 
 def _review(reading: DialectReading) -> Review:
@@ -491,7 +495,9 @@ def _work(reading: DialectReading, text: str) -> Implement:
     reason = reading.reason or reading.word or str(reading.outcome)
     if reading.outcome is Outcome.PASS:
         risk = Risk(reading.risk) if reading.risk else None
-        told = reading.fields.get("plan") or text.strip() or reason
+        # A plan between marks is the whole of it; one in sections has its risks and tests below.
+        plan = None if "risks" in reading.fields else reading.fields.get("plan")
+        told = plan or text.strip() or reason
         kept = tuple(Remembered(type=kind, text=said) for kind, said in reading.memory)
         return Implement(
             status=WorkStatus.NOTHING_TO_DO if reading.label == NOTHING_TO_DO else WorkStatus.DONE,

@@ -21,7 +21,8 @@ _GOAL: Final = re.compile(
     r"^##[ \t]+Goal[ \t]*\n(.*?)(?=^#{1,3}[ \t]|^-{3,}[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
 )
 _APPROVAL: Final = re.compile(
-    r"^[ \t>*-]*(?:\[x\][ \t]*)?Approved(?:,[ \t]*(commit(?: and push)?|squash(?: and merge)?))?[.!]?[ \t]*$",
+    r"^[ \t>*-]*(?:\[x\][ \t]*)?Approved(?:,[ \t]*(commit(?: and push)?|squash(?: and merge)?))?"
+    r"[.!*_]*[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _CHANGES: Final = re.compile(
@@ -83,6 +84,13 @@ def _plain(text: str) -> str:
 
 def _bullets(items: Sequence[str]) -> str:
     return "\n".join(f"- {' '.join(item.split())}" for item in items) or "- (none)"
+
+
+def points_of(page: str, signed: str) -> tuple[str, ...]:
+    """Return the points that the page lists in what is *signed* so."""
+    entries = (one for one in page.split(f"\n{_RULE}\n") if one.endswith(f"**Signature**: {signed}\n"))
+    said = (one.partition("### SIGNAL BLOCK")[0] for one in entries)
+    return tuple(point for words in said for point in re.findall(r"^- (.+)$", words, re.MULTILINE))
 
 
 class Addition(NamedTuple):
@@ -179,7 +187,7 @@ def _words_beside(added: str, block: DialectReading) -> str:
 
 def goal_in(page: str) -> str | None:
     """Return the goal that a person wrote into the page; None where there is none."""
-    found = _GOAL.search(page.replace("\r\n", "\n"))
+    found = _GOAL.search(page.removeprefix("\ufeff").replace("\r\n", "\n"))
     words = found[1].strip() if found else ""
     return words if words and words != "(nothing)" and not words.startswith("<") else None
 

@@ -363,6 +363,12 @@ def _confidence(value: str | None) -> tuple[int | None, tuple[str, ...]]:
     return kept, () if kept == number else (f"the confidence {number} is not from 0 to {HIGHEST_CONFIDENCE}",)
 
 
+def signature_problem(reading: DialectReading, expected: str) -> str | None:
+    """Return the sentence for a signature that is not the one that the board assigns."""
+    found = reading.fields.get("signature")
+    return None if found in {None, "", expected} else f"the signature is {found}, and {expected} was due"
+
+
 class SignalBlock(NamedTuple):
     """What a SIGNAL BLOCK says, for people."""
 
@@ -375,6 +381,7 @@ class SignalBlock(NamedTuple):
     fields: Mapping[str, str] = NOTHING
 
 
+SIGNAL_DIALECT: Final = "signal_block"
 # What is written matches this, for whoever watches the file from outside.
 SIGNAL_PATTERN: Final = re.compile(
     r"^### SIGNAL BLOCK\n\n- Agent: (Human|Planner|Actor|Judge)\n- Result: ([A-Z_]+)\n- Loop Summary: (.+)\n"
@@ -562,7 +569,7 @@ def read_dialect(name: str, text: str, *, role: str, prompt: str = "") -> Dialec
 
 
 DIALECTS: Final[dict[str, Dialect]] = {
-    "signal_block": Dialect(
+    SIGNAL_DIALECT: Dialect(
         read_signal_block, signal_form, "a SIGNAL BLOCK at the end, with Agent, Result and Next"
     ),
     "agentium": Dialect(

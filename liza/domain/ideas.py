@@ -28,7 +28,7 @@ class Idea(NamedTuple):
 
 def split_ideas(text: str, source: str) -> tuple[Idea, ...]:
     """Return the ideas of a file; blank lines separate them."""
-    paragraphs = re.split(r"\n(?:[ \t]*\n)+", text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    paragraphs = re.split(r"\n(?:[^\S\n]*\n)+", text.replace("\r\n", "\n"))
     found = tuple(Idea(part.strip(), source) for part in paragraphs if part.strip())
     if not found:
         raise UsageError(f"{source} has no idea in it; write one a paragraph, with a blank line between two")
@@ -77,10 +77,11 @@ def run_id(at: datetime, index: int) -> str:
 # Numbers out of what a command wrote or printed: a column of a CSV, a value of a JSON, a figure.
 
 _FIGURE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NO_FIGURE: Final = r"[-+]?(?i:nan|inf(?:inity)?)\b"  # what programs print in its place
 
 
 class Measurement(NamedTuple):
-    """A number, or why there is none."""
+    """A number, with what was left out of it; or why there is none."""
 
     value: float | None
     why: str = ""
@@ -91,7 +92,7 @@ def score_in_file(path: str, data: bytes, column: str, first: int | None = None)
 
     Of a CSV only the *first* configurations count, if that is given: by `config_id`, else by row.
     """
-    text = data.decode("utf-8", "replace")
+    text = _text_of(data)
     if path.endswith(".json"):
         try:
             values = list(_values_at(json.loads(text), column.split(".")))
@@ -103,7 +104,16 @@ def score_in_file(path: str, data: bytes, column: str, first: int | None = None)
         return Measurement(
             None, f"{path} has no column {column}; it has {', '.join(columns) or 'no columns'}"
         )
+    if columns.count(column) > 1:
+        return Measurement(
+            None, f"{path} has {columns.count(column)} columns {column}; give each its own name"
+        )
     return _mean((row[column] for row in _first_rows(rows, first)), f"{path} has no number in {column}")
+
+
+def _text_of(data: bytes) -> str:
+    """Return what was written, without the mark that some programs put before UTF-8."""
+    return data.decode("utf-8-sig", "replace")
 
 
 def _rows_of(text: str) -> tuple[list[dict[str, str]], list[str]]:
@@ -116,12 +126,12 @@ def _rows_of(text: str) -> tuple[list[dict[str, str]], list[str]]:
 
 def csv_columns(data: bytes) -> tuple[str, ...]:
     """Return the columns of a CSV."""
-    return tuple(_rows_of(data.decode("utf-8", "replace"))[1])
+    return tuple(_rows_of(_text_of(data))[1])
 
 
 def count_rows(path: str, data: bytes) -> int:
     """Return how many rows a CSV has; of a JSON that is not asked."""
-    return 0 if path.endswith(".json") else len(_rows_of(data.decode("utf-8", "replace"))[0])
+    return 0 if path.endswith(".json") else len(_rows_of(_text_of(data))[0])
 
 
 def _first_rows(rows: list[dict[str, str]], first: int | None) -> list[dict[str, str]]:
@@ -146,14 +156,20 @@ def _values_at(value: Any, path: list[str]) -> Iterable[object]:  # noqa: ANN401
 def score_in_text(printed: str, word: str | None) -> Measurement:
     """Return the last number that is printed, or the last behind *word*."""
     if word is not None:
-        found = re.findall(re.escape(word) + r"\W{0,3}?\s*(" + _FIGURE.pattern + ")", printed)
+        figure = f"({_FIGURE.pattern}|{_NO_FIGURE})"
+        found = re.findall(re.escape(word) + r"\W{0,3}?\s*" + figure, printed)
         return _mean(found[-1:], f"no number is printed behind {word}")
     return _mean(_FIGURE.findall(printed)[-1:], "no number is printed")
 
 
 def _mean(values: Iterable[object], why: str) -> Measurement:
-    numbers = [number for value in values if (number := _number(value)) is not None]
-    return Measurement(math.fsum(numbers) / len(numbers)) if numbers else Measurement(None, why)
+    found = [_number(value) for value in values]
+    numbers = [number for number in found if number is not None]
+    if not numbers:
+        return Measurement(None, why)
+    left_out = len(found) - len(numbers)
+    said = f"{left_out} of {len(found)} values are no finite numbers, and left out" if left_out else ""
+    return Measurement(math.fsum(numbers) / len(numbers), said)
 
 
 def _number(value: object) -> float | None:
@@ -186,7 +202,7 @@ class ResultsFile(NamedTuple):
 
 
 class Score(Record):
-    """How much better than the baseline; where *score* is None, *note* says why."""
+    """How much better than the baseline; *note* says why *score* is None, or what was left out of it."""
 
     column: NonEmptyStr
     score: float | None = None
@@ -207,19 +223,22 @@ def score_against(wanted: ScoreColumn, *, baseline: ResultsFile, candidate: Resu
             continue
         found = score_in_file(file.name, file.data, wanted.column, wanted.first_configurations)
         means.append(found.value)
-        if found.value is None:
+        if found.why:
             notes.append(f"the {whose}: {found.why}")
-    if notes:
+    note = "; ".join(notes) or None
+    if len(means) < 2 or None in means:  # noqa: PLR2004 - of baseline and candidate
         return Score(
             column=wanted.column,
             baseline_columns=csv_columns(baseline.data or b""),
             candidate_columns=csv_columns(candidate.data or b""),
-            note="; ".join(notes),
+            note=note,
         )
     base, mean = (value for value in means if value is not None)
     delta = mean - base
     score = delta if wanted.higher_is_better else -delta
-    return Score(column=wanted.column, score=score, baseline_mean=base, candidate_mean=mean, delta=delta)
+    return Score(
+        column=wanted.column, score=score, baseline_mean=base, candidate_mean=mean, delta=delta, note=note
+    )
 
 
 # What is left of an idea that was tried: its files, its `summary.json`, its row in the table of all.
@@ -290,7 +309,8 @@ class IdeaSummary(Record):
             return f"tests failed ({self.tests_exit_code})"
         if not is_scored:
             return f"no score: {self.score.note if self.score else 'no results'}"
-        return "scored" if self.review_verdict == APPROVED else "scored, not approved"
+        end = "scored" if self.review_verdict == APPROVED else "scored, not approved"
+        return f"{end}; {self.score.note}" if self.score and self.score.note else end
 
 
 def summary_text(summary: IdeaSummary) -> str:

@@ -84,7 +84,7 @@ def parse_selection(text: str) -> IssueSelection:
     numbers = dict.fromkeys(number for part in text.split(",") for number in _numbers_in(part))
     if len(numbers) > MOST_ISSUES:
         raise UsageError(
-            f"{text!r} asks for {len(numbers)} issues, and {MOST_ISSUES} may be asked for at once"
+            f"{text!r} asks for more issues than the {MOST_ISSUES} that may be asked for at once"
         )
     return IssueSelection(tuple(numbers))
 

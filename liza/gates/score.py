@@ -111,7 +111,8 @@ def judge_sweep(context: GateContext) -> Finding:
         why = str(score.note)
         return passed(f"recorded: there is no score ({why})", [concern(why)], shown, label="no_score")
     said = f"recorded: candidate {score.candidate_mean:g}, baseline {score.baseline_mean:g}"
-    return passed(said, (), shown, label=f"{score.score:+g}")
+    left_out = [concern(score.note)] if score.note else []
+    return passed(said, left_out, shown, label=f"{score.score:+g}")
 
 
 def _sweep_line(settings: ExperimentConfig, told: Mapping[str, str]) -> str:

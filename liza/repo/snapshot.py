@@ -280,16 +280,24 @@ def _git(repository: Repository, pins: dict[str, str], *words: str, stdin: bytes
 
 EMPTY: Final = "the patch is empty"
 _LONGEST: Final = 500  # characters of what git says that are kept
+_HUNK_LINE: Final = re.compile(r"^(?!(?:---|\+\+\+) )[ +-].*$", re.MULTILINE)
 
 
 def apply_patch(worktree: Worktree, patch: str) -> str | None:
-    """Apply *patch* to the files; return why it does not apply, after which nothing is changed."""
+    """Apply *patch* to the files; return why it does not apply, after which nothing is changed.
+
+    Who writes a patch as text does not see how the lines of a file end: that is tried both ways.
+    """
     if not patch.strip():
         return EMPTY
-    answer = worktree.ask("apply", "--whitespace=nowarn", "-", stdin=encode_git(patch))
-    if answer.code == 0:
-        return None
-    return f"the patch does not apply: {' '.join(answer.said.split())[:_LONGEST]}"
+    bare = patch.replace("\r\n", "\n")
+    said = ""
+    for text in dict.fromkeys([patch, bare, _HUNK_LINE.sub("\\g<0>\r", bare)]):
+        answer = worktree.ask("apply", "--whitespace=nowarn", "-", stdin=encode_git(text))
+        if answer.code == 0:
+            return None
+        said = said or answer.said
+    return f"the patch does not apply: {' '.join(said.split())[:_LONGEST]}"
 
 
 # A fingerprint of what agents must not touch, and the differences between two, each as a sentence.

@@ -30,7 +30,8 @@ def accept_plan(*, by: Actor, at: datetime) -> Change:
             raise Refused(NOTHING_PROPOSED)
         for task in found:
             state = apply(e.Ready(), to=task.id, by=by, at=at)(state)
-        return state.replace(goal=state.goal.replace(sent_back=None, plan_returns=0))
+        # What the planner wanted to know was for another plan than this one.
+        return state.replace(goal=state.goal.replace(sent_back=None, plan_returns=0, questions=()))
 
     return Change(by.id, "accept the plan", make)
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.domain.answers import STEP, issued_step
 from liza.domain.cycle_archive import LoopOutcome
-from liza.domain.cycle_file import CycleEntry, signature
+from liza.domain.cycle_file import CycleEntry, points_of, signature
 from liza.domain.dialects import SignalBlock
 from liza.domain.lifecycle import ADDED
-from liza.domain.model import HistoryEntry, Outcome, Role, SignalName, Stage, Status
+from liza.domain.model import HistoryEntry, Outcome, Role, SignalName, Status
 from liza.workflow.document import process_at
 
 if TYPE_CHECKING:
@@ -66,19 +66,44 @@ class CycleLog(NamedTuple):
 
     def entries_since(self, known: int) -> list[CycleEntry]:
         """Return what the page says of the events after the first *known*."""
-        history = self.task.history
         first = max(0, known - self.task.history_earlier)
-        follows = [self._next(place) for place in range(len(history))]
-        loops = _loops(list(zip(history, follows, strict=True)), self._last_loop)
         return [
             self._entry(role, entry, follower, loop)
-            for entry, follower, loop in list(zip(history, follows, loops, strict=True))[first:]
+            for entry, follower, loop in self._steps()[first:]
             if (role := self._role(entry), entry.event) in RESULTS
         ]
 
-    @property
-    def _last_loop(self) -> int:
-        return self.task.position.loop if self.task.position else 0
+    def counted_loops(self, page: str) -> list[LoopOutcome]:
+        """Return what was said of each loop that the rule counted which paused the task, with its points.
+
+        The board has only the latest of its history; the *page* has all of it.
+        """
+        rule = next(rule for rule in self.flow.watched_rules() if rule.name == self.task.blocked_rule)
+        hat = self._hat_of(str(rule.counts.phase))
+        back = [
+            one
+            for one in self.task.decisions
+            if one.outcome is Outcome.REVISE and not self.flow.phases[one.phase].loop
+        ]
+        last = self._steps()[-1][2]
+        loops = enumerate(back, start=last - len(back) + 1)
+        counted = [(loop, one) for loop, one in loops if one.phase == rule.counts.phase]
+        return [
+            LoopOutcome(loop, one.reason or "(nothing)", points_of(page, signature(self.goal, loop, hat)))
+            for loop, one in counted[-rule.count.number :]
+        ]
+
+    def _hat_of(self, phase: str) -> str:
+        """Return whose words end *phase*: who works there, or else who judges."""
+        return self.flow.phases[phase].worker or "judge"
+
+    def _steps(self) -> list[tuple[HistoryEntry, str, int]]:
+        """Return each event with who came next, and its loop."""
+        history = self.task.history
+        follows = [self._next(place) for place in range(len(history))]
+        last = self.task.position.loop if self.task.position else 0
+        loops = _loops(list(zip(history, follows, strict=True)), last)
+        return list(zip(history, follows, loops, strict=True))
 
     def _role(self, entry: HistoryEntry) -> str:
         if entry.role is Role.HUMAN or entry.event == ADDED:
@@ -186,13 +211,3 @@ def _told(entry: HistoryEntry) -> Iterator[str]:
 
 def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:200]
-
-
-def loop_outcomes(flow: Workflow, task: Task) -> list[LoopOutcome]:
-    """Return what was said of each loop that was sent back, as far as the board counts them."""
-    back = [
-        one
-        for one in task.decisions
-        if one.outcome is Outcome.REVISE and flow.phases[one.phase].stage is not Stage.EFFECT
-    ]
-    return [LoopOutcome(number, one.reason or "(nothing)") for number, one in enumerate(back, start=1)]

@@ -7,6 +7,7 @@ It never wakes twice for the same thing: whatever it has looked at says so on th
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from liza.daemon.policy.pick import MOST_FAILED_INTEGRATIONS, conflict_task_in, is_given_up, is_retriable
@@ -276,13 +277,40 @@ def with_goal_completed(state: State, at: datetime) -> State:
 
 def with_plan(state: State, wake: PlanRequest, plan: Plan, *, by: Actor, at: datetime) -> State:
     """Return the board with the tasks of *plan*, or with its questions, and with what it answers marked."""
-    state = _with_tasks(state, plan.tasks, by, at)
-    if plan.tasks and wake.replaces:
-        state = with_plan_replaced(state, wake.replaces, tuple(task.id for task in plan.tasks), by, at)
+    tasks = tasks_under_free_ids(state, plan.tasks)
+    state = _with_tasks(state, tasks, by, at)
+    if tasks and wake.replaces:
+        state = with_plan_replaced(state, wake.replaces, tuple(task.id for task in tasks), by, at)
     questions = plan.questions[:MOST_QUESTIONS]
-    planned_at = at if plan.tasks else state.goal.planned
+    planned_at = at if tasks else state.goal.planned
     state = state.replace(goal=state.goal.replace(questions=questions, planned=planned_at))
-    return with_request_processed(state, wake, by=by, at=at, became=plan.tasks)
+    return with_request_processed(state, wake, by=by, at=at, became=tasks)
+
+
+def tasks_under_free_ids(state: State, tasks: tuple[PlannedTask, ...]) -> tuple[PlannedTask, ...]:
+    """Return *tasks* with a number behind the ids of those that were in the plan which was sent back."""
+    if not is_plan_returned(state):
+        return tasks
+    taken = {name.casefold() for section in (state.tasks, state.archived) for name in section}
+    taken |= {task.id.casefold() for task in tasks}
+    replaced = {
+        name.casefold()
+        for name, task in state.tasks.items()
+        if task.status in {Status.DRAFT, Status.SUPERSEDED}
+    }
+    names = {}
+    for task in tasks:
+        if task.id.casefold() in replaced:
+            numbered = (f"{task.id}-{number}" for number in count(2))
+            names[task.id] = next(name for name in numbered if name.casefold() not in taken)
+            taken.add(names[task.id].casefold())
+    return tuple(
+        task.replace(
+            id=names.get(task.id, task.id),
+            depends_on=tuple(names.get(name, name) for name in task.depends_on),
+        )
+        for task in tasks
+    )
 
 
 def _with_tasks(state: State, tasks: tuple[PlannedTask, ...], by: Actor, at: datetime) -> State:
@@ -427,6 +455,7 @@ def problems(context: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
     """Return why *tasks* cannot be put on the board; all faults at once, so that one answer can mend them."""
     if crowd := _too_many(context, tasks):
         return [crowd]
+    tasks = tasks_under_free_ids(context.state, tasks)
     return [fault for task in tasks for check in _CHECKS for fault in check(context, task, tasks)]
 
 

@@ -95,6 +95,7 @@ def test_several_at_once_then_the_next_on_the_best_through_a_kill(tmp_path: Path
     told = [json.loads(path.read_text()) for path in (daemon.home / "experiments").glob("*/summary.json")]
     assert {(one["tests_exit_code"], one["sweep_exit_code"]) for one in told} == {(None, 0)}
     assert not list((daemon.home / "experiments").glob("*/tests.log"))
+    assert not [name for name in state.tasks if daemon.user.worktrees.of(name)]
     (late,) = (daemon.home / "experiments").glob("*_02/*dropped*")
     assert (late.name, late.read_text()) == ("review_round_1_dropped_new_issues.txt", "and another thing\n")
     assert daemon.head() == daemon.user.base
@@ -109,6 +110,13 @@ ENDS: Final = {
     "silent": "echo 9.0 > value",
     "red": "echo boom > value",
     "broken": "touch broken",
+}
+
+
+ARTIFACTS: Final = {
+    *("idea.md", "summary.json", "tests.log", "sweep.log", "meta_config_sweep_results.csv"),
+    *(f"{role}_prompt.txt" for role in ("coordinator", "planner", "coder", "reviewer")),
+    *("coordinator.md", "plan.md", "patch.diff", "review.md"),
 }
 
 
@@ -142,6 +150,10 @@ def test_every_end_of_an_idea_in_one_run(tmp_path: Path) -> None:
         "broken": ("APPROVE", 0, 2, None),
     }
     assert not found["empty"]["patch_applied"]
+    assert [one["plan"] for one in found.values()] == ["PLAN:\n1. change it"] * len(ENDS)
+    assert {path.name for path in folders[0].iterdir()} == ARTIFACTS
+    assert (folders[0] / "idea.md").read_text() == "noisy\n"
+    assert (folders[0] / "sweep.log").read_text() == "it broke late\n"
     assert daemon.head() == daemon.user.base
     assert daemon.user.worktrees.of("idea-1-1")
 

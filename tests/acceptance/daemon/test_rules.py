@@ -167,6 +167,18 @@ def test_a_rule_about_a_gate_that_cannot_run(tmp_path: Path) -> None:
     assert fired(team) == {"gate_broken"}
 
 
+def test_a_rule_about_the_length_of_a_session(tmp_path: Path) -> None:
+    team = team_under(tmp_path, "\n  - {name: session_duration, minutes: 0.001}\n", {})
+    team.task("t1")
+
+    with started(team) as process:
+        team.until(lambda state: len(state.circuit_breaker.trips) == 1)
+        team.until(lambda _: Switch.CHECKPOINT.name in team.board.switches.thrown())
+        process.terminate()
+
+    assert fired(team) == {"session_duration"}
+
+
 def test_rules_about_what_people_left(tmp_path: Path) -> None:
     team = team_under(tmp_path, " []", {})
     team.task("t1")

@@ -53,7 +53,7 @@ class Cycle(ScriptedTeam):
         super().__init__(directory, cycle_script(**acts), workflow="cycle")
         self.path = self.user.directory / PAGE
         self.adopt()
-        self.keeper = CyclePage(self.board, self.user.repository)
+        self.keeper = CyclePage(self.board, self.user.repository, settle=0)
 
     def go_on(self) -> None:
         """Let everybody work until only people can go on; the page is kept after every turn."""
@@ -157,6 +157,7 @@ def test_a_person_gives_it_up_and_the_goal_is_over(cycle: Cycle) -> None:
 
     (name,) = cycle.archives()
     assert name.endswith("_cycle-001_failed.md")
+    assert "## FAILURE SUMMARY\n\nno longer wanted\n" in (cycle.user.directory / ARCHIVE / name).read_text()
     assert shell("run", "--no-baseline").code == 0
     assert cycle.state.goal.status is GoalStatus.ABANDONED
     assert shell("status").out.startswith("The goal is abandoned")
@@ -189,6 +190,26 @@ def test_an_earlier_part_that_was_edited_pauses_everybody_once(cycle: Cycle) -> 
     assert "make gold" not in cycle.page
     assert mine in [path.read_text() for path in (cycle.home / SET_ASIDE).iterdir()]
     assert cycle.status("goal-1") is Status.AWAITING_APPROVAL
+
+
+def test_a_page_that_is_half_saved_is_read_once_it_is_whole(cycle: Cycle) -> None:
+    """Many editors empty the file first, and a long answer may come in pieces."""
+    patient = CyclePage(cycle.board, cycle.user.repository, settle=3600)
+    patient.sync()
+    before = cycle.page
+
+    for half in ("", before[:100], f"{before}\nAppro", f"{before}\nApproved"):
+        cycle.path.write_text(half)
+        patient.sync()
+        patient.sync()
+        assert (cycle.status("goal-1"), cycle.page) == (Status.AWAITING_APPROVAL, half)
+    assert not cycle.board.switches.thrown()
+    cycle.path.write_text(f"{before}\nApproved? Not by me\n")
+    patient.sync()
+    assert cycle.alerts.count("neither yes nor no") == 0
+
+    cycle.sync()
+    assert cycle.alerts.count("neither yes nor no") == 1
 
 
 @pytest.mark.parametrize(
@@ -293,6 +314,7 @@ def test_five_loops_leave_a_snapshot_and_words_in_the_page_go_on(tmp_path: Path)
     archived = (cycle.user.directory / ARCHIVE / name).read_text()
     assert PAUSED.format(count=5, word="Judge INSUFFICIENT") in archived
     assert "- Loop 5: a line is missing" in archived
+    assert "Main blockers:\n- add it\n\nRoot cause: the same came back 5 times: a line is missing" in archived
     assert cycle.alerts.count(PAUSED.format(count=5, word="Judge INSUFFICIENT")) == 1
     assert "**Signature**: 1:5:3" in archived
     assert "1:6:" not in archived

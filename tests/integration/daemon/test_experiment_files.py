@@ -31,7 +31,7 @@ class TestIdeas:
         many = tmp_path / "ideas"
         many.mkdir()
         (many / "02.md").write_text("second\n\nwith two paragraphs\n")
-        (many / "01.md").write_text("first\n")
+        (many / "01.md").write_bytes(b"\xef\xbb\xbffirst\r\n")
         (many / ".hidden").write_text("")
 
         assert [idea.text for idea in read_ideas(one)] == ["IDEA: a\nFILES: x", "IDEA: b"]
@@ -45,6 +45,8 @@ class TestIdeas:
             ("ideas.txt", b"\xff\xfe", "is no text: byte 0 is no UTF-8; save it as UTF-8"),
             ("ideas.txt", None, "is not there; write your ideas into it"),
             ("ideas/1.md", b" \n", "is blank; write it down, or remove the file"),
+            ("ideas/1.md", b"\xef\xbb\xbf\r\n", "is blank; write it down, or remove the file"),
+            ("ideas.txt", b"\xef\xbb\xbf", "has no idea in it"),
         ],
     )
     def test_what_is_no_idea_is_one_sentence(

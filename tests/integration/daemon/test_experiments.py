@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -426,20 +427,35 @@ class TestPatches:
 +3.0
 """
 
-    def try_patch(self, directory: Path, text: str) -> ScriptedTeam:
-        team = laboratory(directory, {"implement/coder": {"print": text}}, workflow="patches.yaml")
+    NOTES: Final = "COORDINATOR_NOTES:\n- only the value may change\n"
+    PLAN: Final = "PLAN:\n1. change it\nRISKS:\n- none\nTESTS:\n- sh test.sh\n"
+
+    def try_patch(self, directory: Path, text: str, plans: tuple[str, ...] = (PLAN,)) -> ScriptedTeam:
+        """Let agents try an idea who all speak in sections and verdicts."""
+        script = {
+            "implement/coordinator": {"print": self.NOTES},
+            "implement/planner": [{"print": plan} for plan in plans],
+            "implement/coder": {"print": text},
+            "review": {"print": "VERDICT: APPROVE\nISSUES:\n- none\nNOTES: good\n"},
+        }
+        team = laboratory(directory, script, workflow="patches.yaml")
         text = files("liza.workflow").joinpath("experiment.yaml").read_text()
-        row = "coder: {process: coder, access: write"
-        assert row in text
-        write(team, patches__yaml=text.replace(row, f"{row}, dialect: verdict"))
+        write(team, patches__yaml=re.sub(r"access: (read|write)", r"access: \1, dialect: verdict", text))
         team.turns(*ALL)
         return team
 
-    def test_a_patch_is_applied_and_scored(self, tmp_path: Path) -> None:
-        team = self.try_patch(tmp_path, f"Here it is.\n\n```diff\n{self.PATCH}```\n")
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_a_patch_is_applied_and_scored(self, tmp_path: Path, end: str) -> None:
+        text = f"Here it is.\n\n```diff\n{self.PATCH}```\nThat is all.\n".replace("\n", end)
+        team = self.try_patch(tmp_path, text, ("PLAN:\n1. change it\n", self.PLAN))
 
         (found,) = summaries(team)
         assert (found["patch_applied"], found["score"]["score"]) == (True, 2.0)
+        assert (found["coordinator"], found["plan"]) == (self.NOTES.strip(), self.PLAN.strip())
+        # A plan that says nothing of risks is asked for again.
+        refusal = team.state.agents["planner-1"].refusal
+        assert refusal
+        assert refusal.why == "there is no section RISKS: in what the planner said; add it"
 
     @pytest.mark.parametrize(
         ("text", "error"),

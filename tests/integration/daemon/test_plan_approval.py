@@ -92,6 +92,40 @@ class TestPeople:
         team.turns(*ALL)
         assert team.state.goal.status is GoalStatus.COMPLETE
 
+    def test_a_plan_that_is_made_anew_may_keep_its_ids(self, tmp_path: Path) -> None:
+        """To its planner it is the same plan: its tasks get a number, and depend on each other as said."""
+        second = plan(planned("t1"), planned("t2", depends_on=["t1"]))
+        team = ScriptedTeam(tmp_path, {"plan": [plan_of("t1"), second, second]}, **HUMAN_SAYS)
+        team.turns(*ALL)
+        shell = Shell(team.user.directory)
+
+        for _ in range(2):
+            shell.ok("plan", "reject", "smaller")
+            team.turns(*ALL)
+
+        old = dict.fromkeys(("t1", "t1-2", "t2"), "SUPERSEDED")
+        assert statuses(team) == {**old, "t1-3": "DRAFT", "t2-2": "DRAFT"}
+        assert team.state.task("t2-2").depends_on == ("t1-3",)
+        assert len(prompts(team, "plan")) == 3
+
+    def test_what_a_planner_asks_about_a_plan_that_is_accepted_after_all_is_asked_no_longer(
+        self, tmp_path: Path
+    ) -> None:
+        team = ScriptedTeam(
+            tmp_path, {"plan": [plan_of("t1"), {"answer": {"questions": ["Why?"]}}]}, **HUMAN_SAYS
+        )
+        team.turns(*ALL)
+        shell = Shell(team.user.directory)
+        shell.ok("plan", "reject", "smaller")
+        team.turns(*ALL)
+        assert team.state.goal.questions == ("Why?",)
+
+        shell.ok("plan", "accept")
+        team.turns(*ALL)
+
+        goal = team.state.goal
+        assert (list(goal.questions), goal.status) == ([], GoalStatus.COMPLETE)
+
     def test_a_planner_may_ask_and_may_not_leave_it_at_nothing(self, tmp_path: Path) -> None:
         answers = [
             plan_of("t1"),

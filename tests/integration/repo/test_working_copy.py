@@ -71,6 +71,16 @@ class TestPatch:
         assert apply_patch(worktree, PATCH) is None
         assert (worktree.path / "a.txt").read_text() == "ONE\ntwo\nthree\n"
 
+    @pytest.mark.parametrize("of_patch", ["\n", "\r\n"])
+    @pytest.mark.parametrize("of_file", ["\n", "\r\n"])
+    def test_how_lines_end_is_no_part_of_it(self, home: Home, of_file: str, of_patch: str) -> None:
+        worktree, _ = home.task()
+        path = worktree.path / "a.txt"
+        path.write_bytes(path.read_bytes().replace(b"\n", of_file.encode()))
+
+        assert apply_patch(worktree, PATCH.replace("\n", of_patch)) is None
+        assert path.read_bytes().decode() == of_file.join(["ONE", "two", "three", ""])
+
     @pytest.mark.parametrize("patch", ["", " \n"])
     def test_an_empty_one_is_told(self, home: Home, patch: str) -> None:
         assert apply_patch(home.task()[0], patch) == EMPTY

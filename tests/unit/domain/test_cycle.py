@@ -129,6 +129,7 @@ class TestPage:
             == "Make it\nfaster."
         )
         assert goal_in("## Goal\n\n<one to three sentences>\n") is None
+        assert goal_in("\ufeff## Goal\n\nMake it faster.\n") == "Make it faster."
         assert goal_in("# Cycle\n") is None
         assert goal_in(PAGE) == "Make it faster."
 
@@ -180,6 +181,7 @@ class TestAnswers:
             ("Approved", Outcome.PASS, "Approved", None),
             ("- Approved, commit and push.", Outcome.PASS, "- Approved, commit and push.", HowToMerge.COMMIT),
             ("approved, squash and merge", Outcome.PASS, "approved, squash and merge", HowToMerge.SQUASH),
+            ("**APPROVED**", Outcome.PASS, "**APPROVED**", None),
             ("Request changes: use sqlite", Outcome.REVISE, "use sqlite", None),
             ("Request changes", Outcome.NONE, "", None),
             ("Nice work", Outcome.NONE, "Nice work", None),

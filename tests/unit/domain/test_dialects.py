@@ -230,6 +230,19 @@ class TestSignalBlock:
         told = block("judge", f"### SIGNAL BLOCK\n- Result: PASS\n- Next: Planner\n{full}")
         assert told.oddities == ()
 
+    def test_a_signature_is_compared_also_in_its_dotted_form(self) -> None:
+        text = "### SIGNAL BLOCK\n- Result: PASS\n\n**Signature**: {}\n"
+
+        def remarks(signed: str, due: str) -> tuple[str, ...]:
+            found = read_answer(
+                "signal_block", text.format(signed), Step.REVIEW, role="judge", prompt="", signature=due
+            )
+            assert isinstance(found, ParsedAnswer)
+            return found.remarks
+
+        assert remarks("4.4.2", "4:4:2") == remarks("", "1:1:3") == remarks("1:1:2", "") == ()
+        assert remarks("1:1:2", "1:1:3") == ("the signature is 1:1:2, and 1:1:3 was due",)
+
     @given(
         st.text(), st.sampled_from(sorted(SIGNAL_RESULTS)), st.sampled_from(sorted(SIGNAL_RESULTS)), st.data()
     )

@@ -23,6 +23,8 @@ from liza.domain.ideas import (
     round_name,
     run_id,
     score_against,
+    score_in_file,
+    score_in_text,
     split_ideas,
     summary_text,
     sweep_variables,
@@ -74,15 +76,41 @@ class TestIdeas:
             "".join(text.split()) for text in texts
         )
 
+    def test_a_line_of_blanks_of_any_kind_is_blank(self) -> None:
+        assert [idea.text for idea in split_ideas("a\n\u00a0\t\nb\n\u2003\nc", "x")] == ["a", "b", "c"]
+
 
 class TestScore:
+    def test_what_is_printed_last_behind_the_word_counts_though_it_is_no_number(self) -> None:
+        assert score_in_text("loss 3.5\nloss=2\n", "loss").value == 2
+        assert score_in_text("loss 3.5\nloss: NaN\n", "loss").value is None
+        assert score_in_text("loss 3.5\nloss -inf\n", "loss").value is None
+
     @pytest.mark.parametrize(("higher", "score"), [(True, 1.0), (False, -1.0)])
     def test_it_is_the_candidate_s_mean_beside_the_baseline_s(self, higher: bool, score: float) -> None:
         wanted = ScoreColumn(column="sharpe", higher_is_better=higher)
 
-        found = score_against(wanted, baseline=results("sharpe\n1\n3\n"), candidate=results("sharpe\n3\nx\n"))
+        found = score_against(wanted, baseline=results("sharpe\n1\n3\n"), candidate=results("sharpe\n3\n3\n"))
 
         assert found == Score(column="sharpe", score=score, baseline_mean=2, candidate_mean=3, delta=1)
+
+    @pytest.mark.parametrize("cell", ["x", "nan", "-inf", '"1,5"', ""])
+    def test_what_is_left_out_of_it_is_told(self, cell: str) -> None:
+        """A sweep that broke off for half of its configurations is not as good as the other half."""
+        candidate = results(f"config_id,sharpe\n0,3\n1,{cell}\n")
+        found = score_against(COLUMN, baseline=results("sharpe\n1\n"), candidate=candidate)
+
+        told = "the candidate: 1 of 2 values are no finite numbers, and left out"
+        assert (found.score, found.note) == (2.0, told)
+        assert IdeaSummary(
+            run_id="r", idea="i", patch_applied=True, review_verdict="APPROVE", score=found
+        ).end == (f"scored; {told}")
+
+    def test_a_mark_before_the_first_column_is_no_part_of_its_name(self) -> None:
+        marked = results("\ufeffsharpe\n2\n")
+
+        assert score_against(COLUMN, baseline=marked, candidate=marked).score == 0
+        assert score_in_file("r.json", '\ufeff{"sharpe": 2}'.encode(), "sharpe").value == 2
 
     @pytest.mark.parametrize(
         ("baseline", "candidate", "note"),
@@ -96,6 +124,11 @@ class TestScore:
                 "the candidate: r.csv has no number in sharpe",
             ),
             (results("\x00"), results("sharpe\n1\n"), "the baseline: r.csv has no column sharpe"),
+            (
+                results("sharpe\n1\n"),
+                results("sharpe,x,sharpe\n1,2,9\n"),
+                "the candidate: r.csv has 2 columns sharpe; give each its own name",
+            ),
         ],
     )
     def test_where_there_is_none_a_note_says_why(
