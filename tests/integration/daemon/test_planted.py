@@ -356,9 +356,9 @@ class TestPipes:
         """Its git is no agent's process, and bears a mark all the same."""
         os.mkfifo(tmp_path / "pipe")
         code = (
-            "from pathlib import Path; from liza.repo.command import ask, mark_processes\n"
+            "from pathlib import Path; from liza.repo.command import ask_git, mark_processes\n"
             f"mark_processes('LIZA_RUN', '{tmp_path}/runs/coder-1.git')\n"
-            f"ask('hash-object', '{tmp_path}/pipe', cwd=Path('{tmp_path}'))"
+            f"ask_git('hash-object', '{tmp_path}/pipe', cwd=Path('{tmp_path}'))"
         )
         worker = subprocess.Popen([sys.executable, "-c", code])
         try:

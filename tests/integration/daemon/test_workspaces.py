@@ -157,4 +157,6 @@ def test_worktrees_side_by_side_have_ports_of_their_own(tmp_path: Path) -> None:
     assert len(set(first)) == len(first)
     assert all(1024 < port < 32768 - 10 and port % 10 == 0 for port in first)
     assert found[0]["LIZA_PORTS"] == f"{first[0]}-{first[0] + 9}"
-    assert ports_of(tmp_path / "other", "liza-1") != found[0]
+    # Those of one other project may be the same by chance.
+    others = [ports_of(tmp_path / f"other-{number}", "liza-1") for number in range(5)]
+    assert any(one != found[0] for one in others)
