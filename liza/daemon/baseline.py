@@ -20,7 +20,13 @@ from liza.domain.model import Status, Task
 from liza.domain.record import utc_now
 from liza.errors import RedBase
 from liza.gates.command import CODE, CanaryOutcome, CanaryResult, run_code_canary
-from liza.gates.context import CachedResult, CommandResult, GateContext, summarize_tests
+from liza.gates.context import (
+    CachedResult,
+    CommandResult,
+    GateContext,
+    finds_no_tests,
+    summarize_tests,
+)
 from liza.repo.repository import BRANCHES, Repository
 from liza.system.run_control import MEANING, RunControl, RunEnding, RunLimits
 
@@ -235,9 +241,9 @@ def _run_gate(context: GateContext, gate: str, line: str, say: Say) -> GateBasel
 
 
 def _with_cause(context: GateContext, found: GateBaseline) -> GateBaseline:
-    if found.is_blind or not found.is_mostly_red:
-        return found
-    return found._replace(likely=context.likely(found.result.line, _as_command_result(found.result)))
+    ran = _as_command_result(found.result)
+    is_plain = finds_no_tests(ran) if found.is_blind else found.is_mostly_red
+    return found._replace(likely=context.likely(found.result.line, ran)) if is_plain else found
 
 
 def _as_command_result(result: CachedResult) -> CommandResult:

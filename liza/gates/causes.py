@@ -16,7 +16,15 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from liza.gates.context import CUT_SHORT, NOT_STARTED_CODES, CommandResult
+from liza.gates.context import (
+    CUT_SHORT,
+    NOT_STARTED_CODES,
+    CommandResult,
+    directories_of,
+    finds_no_tests,
+    languages_of,
+)
+from liza.gates.files import is_named_as_test, language_of
 from liza.repo.pool import Standing, copy_obstacle, standing_of, submodules_of
 from liza.repo.repository import Repository
 from liza.system.sandbox.bubblewrap import DEPENDENCIES, allowed_environment
@@ -37,6 +45,9 @@ _MISSING: Final = re.compile(
       | No\ rule\ to\ make\ target\ '(?P<make>[^'\n]+)',\ needed
     """,
     re.VERBOSE | re.MULTILINE,
+)
+_NOT_FOUND: Final = re.compile(
+    r"^\S*sh: (?:\d+: |line \d+: )?(?P<name>[^\s:]+): (?:command )?not found$", re.MULTILINE
 )
 _NODE_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
 # A module that is not named by its path, or a program that npm would have put on the PATH.
@@ -116,7 +127,9 @@ def likely_cause(setting: CommandSurroundings, line: str, ran: CommandResult) ->
 def _absent_file(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
     """Explain a program or a file that is not where the command looks for it."""
     said = [next(filter(None, match.groups())) for match in _MISSING.finditer(ran.said)]
-    names = [*said, *(_program_words(line) if ran.code in NOT_STARTED_CODES else ())]
+    # Where the shell names what it did not find, other words of the line are not to blame.
+    guessed = ran.code in NOT_STARTED_CODES and not _NOT_FOUND.search(ran.said)
+    names = [*said, *(_program_words(line) if guessed else ())]
     for name in dict.fromkeys(names):
         for there in setting.inside(name, line):
             if there.exists() and (sentence := _explain_hidden(setting, there)):
@@ -126,16 +139,34 @@ def _absent_file(setting: CommandSurroundings, line: str, ran: CommandResult) ->
         inner = str(there.relative_to(setting.root)) if there.is_relative_to(setting.root) else None
         if inner and (place := setting.elsewhere(inner)):
             return _moved(inner, place)
-    return _absent_program(setting, line) if ran.code in NOT_STARTED_CODES else None
+    return _absent_program(setting, line, ran) if ran.code in NOT_STARTED_CODES else None
 
 
-def _absent_program(setting: CommandSurroundings, line: str) -> str | None:
-    program = next(iter(_program_words(line)), line)
+def _absent_program(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    named = _NOT_FOUND.search(ran.said)
+    program = named["name"] if named else next(iter(_program_words(line)), line)
     if "/" in program and not any(there.exists() for there in setting.inside(program, line)):
         return f"there is no {program} on this machine; make it in your checkout, or in `gates.setup`"
+    if "/" not in program and (place := _installed_place(setting, program)):
+        return f"{program} is not on the PATH, but in your checkout; write `{place}` for it"
     if "/" not in program and shutil.which(program) is None:
         return f"{program} is not on the PATH; install it, or name it by its whole path"
     return None
+
+
+def _installed_place(setting: CommandSurroundings, program: str) -> str | None:
+    """Return where the checkout has *program*, in an environment that was installed there."""
+    places = (f"{name}/bin/{program}" for name in DEPENDENCIES if name != "node_modules")
+    found = (place for place in (*places, f"node_modules/.bin/{program}") if (setting.root / place).exists())
+    return next(found, None)
+
+
+def _absent_source(_setting: CommandSurroundings, _line: str, ran: CommandResult) -> str | None:
+    """Explain the word of another shell, by which many activate an environment."""
+    named = _NOT_FOUND.search(ran.said)
+    if ran.code not in NOT_STARTED_CODES or named is None or named["name"] != "source":
+        return None
+    return "/bin/sh runs it, which has no `source`; write `.` for that, or name programs by their paths"
 
 
 def _moved(name: str, place: str) -> str:
@@ -380,13 +411,34 @@ def _endless(_setting: CommandSurroundings, _line: str, ran: CommandResult) -> s
     )
 
 
+def _unseen_tests(setting: CommandSurroundings, line: str, ran: CommandResult) -> str | None:
+    """Explain a command that finds none of the tests that git has."""
+    if not finds_no_tests(ran):
+        return None
+    kinds, places = languages_of(line), directories_of(line)
+    listed = setting.repository.ask_checkout("ls-files", "-z").text.split("\0")
+    found = (
+        path
+        for path in listed
+        if path.startswith(places)
+        and is_named_as_test(path)
+        and (language := language_of(path))
+        and language.name in kinds
+    )
+    if (first := next(found, None)) is None:
+        return None
+    return f"it finds none of the project's tests, such as {first}; name them, or the directory that has them"
+
+
 _EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str | None], ...]] = (
     _endless,
+    _unseen_tests,
     _absent_submodule,
     _explain_absent_module,
     _wrong_directory,
     _unknown_name,
     _uninstalled_packages,
+    _absent_source,
     _absent_file,
     _absent_package,
     _explain_unset,

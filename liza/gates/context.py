@@ -38,6 +38,9 @@ from liza.gates.files import (
     ScopePatterns,
     diff_facts,
     folders_for_tests,
+    has_tests,
+    is_named_as_test,
+    language_of,
     scope_patterns,
 )
 from liza.repo.pool import Worktrees, refill, scratch_tree
@@ -472,6 +475,34 @@ def runner_settings_in(path: str, text: str) -> Any:  # noqa: ANN401 - whatever 
     return _CFG_SECTION.findall(text)
 
 
+# By language: the words of a command that runs its tests. Any other, such as make, may run all of them.
+_LANGUAGE_WORDS: Final = {
+    "Python": re.compile(r"\b(?:python[\d.]*|py\.?test|unittest|tox|nox|nose2?)\b"),
+    "JavaScript": re.compile(r"\b(?:npm|npx|yarn|pnpm|bun|deno|node|jest|vitest|mocha|ava)\b"),
+    "Go": re.compile(r"\bgo\b"),
+    "Rust": re.compile(r"\bcargo\b"),
+    "Java": re.compile(r"\b(?:mvn|mvnw|gradle|gradlew|sbt)\b"),
+    "Ruby": re.compile(r"\b(?:rspec|rake|ruby|bundle)\b"),
+    "shell": re.compile(r"\bbats\b"),
+}
+_CHANGED_DIRECTORY: Final = re.compile(
+    r"(?:^|[;&|(]\s*)cd\s+(?P<name>[^\s;&|]+)|(?:\s-C|--prefix)[ =](?P<option>\S+)"
+)
+
+
+def languages_of(line: str) -> frozenset[str]:
+    """Return the languages whose tests *line* may run."""
+    named = [name for name, words in _LANGUAGE_WORDS.items() if words.search(line)]
+    return frozenset(named or _LANGUAGE_WORDS)
+
+
+def directories_of(line: str) -> tuple[str, ...]:
+    """Return how the paths begin of what *line* may test: all do where it stays at the top."""
+    entered = (match["name"] or match["option"] for match in _CHANGED_DIRECTORY.finditer(line))
+    places = tuple(name.strip("'\"").removeprefix("./").rstrip("/") for name in entered)
+    return tuple(f"{place}/" for place in places if place and place != ".") or ("",)
+
+
 # The report that a test runner writes beside what it prints: which tests ran, and which failed.
 #
 # What is judged runs in the same process and could write it as well. So a report proves nothing by itself;
@@ -569,6 +600,7 @@ _NO_TESTS: Final = re.compile(
     r"|\bcollected 0 items\b|\bno packages to test\b|\bmatched no packages\b",
     re.IGNORECASE | re.MULTILINE,
 )
+_NOT_THERE: Final = re.compile(r"^ERROR: file or directory not found: ", re.MULTILINE)  # pytest's
 _SOME_PASSED: Final = re.compile(
     r"\b[1-9]\d* (?:tests? )?(?:passed|passing|passes|ok)\b|^Ran [1-9]|^(?:ok|PASS)[ \t]+\S"
     r"|\btests? +[1-9]\d*\b",
@@ -636,6 +668,8 @@ def finds_no_tests(ran: CommandResult) -> bool:
     Most runners are red then. Python's own is green before 3.12; such a run must not have tested anything.
     """
     if ran.ending is not RunEnding.DONE or ran.code in NOT_STARTED_CODES or not _NO_TESTS.search(ran.said):
+        return False
+    if _NOT_THERE.search(ran.said):
         return False
     is_tested = _SOME_PASSED if ran.is_green else re.compile(r"\b[1-9]\d* (?:failed|error)")
     return not is_tested.search(ran.said)
@@ -860,6 +894,7 @@ def _file_stamps(top: Path) -> Iterator[tuple[str, _FileStamp]]:
                 yield name, _FileStamp(facts.st_mode, facts.st_ino, facts.st_size, facts.st_ctime_ns)
 
 
+MOST_LOOKED_AT: Final = 50  # files in which a test is looked for where a command finds none
 MOST_NAMES: Final = 20_000  # tests of a tree that are remembered by name
 PYTEST_USAGE_ERROR: Final = 4  # what pytest ends with where it does not know an option
 MOST_COMMITS: Final = 200  # of one task, each of which has to be looked at by itself
@@ -878,8 +913,8 @@ class Statements:
     handoff: Record | None = None  # what is handed on to the next phase
 
 
-def result_of(tree: str, trial: TreeRun) -> CachedResult:
-    """Return what *trial* came to on *tree*, to be kept."""
+def result_of(tree: str, trial: TreeRun, *, is_empty: bool = False) -> CachedResult:
+    """Return what *trial* came to on *tree*, to be kept; *is_empty* where there is nothing to test yet."""
     ran, report = trial.ran, trial.report
     failed = None if ran.is_green else failed_tests(trial.line, ran.said)
     return CachedResult(
@@ -889,7 +924,7 @@ def result_of(tree: str, trial: TreeRun) -> CachedResult:
         code=ran.code,
         ending=ran.ending,
         is_green=ran.is_green,
-        is_empty=finds_no_tests(ran),
+        is_empty=is_empty,
         failed=None if failed is None else tuple(sorted(failed)),
         is_reported=report is not None,
         passed=len(report.passed) if report else passed_count(trial.line, ran.said),
@@ -1100,13 +1135,37 @@ class GateContext:
             trial = self.run_setup_on(self.base_tree)
         else:
             trial = self.run_on(self.base_tree, f"{name}-base", line)
-        return result_of(self.base_tree, trial)
+        return self._result_of(self.base_tree, trial)
+
+    def _result_of(self, tree: str, trial: TreeRun) -> CachedResult:
+        # A command that finds none of the tests that are there is wrong, and no word about a new project.
+        is_empty = finds_no_tests(trial.ran) and not self._has_tests_for(trial.line, tree)
+        return result_of(tree, trial, is_empty=is_empty)
+
+    def _has_tests_for(self, line: str, tree: str) -> bool:
+        """Return whether *tree* has a test in a language that *line* runs tests of, where it runs."""
+        files = self.base_files if tree == self.base_tree else self.head_files
+        kinds, places = languages_of(line), directories_of(line)
+        tests = {
+            path: item.blob
+            for path, item in files.items()
+            if is_named_as_test(path)
+            and (language := language_of(path))
+            and language.name in kinds
+            and any(path.startswith(place) for place in places)
+        }
+        texts = blob_contents(self.repository, list(tests.values())[:MOST_LOOKED_AT])
+        return any(
+            has_tests(path, texts[blob].decode("utf-8", "replace"))
+            for path, blob in tests.items()
+            if blob in texts
+        )
 
     def _note(self, tree: str, trial: TreeRun) -> None:
         """Remember what the project's commands come to on the trees that work is, or will be, based on."""
         is_based_on = tree in (self.base_tree, self.tree)
         if is_based_on and trial.ran.ending is RunEnding.DONE and self._is_project_command(trial.line):
-            self.results.keep(result_of(tree, trial))
+            self.results.keep(self._result_of(tree, trial))
 
 
 def _ctime_of(path: Path) -> int | None:

@@ -126,6 +126,40 @@ class TestBaseline:
             found.require_usable()
         assert "`limits.agent_minutes`" in str(refused.value)
 
+    @pytest.mark.parametrize(
+        ("line", "likely"),
+        [
+            (f"{PYTEST} test", "but in tests"),
+            (f"{PYTEST} docs", "such as tests/test_code.py"),
+            (f"{sys.executable} -m unittest -q", "such as tests/test_code.py"),
+            (f"{sys.executable} -m unittest discover -s docs -p 'x*.py'", "such as tests/test_code.py"),
+            ("make -s test", "such as tests/test_code.py"),
+            ("cd docs && echo no tests ran; exit 5", None),
+        ],
+    )
+    def test_a_command_that_finds_no_test_where_there_are_some_is_wrong(
+        self, line: str, likely: str | None, tmp_path: Path
+    ) -> None:
+        """It was taken for a project without tests, and everything was merged."""
+        user = Home(tmp_path / "project")
+        user.write("code.py", "def f():\n    return 1\n")
+        user.write("tests/test_code.py", "from code import f\n\n\ndef test_f():\n    assert f() == 1\n")
+        user.write("tests/test/__init__.py", "")
+        user.write("docs/a.md", "x\n")
+        user.write("Makefile", "test:\n\techo no tests ran; exit 5\n")
+        user.commit()
+        config = Config.model_validate({"gates": {"test": line}, "sandbox": {"mode": "off"}})
+
+        found = run_baseline(BaselineContext(user.directory / ".liza", user.repository, config), RunControl())
+
+        assert found
+        if likely is None:
+            found.require_usable()
+            return
+        with pytest.raises(RedBase) as refused:
+            found.require_usable()
+        assert likely in str(refused.value)
+
     @pytest.mark.parametrize("line", [PYTEST, f"{sys.executable} -m unittest -q"], ids=["pytest", "unittest"])
     def test_a_project_without_tests_may_begin(self, line: str, tmp_path: Path) -> None:
         """That there is nothing to test yet is no failure; before Python 3.12 unittest is green then."""
