@@ -69,10 +69,10 @@ def available_agents(environment: Mapping[str, str] | None = None) -> list[Avail
     return found
 
 
-def passed_over(environment: Mapping[str, str] | None = None) -> list[str]:
+def passed_over() -> list[str]:
     """Return why programs that are there are not chosen, a sentence each."""
-    user = os.environ if environment is None else environment
-    return [f"{one.name} was passed over: {one.obstacle}" for one in installed_programs(user) if one.obstacle]
+    found = installed_programs(os.environ)
+    return [f"{one.name} was passed over: {one.obstacle}" for one in found if one.obstacle]
 
 
 def installed_programs(user: Mapping[str, str]) -> list[InstalledProgram]:

@@ -70,11 +70,9 @@ class Selection(NamedTuple):
     warning: str = ""
 
 
-def configured_choice(
-    agents: Agents, role: Role, step: Step, *, available: Sequence[AvailableAgent] = ()
-) -> AgentChoice:
+def configured_choice(agents: Agents, role: Role, step: Step) -> AgentChoice:
     """Return what the settings say about *step* of *role*; a field that is absent falls back."""
-    return select_agent(agents, RouteKey(role, step), available).choice
+    return select_agent(agents, RouteKey(role, step)).choice
 
 
 def select_agent(

@@ -72,22 +72,20 @@ def smoke_candidates(agents: Agents, name: str | None) -> dict[str, AgentChoice]
     raise UsageError(f"there is no agent {name!r} here; known: {', '.join(everybody) or 'none'}")
 
 
-def run_smoke_test(
-    name: str, choice: AgentChoice, root: Path, *, patience: float = SMOKE_TIMEOUT
-) -> SmokeResult:
+def run_smoke_test(name: str, choice: AgentChoice, root: Path) -> SmokeResult:
     """Give the agent of *choice* the task, and judge it by the file and by its answer."""
-    with tempfile.TemporaryDirectory(prefix="liza-audition-") as place:
+    with tempfile.TemporaryDirectory(prefix="liza-smoke-test-") as place:
         cwd = Path(place) / "repository"
         git("init", "--quiet", "--initial-branch=main", str(cwd), cwd=Path(place))
         agent = agent_for(choice, root, _apply_nothing)
         brief = Brief(
-            run=f"audition.{os.getpid()}",
+            run=f"smoke-test.{os.getpid()}",
             role=Role.CODER,
             step=Step.IMPLEMENT,
             prompt=PROMPT,
             cwd=cwd,
             folder=Path(place) / "run",
-            limits=RunLimits(total=patience),
+            limits=RunLimits(total=SMOKE_TIMEOUT),
         )
         reply = agent.run(brief, RunControl())
         why = _failure(reply.ending, reply.why, reply.text, cwd / FILE)

@@ -278,10 +278,10 @@ def open_board(location: Path | str) -> Board:
     return found.engine.open_location(found.location, home=found.home)
 
 
-def create_board_at(location: Path | str, state: State, *, by: str = "human") -> Board:
-    """Make a board at *location* with *state* as its first revision."""
+def create_board_at(location: Path | str, state: State) -> Board:
+    """Make a board at *location* with *state* as its first revision, in the name of a person."""
     found = _find(location)
-    return found.engine.create(found.location, state, by=by, home=found.home)
+    return found.engine.create(found.location, state, by="human", home=found.home)
 
 
 def glance_at(location: Path | str) -> Glance | None:

@@ -47,8 +47,12 @@ def _validate_board(home: Path) -> State:
 
 def _validate_file(path: Path) -> State:
     text = edits.normalize_saved(_read_bytes(path)).decode(errors="replace")
-    draft = edits.read_draft(text, {})
-    state = edits.parse_state(draft, utc_now())
+    try:
+        draft = edits.read_draft(text, {})
+        state = edits.parse_state(draft, utc_now())
+    except InvalidBoard as error:
+        named = [one._replace(path=path.name) if one.path == STATE else one for one in error.violations]
+        raise InvalidBoard(f"{path} is not valid", named) from error
     wrong = [_with_line(violation, draft) for violation in violations(state)]
     if wrong:
         raise InvalidBoard(f"{path} is not valid", wrong)

@@ -30,7 +30,7 @@ from liza.domain.config import Switch
 from liza.domain.model import Status
 from liza.domain.record import NonEmptyStr, Record
 from liza.domain.yaml_parse import parse_yaml
-from liza.errors import LizaError, UsageError
+from liza.errors import DiskTrouble, LizaError, UsageError
 from liza.repo.command import git
 
 if TYPE_CHECKING:
@@ -81,8 +81,14 @@ def prepare_repository(directory: Path, workflow: str, *, pace: str = "1", setti
     *settings* are further lines of its `liza.yaml`.
     """
     demo = demo_of(workflow)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is no directory; name an empty one, or one that does not exist")
+    if directory.is_dir() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty; name a directory that is, or does not exist")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiskTrouble(f"make the demo in {directory}", error) from error
     with as_file(files("liza.cli.demos").joinpath(workflow, "files")) as source:
         shutil.copytree(source, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     team = directory / "liza.yaml"

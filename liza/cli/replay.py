@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 120.0  # seconds of Liza's own that any rehearsal gets, beside what the run itself took
 # Times longer than the recorded run that a rehearsal may take, for a machine that is busier.
 SLOWDOWN: Final = 2
+LONGEST_LINE: Final = 160  # characters of a text of which one line is shown
 FIXED_SETTINGS: Final = {"agents": "the recorded agents play", "notify": "a rehearsal tells nobody"}
 NOT_PLAYED: Final = frozenset({RunEnding.CRASHED, RunEnding.KILLED, RunEnding.NOT_STARTED})
 TASK_FIELDS: Final = (  # what a task is, as opposed to what became of it
@@ -132,9 +133,9 @@ def unplayed_remarks(recorded: Sequence[RecordedRun], rehearsed: Sequence[Record
     return [f"the recording does not fit {len(missing)} of the runs, the first {what}: {_clip(one.why)}"]
 
 
-def _clip(text: str, most: int = 160) -> str:
+def _clip(text: str) -> str:
     line = text.split("\n", 1)[0]
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def _tasks_in(entry: JournalEntry) -> Iterator[Mapping[str, Any]]:

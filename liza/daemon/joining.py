@@ -42,10 +42,10 @@ def own_name() -> str:
     return plain[-32:].strip("-") or "host"  # the end of it tells pods of one kind apart
 
 
-def parse_name(text: str, what: str = "name of a host") -> str:
+def parse_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise UsageError(
-            f"{text!r} is no {what}; give small letters, digits and '-', at most 32, as in `build-2`"
+            f"{text!r} is no name of a host; give small letters, digits and '-', at most 32, as in `build-2`"
         )
     return text
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from liza.board.location import VARIABLE, address_in, without_password
-from liza.board.protocol import open_board
+from liza.board.protocol import has_board, open_board
 from liza.domain.shared_refs import RefUpdate, why_refused
 from liza.errors import DiskTrouble, Refused, UsageError
 from liza.repo.command import ask_git
@@ -27,7 +27,7 @@ _FIELDS: Final = 3  # of a line: what the ref was, what it shall be, its name
 def install_hook(bare: Path, board: str) -> Path:
     """Write the hook of the repository *bare*, which asks *board*; return where. It may be repeated."""
     if ask_git("rev-parse", "--is-bare-repository", cwd=_require_directory(bare)).text != "true":
-        raise UsageError(f"{bare} is no bare repository; make one (`git init --bare {bare}`)")
+        raise UsageError(f"{bare} is no bare repository; name one, as `git init --bare DIRECTORY` makes it")
     if without_password(board) != board:
         raise UsageError(
             f"the address of the board holds a password; take it out, and let git's user have {VARIABLE} or "
@@ -62,7 +62,10 @@ def board_address(home: Path) -> str:
 def check_push(board: str, lines: Iterable[str]) -> None:
     """Raise why the push that git describes in *lines* may not be; a board that is away allows nothing."""
     said = os.environ.get(VARIABLE, "")
-    with closing(open_board(said if without_password(said) == board else board)) as opened:
+    location = said if without_password(said) == board else board
+    if "://" not in location and not has_board(location):
+        raise UsageError(f"there is no board at {location}; mend the hook (`liza hook install`)")
+    with closing(open_board(location)) as opened:
         state, now = opened.read(), opened.now()
     updates = [RefUpdate(*fields) for line in lines if len(fields := line.split()) == _FIELDS]
     for update in updates:

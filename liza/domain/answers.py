@@ -154,16 +154,15 @@ def step_risk(step: StepSpec) -> Risk:
     return max([step.risk, *named], key=list(RISKS).index)
 
 
-def step_problems(
-    step: StepSpec, limit: SizeLimit = STEP_LIMIT, *, is_waived: bool = False
-) -> tuple[str, ...]:
+def step_problems(step: StepSpec, *, is_waived: bool = False) -> tuple[str, ...]:
     """Return why a step cannot be given to anybody; nothing where it can."""
-    size = oversize(ChangeSize(step.loc_estimate, len(step.files)), limit, is_waived=is_waived)
+    size = oversize(ChangeSize(step.loc_estimate, len(step.files)), STEP_LIMIT, is_waived=is_waived)
     lines = len(step.instructions.splitlines())
     long = [f"the instructions have {lines} lines, and {MOST_LINES} may be"] if lines > MOST_LINES else []
     return tuple(f"{problem}; split the step over several loops" for problem in [*size, *long])
 
 
+LONGEST_QUOTE: Final = 40  # characters of a value in a remark
 BLOCKED_NEEDS: Final = "a blocked task needs a blocked_reason and one to three blocked_questions"
 
 
@@ -833,9 +832,9 @@ def _is_valid_for(info: Any, value: object) -> bool:  # noqa: ANN401 - a field o
     return True
 
 
-def _abbreviate(value: object, most: int = 40) -> str:
+def _abbreviate(value: object) -> str:
     text = str(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
 
 
 # Tables for lenient parsing of answers: synonyms of enum words, aliases of keys, texts for records.

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 BUDGET: Final = "budget"  # what `liza answer` calls the cap of the whole board
 PLAN_NAMES: Final = ("plan", "goal", "planner")  # what it calls the planner's own questions
+# No new task is called so: a person who answers the budget, or asks about the run, would get the task.
+RESERVED_IDS: Final = frozenset({BUDGET, *PLAN_NAMES, "run"})
+RESERVED: Final = "`liza answer` and `liza explain` take {!r} for something else; choose another"
 WARN_AT: Final = 0.8  # of a cap; then people are told once
 # USD for a run of which nothing is known; a session of a coding agent is rarely cheaper.
 DEFAULT_RUN_USD: Final = 0.25

@@ -221,10 +221,10 @@ def _chain_parents(
     return {number: tuple(sorted(parents, key=place.__getitem__)) for number, parents in chained.items()}
 
 
-def slug_of(text: str, longest: int = LONGEST_SLUG) -> str:
+def slug_of(text: str) -> str:
     """Return *text* in lower case with a dash for all that is no letter or digit; empty where none is."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().casefold()
-    return re.sub(r"[^a-z0-9]+", "-", plain)[:longest].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", plain)[:LONGEST_SLUG].strip("-")
 
 
 def branch_for(issue: Issue) -> str:

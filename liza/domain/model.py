@@ -1,7 +1,7 @@
 """The values on the board: what `state.yaml` says, as frozen records that cannot hold nonsense."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -483,6 +483,14 @@ class Lease(Record):
 class TaskScope(Record):
     include: tuple[NonEmptyStr, ...] = Field(default=(), alias="in")
     exclude: tuple[NonEmptyStr, ...] = Field(default=(), alias="out")
+
+    def problems(self) -> Iterator[str]:
+        """Yield why no work can keep to it."""
+        for path in (*self.include, *self.exclude):
+            if path.startswith(("/", "~")) or ".." in path.split("/"):
+                yield f"the path {path!r} leads out of the repository; give one inside"
+        if both := sorted(set(self.include) & set(self.exclude)):
+            yield f"{both[0]!r} is both in and out; decide"
 
 
 class Validation(Record):

@@ -71,6 +71,7 @@ def _sentence(details: ErrorDetails, kind: type[BaseModel]) -> tuple[str, str]:
             return f"{said} (it is {given})", "mend the value"
 
 
+LONGEST_VALUE: Final = 60  # characters of a wrong value in a sentence
 _MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")  # as pydantic names some members of an enum
 
 # What pydantic calls by the names of Python's types.
@@ -105,9 +106,9 @@ def _expected_shape(details: ErrorDetails) -> str | None:
     return _SHAPES.get(details["type"])
 
 
-def _abbreviate(value: object, most: int = 60) -> str:
+def _abbreviate(value: object) -> str:
     shown = repr(value)
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+    return shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 1] + "…"
 
 
 def did_you_mean(word: str, known: list[str]) -> str:

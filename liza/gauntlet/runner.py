@@ -86,7 +86,9 @@ def read_settings(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         return dict(parse_yaml(path.read_text()).data)
-    except (OSError, BadYaml, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; name a file of settings") from error
+    except (BadYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not a file of settings: {error}") from error
 
 

@@ -177,9 +177,9 @@ def _ancestry(everyone: Mapping[int, Process]) -> Iterator[int]:
         pid = everyone[pid].parent
 
 
-def kill_all(find: Callable[[], list[Process]], patience: float = PATIENCE) -> list[Process]:
-    """Kill what *find* returns until it returns nothing; return the survivors after *patience* seconds."""
-    deadline = time.monotonic() + patience
+def kill_all(find: Callable[[], list[Process]]) -> list[Process]:
+    """Kill what *find* returns until it returns nothing; return the survivors after `PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
     while found := find():
         for process in found:
             send_signal(process, signal.SIGKILL)

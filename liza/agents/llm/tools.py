@@ -109,12 +109,12 @@ def _result_text(outcome: process.ProcessOutcome) -> str:
     return f"{ended}\n{cut_middle(both)}".rstrip("\n")
 
 
-def cut_middle(text: str, most: int = LONGEST_OUTPUT) -> str:
-    """Return *text*, or its beginning and its end where it is long."""
-    if len(text) <= most:
+def cut_middle(text: str) -> str:
+    """Return *text*, or its beginning and its end where it is longer than `LONGEST_OUTPUT`."""
+    if len(text) <= LONGEST_OUTPUT:
         return text
-    half = most // 2
-    return f"{text[:half]}\n[{len(text) - most} characters cut here]\n{text[-half:]}"
+    half = LONGEST_OUTPUT // 2
+    return f"{text[:half]}\n[{len(text) - LONGEST_OUTPUT} characters cut here]\n{text[-half:]}"
 
 
 def _edit_file(cwd: Path, arguments: Mapping[str, object]) -> str:

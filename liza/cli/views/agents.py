@@ -26,18 +26,15 @@ if TYPE_CHECKING:
     from liza.workflow.document import Workflow
 
 
-def agent_survey(
-    agents: Agents, environment: Mapping[str, str] | None = None, flow: Workflow | None = None
-) -> dict[str, Any]:
+def agent_survey(agents: Agents, flow: Workflow | None = None) -> dict[str, Any]:
     """Return the programs and keys that were found, and for everybody who is asked who plays it and why."""
-    user = os.environ if environment is None else environment
-    found = installed_programs(user)
+    found = installed_programs(os.environ)
     with ThreadPoolExecutor() as pool:  # each takes its time to say its version
         versions = list(pool.map(lambda program: program_version(program.name, program.path), found))
     return {
         "found": [{**one._asdict(), "version": said} for one, said in zip(found, versions, strict=True)],
-        "keys": [key for key in DEFAULT_MODELS if user.get(key)],
-        "steps": step_survey(agents, user, flow),
+        "keys": [key for key in DEFAULT_MODELS if os.environ.get(key)],
+        "steps": step_survey(agents, os.environ, flow),
     }
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from liza.cli.views.status import whole_task, work_phases
 from liza.cli.views.words import EVENT_WORDS, rounds_text, sent_back_text
-from liza.domain.budget import spent_on
+from liza.domain.budget import RESERVED, RESERVED_IDS, spent_on
 from liza.domain.model import Evidence, Status, Task
 from liza.domain.problems import violations_from
 from liza.domain.record import section_text, utc_now
@@ -50,6 +50,11 @@ def new_task(typed: Mapping[str, Any], by: Actor) -> Change:
             f"{wrong.path}: {wrong.problem}" for wrong in violations_from(error, Task, "", {})
         )
         raise UsageError(f"the task was not added: {problems}") from error
+    wrong = [f"scope: {problem}" for problem in task.scope.problems()]
+    if task.id.casefold() in RESERVED_IDS:
+        wrong.insert(0, f"id: {RESERVED.format(task.id)}")
+    if wrong:
+        raise UsageError(f"the task was not added: {'; '.join(wrong)}")
     return add_task(task, by=by, at=now)
 
 

@@ -403,10 +403,10 @@ MOST: Final = 8 << 20  # bytes from the end that are looked at in all
 CHUNK: Final = 1 << 20  # bytes that are read at a time
 
 
-def last_lines(path: Path, count: int, *, most: int = WINDOW) -> tuple[TranscriptLine, ...]:
-    """Return the last *count* readable lines in the last *most* bytes of *path*; none where it is gone."""
+def last_lines(path: Path, count: int) -> tuple[TranscriptLine, ...]:
+    """Return the last *count* readable lines in the last `WINDOW` bytes of *path*; none where it is gone."""
     try:
-        return last_window(path, count, most=most).lines
+        return last_window(path, count, most=WINDOW).lines
     except OSError:
         return ()
 

@@ -40,8 +40,8 @@ def task_link(name: str) -> Element:
     return el("a", name, href=f"/tasks/{name}", class_="task-link")
 
 
-def section(title: str, *children: Child, id_: str | None = None, extra: Child = None) -> Element:
-    return el("section", el("h2", title, extra), *children, class_="panel", id=id_)
+def section(title: str, *children: Child, id_: str | None = None) -> Element:
+    return el("section", el("h2", title), *children, class_="panel", id=id_)
 
 
 def empty(sentence: str) -> Element:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from liza.daemon.policy.pick import MOST_FAILED_INTEGRATIONS, conflict_task_in, is_given_up, is_retriable
 from liza.domain import lifecycle as e
 from liza.domain.answers import Replan, Step
-from liza.domain.budget import is_cap_question_open
+from liza.domain.budget import RESERVED, RESERVED_IDS, is_cap_question_open
 from liza.domain.changes import (
     HUMAN,
     SUPERVISOR,
@@ -491,6 +491,8 @@ def _id_flaws(context: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...
     known = {name.casefold() for section in (context.state.tasks, context.state.archived) for name in section}
     if task.id.casefold() in known:
         yield f"the id {task.id} is taken; choose another"
+    if task.id.casefold() in RESERVED_IDS:
+        yield RESERVED.format(task.id)
 
 
 def _dependencies(context: PlanContext, task: PlannedTask, tasks: tuple[PlannedTask, ...]) -> Iterator[str]:
@@ -527,12 +529,7 @@ def _size(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Ite
 
 
 def _paths(_: PlanContext, task: PlannedTask, __: tuple[PlannedTask, ...]) -> Iterator[str]:
-    for path in (*task.scope.include, *task.scope.exclude):
-        if path.startswith(("/", "~")) or ".." in path.split("/"):
-            yield f"{task.id}: the path {path!r} of its scope leads out of the repository; give one inside"
-    both = sorted(set(task.scope.include) & set(task.scope.exclude))
-    if both:
-        yield f"{task.id}: {both[0]!r} is both in and out of its scope; decide"
+    yield from (f"{task.id}: scope: {problem}" for problem in task.scope.problems())
 
 
 def _spec(context: PlanContext, task: PlannedTask, _: tuple[PlannedTask, ...]) -> Iterator[str]:

@@ -147,6 +147,27 @@ class TestNotesAndTasks:
         assert (done.code, "not an id" in done.err) == (2, True), done
         assert liza.state.read_bytes() == before
 
+    @pytest.mark.parametrize("name", ["budget", "plan", "Goal", "planner", "run"])
+    def test_an_id_that_other_commands_take_for_something_else_is_refused(
+        self, liza: Shell, name: str
+    ) -> None:
+        """`liza answer budget 30` would answer the task, and the budget could not be raised any more."""
+        done = liza("task", "add", "--id", name, "--description", "x", "--done-when", "y")
+        why = f"`liza answer` and `liza explain` take {name!r} for something else; choose another"
+        assert (done.code, done.err) == (2, f"liza: the task was not added: id: {why}\n")
+
+    @pytest.mark.parametrize(
+        ("words", "why"),
+        [
+            (["--in", "../x"], "the path '../x' leads out of the repository; give one inside"),
+            (["--out", "/etc"], "the path '/etc' leads out of the repository; give one inside"),
+            (["--in", "a", "--out", "a"], "'a' is both in and out; decide"),
+        ],
+    )
+    def test_a_scope_that_allows_nothing_is_refused(self, liza: Shell, words: list[str], why: str) -> None:
+        done = liza("task", "add", "--id", "t2", "--description", "x", "--done-when", "y", *words)
+        assert (done.code, done.err) == (2, f"liza: the task was not added: scope: {why}\n")
+
     def test_what_cannot_be_added_is_refused_with_a_sentence(self, liza: Shell) -> None:
         twice = liza("task", "add", "--id", "t1", "--description", "x", "--done-when", "y")
         assert (twice.code, "t1: there is such a task already (IDLE)" in twice.err) == (1, True)
@@ -474,6 +495,13 @@ class TestValidate:
         lines = text.splitlines()
         for violation in wrong:
             assert violation["path"].rpartition(".")[2] in lines[violation["line"] - 1]
+
+    def test_a_file_that_is_no_board_is_called_by_its_name(self, empty: Shell) -> None:
+        (empty.directory / "notes.txt").write_text("x\n")
+        done = empty("validate", "notes.txt")
+        first, second = done.err.splitlines()
+        assert (done.code, first) == (5, f"liza: {empty.directory / 'notes.txt'} is not valid")
+        assert second == "  line 1: notes.txt: the top must be keys with values; mend the YAML there"
 
     def test_the_script_of_the_contract_does_the_same(self, liza: Shell) -> None:
         tools = liza.directory / "bin"

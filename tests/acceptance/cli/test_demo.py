@@ -19,7 +19,7 @@ from liza.domain.cycle_archive import ARCHIVE
 from liza.domain.dialects import SIGNAL_PATTERN
 from liza.domain.model import GoalStatus, Status
 from liza.domain.yaml_parse import parse_yaml
-from liza.errors import UsageError
+from liza.errors import LizaError, UsageError
 from liza.repo.command import git
 from liza.repo.repository import Repository
 from liza.repo.verify import verify_history
@@ -90,6 +90,13 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not empty"):
         prepare_repository(tmp_path, "liza")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    with pytest.raises(UsageError, match="mine is no directory"):
+        prepare_repository(tmp_path / "mine", "liza")
+
+
+def test_a_directory_that_cannot_be_made_is_told_in_a_sentence() -> None:
+    with pytest.raises(LizaError, match=r"^cannot make the demo in /proc/demo: .*; nothing was changed$"):
+        prepare_repository(Path("/proc/demo"), "liza")
 
 
 @pytest.mark.torture

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from liza.daemon.policy.recovery import mark_stopped, reclaim_tasks
-from liza.daemon.push_hook import board_address, install_hook
+from liza.daemon.push_hook import board_address, check_push, install_hook
 from liza.daemon.recover import Recovery
 from liza.daemon.travel import GOES_ON, begin_integration
 from liza.domain.config import Config
@@ -333,11 +333,17 @@ def test_the_hook_lets_in_who_holds_the_task_alone(tmp_path: Path) -> None:
     assert team.refs() == {**before, "refs/heads/of-a-person": late}
 
 
+def test_a_hook_without_a_board_lets_nothing_in_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no board at .*/nowhere; mend the hook"):
+        check_push(str(tmp_path / "nowhere"), [])
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_a_hook_is_not_put_anywhere(tmp_path: Path) -> None:
     bare, home = bare_repository(tmp_path / "team.git"), Home(tmp_path / "project")
     for place, board, why in (
         (tmp_path / "nowhere", "x", "is no directory"),
-        (home.directory, "x", "is no bare repository"),
+        (home.directory, "x", "is no bare repository; name one, as `git init --bare DIRECTORY` makes it"),
         (bare.directory, "postgresql://ada:secret@db/team", "holds a password"),
     ):
         with pytest.raises(UsageError, match=why):

@@ -46,6 +46,7 @@ class TestPlanning:
             (plan(planned("t1", depends_on=["t2"]), planned("t2", depends_on=["t1"])), "waits for"),
             (plan(planned("t1"), planned("t1")), "twice"),
             (plan(planned("../t1")), "not an id"),
+            (plan(planned("budget")), "take 'budget' for something else"),
             (plan({"id": "t1", "description": "do it", "done_when": []}), "done_when"),
             (plan(planned("t1", depends_on=["t9"])), "neither in the plan nor on the board"),
             (plan(planned("t1", description="Add tests for the parser")), "only adds tests"),
