@@ -146,6 +146,8 @@ SET_ASIDE: Final = "set_aside"  # below .liza: pages that were not taken
 NO_SQUASH: Final = (
     "work is merged with its commits, which the gates have seen; add `Approved` without `squash`"
 )
+TOO_EARLY: Final = "nothing asks for a yes or a no now; what you added is a note for the next worker"
+_ASKING: Final = frozenset({Status.AWAITING_APPROVAL, Status.BLOCKED})
 LONGEST_DIFF: Final = 20_000  # characters of a change that the page shows
 # Seconds that a page has to stay as it is before it is read: many editors empty the file and write it then.
 SETTLE: Final = 0.3
@@ -314,6 +316,9 @@ class CyclePage:
             return "", added
         answer = self._answer(state, task, added)
         if answer.problem is None:
+            decision = read_answer(added, is_question=False)
+            if task.status not in _ASKING and decision and decision.outcome is not Outcome.NONE:
+                self._tell(f"{page.path}: {TOO_EARLY}")
             return answer.text or added, ""
         self._tell(f"{page.path}: {answer.problem}")
         return "", added
@@ -343,6 +348,8 @@ class CyclePage:
         base = str(step.base if step else task.base_commit)
         log = CycleLog(flow, task, memory.goal, lambda commit: self._show(base, commit), said)
         entries = log.entries_since(memory.known)
+        if said and not any(one.role == "human" for one in entries):
+            entries.append(log.note_entry())
         text = memory.text + _masked(render_entries(entries, memory.loop))
         last = entries[-1].loop if entries else memory.loop
         after = memory.replace(text=text, known=task.event_count, loop=last)

@@ -31,9 +31,14 @@ LARGEST: Final = 16 << 20  # bytes of a file of ideas or results
 def read_ideas(path: Path) -> tuple[Idea, ...]:
     """Return the ideas of a file, or of the files of a directory."""
     if path.is_dir():
-        files = [one for one in path.iterdir() if one.is_file() and not one.name.startswith(".")]
+        files = [one for one in path.iterdir() if one.is_file() and not _is_of_an_editor(one.name)]
         return ideas_of_files({str(one): _read_text(one) for one in files}, str(path))
     return split_ideas(_read_text(path), str(path))
+
+
+def _is_of_an_editor(name: str) -> bool:
+    """Return whether a file is hidden, or what an editor keeps of an older version."""
+    return name.startswith((".", "#")) or name.endswith(("~", ".bak"))
 
 
 def archive_idea(idea: Idea, run: str) -> Path:

@@ -192,7 +192,10 @@ def _require_runnable(root: Path, config: Config) -> None:
 
         require_channels(config.notify)
     if config.spec is not None and not (root / config.spec).is_file():
-        raise UsageError(f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository")
+        raise UsageError(
+            f"the spec {config.spec!r} of {TEAM_FILE} is not a file of this repository; write it, or leave "
+            "`spec` out"
+        )
 
 
 def _require_agents(root: Path, config: Config) -> None:

@@ -73,6 +73,13 @@ class CycleLog(NamedTuple):
             if (role := self._role(entry), entry.event) in RESULTS
         ]
 
+    def note_entry(self) -> CycleEntry:
+        """Return what a person *said* though nobody asked: no event of the task tells of it."""
+        loop = self.task.position.loop if self.task.position else 0
+        follower, signed = self._next(len(self.task.history) - 1), signature(self.goal, loop, HUMAN)
+        block = SignalBlock(HUMAN, RESULTS[HUMAN, ADDED], _first_line(self.said), follower, signed)
+        return CycleEntry(loop, HUMAN, self.said, block)
+
     def counted_loops(self, page: str) -> list[LoopOutcome]:
         """Return what was said of each loop that the rule counted which paused the task, with its points.
 

@@ -474,10 +474,11 @@ class TestSpecs:
 class TestValidate:
     def test_the_example_board_and_settings_load(self, empty: Shell) -> None:
         assert empty.ok("validate", str(ROOT / ".liza.example/state.yaml")).startswith("VALID")
-        (empty.directory / "specs").mkdir()
-        (empty.directory / "specs/vision.md").write_text("x")
         (empty.directory / "liza.yaml").write_text((ROOT / ".liza.example/liza.yaml").read_text())
         (empty.directory / "agent.py").write_text((ROOT / ".liza.example/agent.py").read_text())
+        assert "is not a file of this repository; write it, or leave `spec` out" in empty("init", "x").err
+        (empty.directory / "specs").mkdir()
+        (empty.directory / "specs/vision.md").write_text("x")
         empty.ok("init", "x")
 
     def test_every_violation_of_a_file_is_reported_with_its_line(self, empty: Shell) -> None:

@@ -262,6 +262,31 @@ def test_questions_come_first_and_are_answered_in_the_page(tmp_path: Path) -> No
     assert "- Result: PASS" in cycle.page
 
 
+@pytest.mark.parametrize(("words", "is_told"), [("Use British spelling", False), ("Approved", True)])
+def test_words_that_nobody_asked_for_are_a_note_and_stay_on_the_page(
+    tmp_path: Path, words: str, *, is_told: bool
+) -> None:
+    cycle = Cycle(tmp_path)
+    for _ in range(2):
+        cycle.turn("planner-1")
+        cycle.sync()
+    cycle.sync()
+
+    cycle.add(words)
+    cycle.sync()
+
+    assert [note.message for note in cycle.state.human_notes.values()] == [words]
+    last = cycle.page.rpartition("### Human Output\n\n")[2]
+    assert last == (
+        f"{words}\n\n### SIGNAL BLOCK\n\n- Agent: Human\n- Result: INIT\n- Loop Summary: {words}\n"
+        "- Next: Planner\n\n**Signature**: 1:1:4\n\n---\n"
+    )
+    assert ("nothing asks for a yes or a no now; what you added is a note" in cycle.alerts) is is_told
+    cycle.go_on()
+    assert cycle.status("goal-1") is Status.AWAITING_APPROVAL
+    assert cycle.page.count(f"\n{words}\n") == 1
+
+
 def test_who_is_asked_for_words_is_told_to_answer_and_a_yes_is_none(tmp_path: Path) -> None:
     cycle = Cycle(tmp_path, planner=[ASKS, {"answer": PLAN}])
     cycle.go_on()

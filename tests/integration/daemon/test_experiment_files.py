@@ -32,7 +32,8 @@ class TestIdeas:
         many.mkdir()
         (many / "02.md").write_text("second\n\nwith two paragraphs\n")
         (many / "01.md").write_bytes(b"\xef\xbb\xbffirst\r\n")
-        (many / ".hidden").write_text("")
+        for name in (".hidden", "01.md~", "#02.md#", "02.md.bak"):
+            (many / name).write_text("of an editor")
 
         assert [idea.text for idea in read_ideas(one)] == ["IDEA: a\nFILES: x", "IDEA: b"]
         assert [idea.text for idea in read_ideas(many)] == ["first", "second\n\nwith two paragraphs"]
