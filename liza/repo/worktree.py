@@ -26,6 +26,7 @@ from liza.errors import GitFailed
 from liza.repo.command import NOTHING, QUICK_LIMIT, GitResult, ask_git, decode_git, encode_git, find_objects
 from liza.repo.repository import AREA, BRANCHES, HASH, TASK_PREFIX, Repository, list_tree, objects_between
 from liza.system.files import (
+    files_below,
     first_line,
     make_writable,
     read_file,
@@ -604,7 +605,7 @@ def worktree_paths(repository: Repository) -> dict[Path, Path]:
 
 def hashes_below(directory: Path) -> set[str]:
     """Return every hash in the text files below *directory*."""
-    paths = (Path(parent) / name for parent, _, names in os.walk(directory) for name in names)
+    paths = files_below(directory)
     return {found for path in paths if path.name != "index" for found in hashes_in_file(path)}
 
 

@@ -167,7 +167,7 @@ def write_file(
             if modified is not None:
                 os.utime(descriptor, ns=(modified, modified))
         if _is_directory(last, directory):
-            shutil.rmtree(last, dir_fd=directory)
+            _remove_tree(last, directory)
         os.replace(fresh, last, src_dir_fd=directory, dst_dir_fd=directory)
 
 
@@ -176,7 +176,7 @@ def remove_file(root: Path, name: str) -> None:
     try:
         with _open_parent(root, name) as (directory, last):
             if _is_directory(last, directory):
-                shutil.rmtree(last, dir_fd=directory)
+                _remove_tree(last, directory)
             else:
                 _unlink(last, directory)
     except NotADirectoryError:
@@ -283,6 +283,11 @@ def remove_special(root: Path, *, and_links: bool = False) -> None:
             except PermissionError:  # git opens files by name in a directory that it cannot list
                 os.chmod(directory, stat.S_IRWXU)  # noqa: PTH101 - a hundred thousand times a walk
                 waiting += _remove_special_in(directory, and_links=and_links)
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
+                # Deeper than any path can name, for git as for us.
+                remove_file(Path(os.path.dirname(directory)), os.path.basename(directory))  # noqa: PTH119, PTH120 - as above
 
 
 def _remove_special_in(directory: str, *, and_links: bool) -> list[str]:
@@ -313,7 +318,7 @@ def remove_others(root: Path, kept: Collection[str]) -> None:
                     if name in folders:
                         waiting.append(name)
                     elif name not in kept:
-                        shutil.rmtree(entry.name, dir_fd=directory)
+                        _remove_tree(entry.name, directory)
                 elif name not in kept or not (entry.is_file(follow_symlinks=False) or entry.is_symlink()):
                     os.unlink(entry.name, dir_fd=directory)
 
@@ -328,24 +333,87 @@ def remove(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    with suppress(OSError):
-        shutil.rmtree(path)
-        return
     try:
-        make_writable(path)
-        shutil.rmtree(path)
+        _remove_tree(str(path))
     except OSError as error:
         raise DiskTrouble(f"remove {path}", error) from error
 
 
+def _remove_tree(name: str, directory: int | None = None) -> None:
+    """Remove the directory *name*, which is in *directory*, also where it is read-only or very deep."""
+    # A tree deeper than Python's stack is none that `rmtree` can remove, and anybody can make one.
+    with suppress(OSError, RecursionError):
+        shutil.rmtree(name, dir_fd=directory)
+        return
+    with suppress(FileNotFoundError):
+        _empty_tree(_open_directory(name, directory))
+        os.rmdir(name, dir_fd=directory)
+
+
+def _open_directory(name: str, directory: int | None) -> int:
+    os.chmod(name, stat.S_IRWXU, dir_fd=directory)
+    return os.open(name, _DIRECTORY, dir_fd=directory)
+
+
+def _empty_tree(here: int) -> None:
+    """Remove all that is below the directory *here*, and close it, with one directory open at a time."""
+    above: list[tuple[str, list[str], tuple[int, int]]] = []  # the way back: names, what is left, who it is
+    inner = _unlink_files(here)
+    try:
+        while inner or above:
+            if inner:
+                name = inner.pop()
+                deeper = _open_directory(name, here)
+                above.append((name, inner, _identity_of(here)))
+                os.close(here)
+                here, inner = deeper, _unlink_files(deeper)
+            else:
+                name, inner, known = above.pop()
+                back = os.open(os.pardir, _DIRECTORY, dir_fd=here)
+                os.close(here)
+                here = back
+                if _identity_of(here) != known:
+                    raise OSError(errno.ESTALE, "was moved while it was removed", name)
+                os.rmdir(name, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _unlink_files(directory: int) -> list[str]:
+    """Remove what is no directory in *directory*, and return the names of those that are."""
+    with os.scandir(directory) as entries:
+        kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    for name, is_directory in kinds.items():
+        if not is_directory:
+            os.unlink(name, dir_fd=directory)
+    return [name for name, is_directory in kinds.items() if is_directory]
+
+
+def _identity_of(descriptor: int) -> tuple[int, int]:
+    facts = os.fstat(descriptor)
+    return facts.st_dev, facts.st_ino
+
+
 def make_writable(directory: Path) -> None:
     """Let us list, enter and change every directory below *directory*; links are never followed."""
-    directory.chmod(directory.stat().st_mode | stat.S_IRWXU)
-    for parent, names, _ in os.walk(directory):
-        for name in names:
-            path = Path(parent) / name
-            if not path.is_symlink():
-                path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    waiting = [str(directory)]
+    while waiting:
+        path = waiting.pop()
+        os.chmod(path, os.stat(path).st_mode | stat.S_IRWXU)  # noqa: PTH101, PTH116 - as above
+        with os.scandir(path) as entries:
+            waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Yield what is below *directory* and no directory, however deep; links are never followed."""
+    waiting = [str(directory)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    yield Path(entry.path)
 
 
 # Locks between processes, on files, released when their holder dies; and one around Python's parser.

@@ -24,7 +24,7 @@ from liza.repo.command import ask_git
 from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
 from liza.repo.snapshot import WorktreeTracker, roll_back, snapshot, worktree_state
-from liza.system.files import make_directory, read_file, remove_file, write_file
+from liza.system.files import make_directory, read_file, remove, remove_file, write_file
 from liza.system.process import leftover_processes, sweep
 from tests.support.repos import INTEGRATION, NOW, Hand, Home
 from tests.support.scripted_team import ScriptedTeam
@@ -49,6 +49,57 @@ def executable(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
+
+
+def make_deep(place: Path, depth: int) -> None:
+    """Make directories inside of each other, deeper than a path can tell."""
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+
+
+class TestDepth:
+    @pytest.mark.parametrize("depth", [1100, 2500])  # deeper than Python's stack, and than any path
+    def test_a_deep_directory_stops_nobody(self, home: Home, depth: int) -> None:
+        """It ended the worker, three times, and with it the run."""
+        worktree, agent = home.task()
+        make_deep(worktree.path, depth)
+        agent.write("a.txt", "b\n")
+
+        head, tree = worktree_state(worktree)
+        roll_back(worktree, "t1", head=head, tree=tree, at=NOW)
+        home.worktrees.release("t1", at=NOW)
+
+        assert home.git("show", f"{tree}:a.txt") == "b"
+        again, _ = home.task()
+        assert not (again.path / "d").exists()
+
+    def test_it_is_removed_wherever_it_is(self, tmp_path: Path) -> None:
+        """As in the private home of an agent, or in its directory for temporary files."""
+        for name in ("one", "two", "three"):
+            (tmp_path / name).mkdir()
+            make_deep(tmp_path / name, 1100)
+            (tmp_path / name / "d").chmod(0)
+            (tmp_path / name / "link").symlink_to(tmp_path)
+        (tmp_path / "kept").write_text("x\n")
+
+        remove(tmp_path / "one")
+        remove_file(tmp_path, "two")
+        write_file(tmp_path, "three", b"x\n")
+
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "three"]
+
+    def test_git_s_own_directory_may_be_deep(self, home: Home) -> None:
+        worktree, _ = home.task()
+        make_deep(worktree.admin, 2500)
+
+        assert worktree_state(worktree)
+        home.worktrees.release("t1", at=NOW)
 
 
 class TestFilters:
