@@ -306,7 +306,7 @@ def _section_of(record: Record) -> str:
 
 
 def _take(draft: Draft, parsed: ParsedYaml, shift: int, names: dict[tuple[str | int, ...], str]) -> None:
-    """Sort what was parsed into the draft, and give every value the path that people read."""
+    """Sort parsed values into the draft by section, and record the path and line of each."""
     for section, said in parsed.data.items():
         value = _as_notes(said) if section == "human_notes" else said
         if section in KEYED_SECTIONS and isinstance(value, list):

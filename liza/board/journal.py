@@ -162,7 +162,7 @@ class LockState:
     synced: int = -1  # bytes of the journal that are known to be on disk; -1 where that is not known
 
     def is_from_before_a_crash(self) -> bool:
-        """Return whether the machine was started since: what was not synced may be half there."""
+        """Return whether the machine was rebooted since, so that unsynced data may be incomplete."""
         return self.boot not in {"", host().boot_id()}
 
 
@@ -590,7 +590,7 @@ def diff_states(old: State, new: State) -> StateDiff:
 def _compare(
     before: Mapping[str, Record], after: Mapping[str, Record]
 ) -> tuple[Mapping[str, Record], tuple[str, ...]]:
-    """Return *after* as a replay orders it (first what was there), and the names of what changed in it."""
+    """Return *after* in the order of a replay (records of *before* first), and the names that changed."""
     noted = noted_changes(before, after)
     if noted is not None and len(before) == len(after) and all(name in before for name in noted):
         return after, noted

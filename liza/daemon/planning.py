@@ -203,7 +203,7 @@ def _ask_reviewer(worker: Worker, state: State) -> AfterTurn:
 
 
 def _with_verdict(turn: Turn, state: State, asked: AgentAnswer) -> State:
-    """Return the board after the review; what was changed meanwhile is judged again as it is then."""
+    """Return the board after the review; a plan that changed meanwhile is left for another review."""
     shown = prompting.plan_text(proposed_tasks(turn.state))
     if not awaits_plan_reviewer(state) or prompting.plan_text(proposed_tasks(state)) != shown:
         return state

@@ -154,11 +154,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
     """
     with ExitStack() as stack:
         # First, as long as there is neither a thread nor a lock to be copied with the process.
-        forks = (
-            stack.enter_context(closing(ForkServer(be_worker)))
-            if be_worker and host().ADOPTS_ORPHANS
-            else None
-        )
+        forks = _fork_server(be_worker, stack)
         # Before the lock: a process that sees it held may send a signal at once.
         wakeup = stack.enter_context(Wakeup().handle_signals())
         board = open_board(home)
@@ -169,9 +165,7 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
         board.absorb()
         # The settings of a board that others share are the board's, whatever this checkout has.
         applied = TeamFileResult() if offer.name else apply_team_file(board, home.parent, fit=workflow_of)
-        workflow_of(board.read().config, home.parent)
-        if why_unvetted(home, repository, board.read()) is None:  # else the workers say so, and pause
-            adopt_workflow(board, home.parent, by=SUPERVISOR.id)
+        _take_up_workflow(board, home, repository)
         state = board.read()
         crash_recovery = Recovery(board, repository, offer.name)
         repairs = crash_recovery.repair_refs(state)
@@ -184,16 +178,33 @@ def supervise(  # noqa: PLR0913 - each is what one caller wants otherwise
             view.say(f"{_END_SENTENCES[ending]}: {run_outcome(state)}")
             return EXIT_CODES[ending]
         ready()
-        alerts = (*repairs, *applied.sentences())
-        for sentence in alerts:
-            board.alerts.append(sentence, at=utc_now())
-        for one in (*alerts, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
-            view.say(one)
+        _tell_changes(board, view, (*repairs, *applied.sentences()), applied)
         workers = WorkerProcesses(home, worker or worker_command(home), Path(liza.__file__).parents[1], forks)
         member = Membership(board, offer, wakeup.wake, facts)
         return Supervisor(
             crash_recovery, workers, view, wakeup, until=until, grace=grace, report=report, member=member
         ).run()
+
+
+def _fork_server(be_worker: Entry | None, stack: ExitStack) -> ForkServer | None:
+    if be_worker is None or not host().ADOPTS_ORPHANS:
+        return None
+    return stack.enter_context(closing(ForkServer(be_worker)))
+
+
+def _take_up_workflow(board: Board, home: Path, repository: Repository) -> None:
+    """Raise where the workflow of the settings cannot be used; adopt its file if a person has seen it."""
+    workflow_of(board.read().config, home.parent)
+    if why_unvetted(home, repository, board.read()) is None:  # else the workers say so, and pause
+        adopt_workflow(board, home.parent, by=SUPERVISOR.id)
+
+
+def _tell_changes(board: Board, view: View, alerts: tuple[str, ...], applied: TeamFileResult) -> None:
+    """Write *alerts* to the board, and say them and the settings that were *applied*."""
+    for sentence in alerts:
+        board.alerts.append(sentence, at=utc_now())
+    for one in (*alerts, *(f"applied from {TEAM_FILE}: {one}" for one in applied.done)):
+        view.say(one)
 
 
 def _own_repository(board: Board, stack: ExitStack) -> Repository:

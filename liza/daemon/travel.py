@@ -86,7 +86,7 @@ class CodeExchange:
             self.fetch(config, task.id)
 
     def bring_branch(self, config: Config, task: Task, *, at: datetime) -> None:
-        """Let the branch of *task* here have what was handed in last, wherever that was made."""
+        """Move the local branch of *task* to its last submission, from whichever host."""
         commit = task.review_commit
         if config.remote is None or commit is None or self.repository.contains(branch_of(task.id), commit):
             return

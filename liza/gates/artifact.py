@@ -100,7 +100,7 @@ def judge_step(context: GateContext) -> Finding:
 
 
 def judge_handoff(context: GateContext) -> Finding:
-    """Look for what the next phase goes by: without it, whoever works there would have to guess."""
+    """Require the hand-off to the next phase: without it, its worker would have to guess."""
     if context.said.handoff is None:
         needs = f"add `handoff` with {', '.join(PlanHandoff.model_fields)}; `summary` has to be there"
         return revise("nothing is handed on to the next phase", [blocker(needs)])

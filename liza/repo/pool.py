@@ -533,7 +533,7 @@ def _tracked_manifests(repository: Repository, _stamp: tuple[int, ...]) -> tuple
 
 
 def strict_editable_folders(root: Path) -> tuple[Path, ...]:
-    """Return the directories of links to the files of packages, which lead to whatever is at *root*."""
+    """Return the link directories of strict editable installs below *root*."""
     found = sorted(root.glob(f"build/{STRICT_EDITABLE_PREFIX}*"))
     # A copy of a file would be the checkout's, whatever is there.
     return tuple(path for path in found if not any(_is_copy(file) for file in path.rglob("*.py")))

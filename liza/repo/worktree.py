@@ -307,11 +307,11 @@ class Worktree:
 
     @property
     def at_rest(self) -> Path:
-        """What the files were when the task of the worktree was let go; absent while somebody has it."""
+        """The record of the files when the task was released; absent while a worker holds the worktree."""
         return self.kept / "rest"
 
     def exclude(self, names: Iterable[str]) -> None:
-        """Take the paths of these *names* for no part of the work."""
+        """Leave paths with these *names* out of the work."""
         known = self.excluded.read_text() if self.excluded.exists() else ""
         write_text_whole(self.excluded, known + "".join(f"/{escape_pattern(name)}\n" for name in names))
 
@@ -434,7 +434,7 @@ class Worktree:
         return is_unchanged(self.path, self.kept_index, len(at) // 2)
 
     def keep_staged(self, environment: Mapping[str, str], tree: str) -> None:
-        """Remember the index in *environment*, which is *tree*, for whoever commits that."""
+        """Keep the index in *environment*, which holds *tree*, for the commit of that tree."""
         self._staged_as.unlink(missing_ok=True)  # first, as below
         copy_index(Path(environment["GIT_INDEX_FILE"]), self._staged)
         write_text_whole(self._staged_as, _index_label(self._staged, tree))
@@ -570,7 +570,7 @@ class Worktree:
         self.fill(at)
 
     def clear(self, at: str) -> None:
-        """Do as `reset` does, but for the files of *at* itself: whoever takes it next puts them right."""
+        """Do as `reset` does, except for tracked files of *at*: the next holder rewrites them."""
         self._forget(at)
         self.remove_untracked(at)
 

@@ -258,7 +258,7 @@ class Gate(Record):
 
     @property
     def decides(self) -> bool:
-        """Return whether somebody, and no machine, says here that the work is good."""
+        """Return whether a pass of this gate approves the work: an agent or a person decides it."""
         return (
             self.kind in {GateKind.AGENT, GateKind.HUMAN}
             and self.mode is GateMode.DECIDE
@@ -779,7 +779,7 @@ def _start(workflow: Workflow) -> Iterator[Violation]:
 
 
 def _roles(workflow: Workflow) -> Iterator[Violation]:
-    """Yield who is asked to work or to judge and is no hat, or is a hat of the wrong kind of worker."""
+    """Yield a violation for each worker or judge that is no hat, or a hat of the wrong process."""
     known = [*OWN_HATS, *workflow.roles]
     asked = {f"phases.{name}.worker": (phase.worker, MAKERS) for name, phase in workflow.phases.items()}
     asked |= {

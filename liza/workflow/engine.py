@@ -151,7 +151,7 @@ class GatesResult(NamedTuple):
 
 
 def is_result_of(job: WorkflowJob | None, position: Position, result: JobResult) -> bool:
-    """Return whether *result* is one of *job*; what made the work does not judge it."""
+    """Return whether *result* answers *job*; a run that made the work may not judge it."""
     match job, result:
         case ((GateJob(gate) | WaitJob(_, Gate() as gate)), Verdict()):
             made_it = result.evidence is not None and result.evidence.run in position.runs
@@ -241,7 +241,7 @@ def _is_skipped(gate: Gate, position: Position, facts: Facts) -> bool:
 def _taint_marks(
     phase: Phase, position: Position, skipped: tuple[Gate, ...], facts: Facts
 ) -> tuple[str, ...]:
-    """Return what a pass is tainted with: nobody decided at the end, or advice was thrown to the wind."""
+    """Return the marks of a pass: a deciding gate was skipped in the last round, or advice was overruled."""
     unheard = [
         f"skipped:{position.phase}/{gate.id}"
         for gate in skipped
@@ -309,7 +309,7 @@ def follow_edge(workflow: Workflow, position: Position, decision: Decision, labe
 def after_exhaustion(
     workflow: Workflow, position: Position, decision: Decision, edge: Edge, most: int
 ) -> Move:
-    """Return what becomes of work that would need one round more than the *most* where *edge* leads."""
+    """Return the move of work whose next phase, where *edge* leads, has had its *most* rounds already."""
     phase = workflow.phases[edge.to]
     if phase.on_exhausted is OnExhausted.FORCE_PASS:
         moved = force_pass(workflow, position, decision, mark=phase.blocking)

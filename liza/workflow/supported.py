@@ -404,7 +404,7 @@ def _limits_no_worker(workflow: Workflow) -> bool:
 
 
 def _has_nothing_to_remember(workflow: Workflow) -> bool:
-    """Return whether no agent judges, and nobody works after the first phase that somebody works in."""
+    """Return whether no agent judges, and only one phase has a worker."""
     judged = any(gate.kind is GateKind.AGENT for gate in _gates(workflow))
     return not judged and sum(phase.worker is not None for phase in workflow.phases.values()) < 2  # noqa: PLR2004 - one and a next
 

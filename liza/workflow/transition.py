@@ -213,7 +213,7 @@ def _refusal(state: State, task: Task, event: Event, by: Actor) -> str | None:
 
 
 def _rewire_dependants(state: State, gone: str, by_tasks: tuple[str, ...]) -> State:
-    """Point whoever waited for a superseded task at the tasks that replace it, or they wait for ever.
+    """Make the tasks that depend on a superseded one depend on its replacements, or they wait for ever.
 
     This is no amendment, which a planner may not make to a task in somebody's hands; the journal has it.
     """
@@ -227,7 +227,7 @@ def _rewire_dependants(state: State, gone: str, by_tasks: tuple[str, ...]) -> St
 
 
 def _drop_dead_dependencies(state: State, name: str) -> State:
-    """Let whoever is told to go on wait no more for what was given up: that is what going on means."""
+    """Remove dependencies that were given up from a task that a person told to go on."""
     task = state.task(name)
     dead = dead_dependencies(state, task)
     if not dead:
@@ -282,7 +282,7 @@ class _Step(NamedTuple):
         return engine.report(self.workflow, position, self.at, work=work, verdicts=said, facts=self.facts)
 
     def say(self, moved: Move, outcome: Outcome) -> Move:
-        """Answer the next job with *outcome*: an event is the word of whoever is asked there."""
+        """Answer the next job with *outcome*, as if its worker or gate had given it."""
         here = moved.position
         if isinstance(job := self.next(here), WaitJob) and job.on == TAINT:
             # It waits for somebody who accepts what it is tainted with, and is decided by another word.
@@ -368,7 +368,7 @@ def _report_verdict(step: _Step, event: e.Report) -> Move:
 
 
 def _pass(step: _Step, moved: Move, event: e.Report) -> Move:
-    """Return where a pass leads that no verdict says in full: it is the word of whoever decides next."""
+    """Return where a pass without a verdict leads: it counts as the verdict of the gate that decides next."""
     if not event.verdicts:
         match step.next(moved.position):
             case GateJob(gate) | WaitJob(_, Gate() as gate) if (
@@ -418,7 +418,7 @@ def _wait_for_person(step: _Step, moved: Move) -> Move:
 
 
 def _finish_merge(step: _Step) -> Move:
-    """What is on the branch needs no verdict: its merge was started after the gates had let it pass."""
+    """Return where a merge leads that is on the branch already: its gates passed before it was started."""
     moved = Move(step.position.replace(tree=None))
     while isinstance(step.next(moved.position), GateJob | ProceedJob):
         before, moved = moved, step.say(moved, Outcome.PASS)
@@ -672,7 +672,7 @@ def _gate_options(step: _Step, after: Position) -> Mapping[str, Any]:
 
 
 def _question(step: _Step, after: Position) -> str:
-    """Return what a person is asked who is next."""
+    """Return the question that the waiting gate, or the taint, puts to a person."""
     event, options = step.event, _gate_options(step, after)
     if isinstance(event, e.Report) and event.outcome is Outcome.ASK and event.reason:
         return event.reason
@@ -763,7 +763,7 @@ def answer_task(task: str, text: str, *, by: Actor, at: datetime) -> Change:
 
 
 def with_answer_noted(state: State, task: str, text: str, *, by: Actor, at: datetime) -> State:
-    """Return the board with what a person says of *task*, for whoever works on it; no planner is asked."""
+    """Return the board with a person's words as a processed note on *task*; no planner is woken."""
     noted = add_note(text, about=task, by=by, at=at)(state)
     note = list(noted.human_notes.values())[-1].replace(processed=at, processed_by=by.id)
     return noted.replace(human_notes=with_record(noted.human_notes, note))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
+import liza.board.polled_watch
 import liza.board.watch  # noqa: F401 - a child that gave up its rights or its threads cannot import it any more
 from liza.board import journal
 from liza.board.file import FileBoard

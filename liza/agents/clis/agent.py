@@ -34,6 +34,7 @@ from liza.system.sandbox.bubblewrap import HEADLESS, UNSANDBOXED, Tenant, allowe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
     from pathlib import Path
 
     from liza.agents.clis.spec import Cli, ParsedRun, PermissionFlags, Words
@@ -113,7 +114,10 @@ class CliAgent:
                 outcome = process.run_job(wrapped, stop)
         finally:
             home.remove_logins()
-        report = _mask_text(home.report(), secrets)
+        return self._reply_to(brief, began, outcome, _mask_text(home.report(), secrets))
+
+    def _reply_to(self, brief: Brief, began: datetime, outcome: ProcessOutcome, report: str) -> Reply:
+        """Return what the run comes to, by what the program printed and wrote into its *report*."""
         parsed = self._cli.parse(
             RunOutput(outcome.out, outcome.err, outcome.code, report), utc_now().astimezone()
         )

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,30 +65,18 @@ def _run(args: Namespace) -> int | None:
     if args.accept_settings:
         _accept_settings(home)
     _announce(home)
-    be_worker = forked_worker(home)
-    if not args.detach:
-        return supervise(
-            home,
-            view,
-            until=until,
-            offer=offer,
-            be_worker=be_worker,
-            baseline=args.baseline,
-            report=write_reports,
-        )
-    pid = detach(
-        lambda ready: supervise(
-            home,
-            DetachedView(sys.stdout),
-            until=until,
-            offer=offer,
-            be_worker=be_worker,
-            ready=ready,
-            baseline=args.baseline,
-            report=write_reports,
-        ),
+    start = partial(
+        supervise,
         home,
+        until=until,
+        offer=offer,
+        be_worker=forked_worker(home),
+        baseline=args.baseline,
+        report=write_reports,
     )
+    if not args.detach:
+        return start(view)
+    pid = detach(lambda ready: start(DetachedView(sys.stdout), ready=ready), home)
     print(f"Running as process {pid}; `liza watch` shows it, `liza stop` ends it, {home / LOG} is its log.")
     return None
 

@@ -77,7 +77,7 @@ class Blocker(NamedTuple):
 
 
 class AfterError(NamedTuple):
-    """What follows for a task where whoever held it met an error."""
+    """The event for a task after an error of its holder."""
 
     event: Event
     pause: str | None = None  # why everybody stops, where nobody can go on
@@ -662,7 +662,7 @@ def commit_message(task: Task, answer: Implement) -> str:
 
 
 def as_document_says(flow: Workflow, phase: Phase, event: e.Event) -> e.Event:
-    """Return *event*, or the report that it is by a document that counts failures, or leads blocks on."""
+    """Return *event*, or a report in its place where the document has an edge for failures or blocks."""
     if flow.crash_consumes_iteration and isinstance(event, e.Release) and event.failed:
         return e.Report(outcome=Outcome.NONE, reason=event.reason)
     edges = phase.edges
@@ -682,7 +682,7 @@ def as_document_says(flow: Workflow, phase: Phase, event: e.Event) -> e.Event:
 
 
 def event_for_asking(phase: Phase, task: Task, answer: Implement) -> e.Report:
-    """Return what follows where who only thinks says that it cannot go on."""
+    """Return the report of a worker without write access that is blocked: a question, or a block."""
     is_asked = any(Predicate.ASKED in gate.when for gate in phase.gates)
     told = " ".join([f"{answer.blocked_reason}:", *answer.blocked_questions])
     return e.Report(
@@ -698,7 +698,7 @@ def artifact_name(task: Task) -> str:
 
 
 def artifacts_of(task: Task, answer: Implement, head: str) -> dict[str, str]:
-    """Return what a task keeps of what was said: the words, rounds that are planned, and the next step."""
+    """Return the artifacts of an answer: its summary, the planned loops, and the next step."""
     loops = "\n".join(f"{number}. {line}" for number, line in enumerate(answer.loops, start=1))
     made = {artifact_name(task): answer.summary, **({LOOPS: loops} if loops else {})}
     if answer.step is None:
@@ -708,7 +708,7 @@ def artifacts_of(task: Task, answer: Implement, head: str) -> dict[str, str]:
 
 
 def known_facts(answer: Implement) -> frozenset[str]:
-    """Return what conditions of gates ask that only an answer tells."""
+    """Return the predicates of gate conditions that hold by what *answer* says."""
     lines = [line for line in answer.summary.splitlines() if line.strip()]
     facts = {
         Predicate.RISK_MEDIUM_OR_HIGH: _risk(answer) in {Risk.MEDIUM, Risk.HIGH},

@@ -74,7 +74,7 @@ def plan_request(state: State) -> PlanRequest | None:
 
 
 def is_next_for(state: State, task: Task, woken: PlanRequest | None) -> bool:
-    """Return whether the planner, who is needed for *woken*, looks at the BLOCKED *task* before people do."""
+    """Return whether the BLOCKED *task* is for the planner before people; *woken* is its pending request."""
     if workflow_on(state).tasks.source != PLANNER_SPLITS:
         return False
     return task.asked is None or (woken is not None and woken.task == task.id)
@@ -398,7 +398,7 @@ def with_people_asked(state: State, wake: PlanRequest, why: str, *, by: Actor, a
 def with_request_processed(
     state: State, wake: PlanRequest, *, by: Actor, at: datetime, became: tuple[PlannedTask, ...] = ()
 ) -> State:
-    """Return the board with what *wake* showed marked as looked at; *became* is what was planned."""
+    """Return the board with all that *wake* names marked processed; *became* are the tasks planned for it."""
     others = any(
         task.status is Status.BLOCKED and task.id != wake.task and _is_news(state, task)
         for task in state.tasks.values()
@@ -416,17 +416,17 @@ def with_request_processed(
 
 
 def _task_for(item: Discovery, tasks: tuple[PlannedTask, ...]) -> str | None:
-    """Return which of *tasks* takes up what was found: the one that speaks of most of it."""
+    """Return the task whose description has at least half of the words of the discovery; None if none."""
     wanted = significant_words(item.description)
     shares = {task.id: len(wanted & significant_words(task.description)) for task in tasks}
     best = max(shares, key=lambda name: shares[name], default=None)
     return best if best and shares[best] * 2 >= len(wanted) else None
 
 
-# What is wrong with a plan before anything of it is on the board: the gates of the planner.
+# The checks of a plan before any of it is put on the board: the gates of the planner.
 #
-# What a plan shows by itself (circles, ids used twice, tasks that only add tests) is refused when it is
-# read. Here is what takes the board, the settings and the repository to see. Each fault is a sentence that
+# Faults of a plan by itself (circles, ids used twice, tasks that only add tests) are refused when it is
+# read. These checks need the board, the settings and the repository. Each fault is a sentence that
 # goes back to the planner's agent.
 
 MOST_CRITERIA: Final = 15  # lines of done_when that one review can hold in its head
@@ -460,7 +460,7 @@ def problems(context: PlanContext, tasks: tuple[PlannedTask, ...]) -> list[str]:
 
 
 def why_nothing(context: PlanContext, plan: Plan) -> list[str]:
-    """Return why *plan* may not add nothing: there has to be one before."""
+    """Return why *plan* may not be empty: only a goal that has a plan already needs no tasks."""
     if plan.nothing_to_add is None:
         return []
     if is_plan_returned(context.state):

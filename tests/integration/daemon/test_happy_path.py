@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from liza.daemon.ask_agent import ask
 from liza.daemon.jobs import take_turn
 from liza.daemon.turn import AfterTurn
 from liza.domain.model import Status
-from liza.repo import snapshot
+from liza.repo import repository, snapshot
 from tests.support import scripted_agent
 from tests.support.git_processes import count_git
 from tests.support.scripted_team import ROOT, ScriptedTeam
@@ -114,6 +115,8 @@ def test_a_task_goes_the_way_that_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     team.worker("reviewer-1")
     # About an index that was written just now git is asked each time: on a quick machine more often.
     monkeypatch.setattr(snapshot, "CTIME_GRANULARITY", 0.0)
+    # Settings are read anew every so often: on a slow machine more often.
+    monkeypatch.setattr(repository, "SETTINGS_TTL", math.inf)
 
     team.adopt()  # what the process of a worker does before its turns
 
