@@ -175,9 +175,12 @@ class TestBase:
             experiment={"base_on_working_tree": True},
         )
         write(team, value="4", new=".5\n")
+        (tmp_path / "disk").mkdir()
+        (team.home / "experiments").symlink_to(tmp_path / "disk")
         team.turns(*ALL)
 
         (found,) = summaries(team)
+        assert list((tmp_path / "disk").iterdir())
         assert found["score"]["candidate_mean"] == 4.5
         assert team.user.git("status", "--porcelain", "value") == "M value"
 
