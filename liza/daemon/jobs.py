@@ -354,9 +354,9 @@ def _blame_of_history(task: Task, found: GatesResult) -> str | None:
     if found.outcome is not Outcome.PASS:
         return f"{found.against}: {found.reason}" if blames_history(found.feedback) else None
     judged = (
-        one for one in reversed(task.history) if one.role is Role.REVIEWER and one.facts.get("feedback")
+        one.facts for one in reversed(task.history) if one.role is Role.REVIEWER and "gates" in one.facts
     )
-    facts = next((one.facts for one in judged), {})
+    facts = next(judged, {})
     said = tuple(Feedback.model_validate(one) for one in facts.get("feedback", ()))
     return str(facts["reason"]) if blames_history(said) else None
 

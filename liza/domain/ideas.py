@@ -98,7 +98,7 @@ def score_in_file(path: str, data: bytes, column: str, first: int | None = None)
             values = list(_values_at(json.loads(text), column.split(".")))
         except (ValueError, RecursionError):
             return Measurement(None, f"{path} is no JSON")
-        return _mean(values, f"{path} has nothing at {column}")
+        return _mean(values, f"{path} has {'no number' if values else 'nothing'} at {column}")
     rows, columns = _rows_of(text)
     if column not in columns:
         return Measurement(

@@ -63,11 +63,12 @@ def experiment_text(home: Path, ideas: tuple[GradedIdea, ...]) -> str:
 
 def _cells(idea: GradedIdea) -> tuple[str, ...]:
     row = idea.row
-    title = row.title if len(row.title) <= LONGEST_TITLE else f"{row.title[: LONGEST_TITLE - 1].rstrip()}…"
+    title = " ".join(row.title.split())
+    title = title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1].rstrip()}…"
     return (
         str(row.rank or ""),
         "" if row.score is None else f"{row.score:+g}",
         title,
         str(idea.grade.grade) if idea.grade else "",
-        f"{row.end}  {EXPERIMENTS}/{row.run_id}",
+        f"{' '.join(row.end.split())}  {EXPERIMENTS}/{row.run_id}",
     )

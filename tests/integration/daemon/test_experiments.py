@@ -175,9 +175,12 @@ class TestBase:
             experiment={"base_on_working_tree": True},
         )
         write(team, value="4", new=".5\n")
+        (tmp_path / "disk").mkdir()
+        (team.home / "experiments").symlink_to(tmp_path / "disk")
         team.turns(*ALL)
 
         (found,) = summaries(team)
+        assert list((tmp_path / "disk").iterdir())
         assert found["score"]["candidate_mean"] == 4.5
         assert team.user.git("status", "--porcelain", "value") == "M value"
 
@@ -247,7 +250,9 @@ class TestFailingAgents:
     """An idea whose agents fail is an error, and the next begins."""
 
     BAD: Final = {"print": "no answer", "exit": 1}
-    BLOCKED: Final = {"answer": {"status": "blocked", "blocked_reason": "odd", "blocked_questions": ["Why?"]}}
+    BLOCKED: Final = {
+        "answer": {"status": "blocked", "blocked_reason": "odd\nindeed", "blocked_questions": ["Why?"]}
+    }
 
     def test_an_agent_that_is_blocked_ends_its_idea_alone(self, tmp_path: Path) -> None:
         """Whichever of its three it is."""
@@ -256,7 +261,9 @@ class TestFailingAgents:
         team = try_ideas(tmp_path, script, "odd", "strange", "peculiar", "fine")
 
         *bad, good = summaries(team)
-        assert [(one["patch_applied"], one["patch_error"]) for one in bad] == [(False, "odd")] * 3
+        assert [(one["patch_applied"], one["patch_error"]) for one in bad] == [(False, "odd\nindeed")] * 3
+        table = experiment_text(team.home, graded_ideas(team.home, team.state.config.experiment))
+        assert sum("error: odd indeed  experiments/" in line for line in table.splitlines()) == 3
         assert good["score"]["score"] == 1.0
         assert {team.status(f"idea-1-{n + 1}") for n in range(3)} == {Status.ABANDONED}
 

@@ -106,6 +106,13 @@ class TestScore:
             run_id="r", idea="i", patch_applied=True, review_verdict="APPROVE", score=found
         ).end == (f"scored; {told}")
 
+    def test_a_json_without_the_path_is_not_one_without_a_number_there(self) -> None:
+        def why(text: str) -> str:
+            return score_in_file("r.json", text.encode(), "a.score").why
+
+        assert why('{"a": {}}') == "r.json has nothing at a.score"
+        assert why('{"a": [{"score": NaN}, {"score": "1,5"}]}') == "r.json has no number at a.score"
+
     def test_a_mark_before_the_first_column_is_no_part_of_its_name(self) -> None:
         marked = results("\ufeffsharpe\n2\n")
 
