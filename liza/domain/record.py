@@ -32,6 +32,9 @@ from pydantic import (
 
 LONGEST_ID: Final = 64  # characters; an id becomes a directory, a branch and an environment variable
 
+# Ids and commits that are known to be right: a process that follows a board meets the same ones all the time.
+CHECKED_WORDS: Final = 4096
+
 _ID: Final = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9._-]{{0,{LONGEST_ID - 1}}})")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -78,6 +81,7 @@ def _kinds(kind: type[Record]) -> Iterator[type[Record]]:
         yield from _kinds(one)
 
 
+@lru_cache(CHECKED_WORDS)
 def safe_id(text: str) -> str:
     """Return *text* if it can name a directory, a branch and a shell word at once; else raise ValueError."""
     if not _ID.fullmatch(text) or ".." in text or text.endswith((".", ".lock")):
@@ -89,6 +93,7 @@ def safe_id(text: str) -> str:
     return text
 
 
+@lru_cache(CHECKED_WORDS)
 def _check_commit_hash(text: str) -> str:
     if not _COMMIT.fullmatch(text):
         message = f"{text!r} is not a full commit hash (40 or 64 lower-case hex digits)"

@@ -33,4 +33,5 @@ BEGIN
 END $$;
 
 -- A row of another name would stop machines from being started, and nobody could take it back.
+DELETE FROM liza.switch WHERE name NOT IN ('ABORT', 'PAUSE', 'CHECKPOINT');
 ALTER TABLE liza.switch ADD CONSTRAINT known_switch CHECK (name IN ('ABORT', 'PAUSE', 'CHECKPOINT'));
