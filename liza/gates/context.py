@@ -126,12 +126,10 @@ def blames_history(feedback: Iterable[Feedback]) -> bool:
     return any(one.suggestion == ONE_COMMIT and one.severity is Severity.BLOCKER for one in feedback)
 
 
-def finding_from(
-    good: str, bad: str, feedback: Sequence[Feedback], evidence: Evidence | None = None
-) -> Finding:
+def finding_from(good: str, bad: str, feedback: Sequence[Feedback]) -> Finding:
     """Return the finding that *feedback* amounts to: REVISE if it has a blocker, else PASS."""
     made = revise if has_blocker(feedback) else passed
-    return made(bad if has_blocker(feedback) else good, most_important(feedback), evidence)
+    return made(bad if has_blocker(feedback) else good, most_important(feedback))
 
 
 def most_important(feedback: Sequence[Feedback]) -> tuple[Feedback, ...]:
