@@ -49,6 +49,11 @@ _MISSING: Final = re.compile(
 _NOT_FOUND: Final = re.compile(
     r"^\S*sh: (?:\d+: |line \d+: )?(?P<name>[^\s:]+): (?:command )?not found$", re.MULTILINE
 )
+# Node; Python.
+_READ_ONLY: Final = re.compile(
+    r"EROFS:[^\n]*? '(?P<node>[^'\n]+)'|Read-only file system: '(?P<python>[^'\n]+)'"
+    r"|path: '(?P<path>[^'\n]+)'(?=\n\})"
+)
 _NODE_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '(?P<name>[^']+)'")
 # A module that is not named by its path, or a program that npm would have put on the PATH.
 _NO_PACKAGE: Final = re.compile(r"Cannot find (?:module|package) '[^./']|\S+: (?:command )?not found")
@@ -159,6 +164,21 @@ def _installed_place(setting: CommandSurroundings, program: str) -> str | None:
     places = (f"{name}/bin/{program}" for name in DEPENDENCIES if name != "node_modules")
     found = (place for place in (*places, f"node_modules/.bin/{program}") if (setting.root / place).exists())
     return next(found, None)
+
+
+def _read_only(setting: CommandSurroundings, _line: str, ran: CommandResult) -> str | None:
+    """Explain what a command wants to write beside packages of the checkout, such as a cache of theirs."""
+    if not setting.is_sandboxed or not re.search(r"EROFS|Read-only file system", ran.said):
+        return None
+    for match in _READ_ONLY.finditer(ran.said):
+        path = Path(next(filter(None, match.groups())))
+        inner = path.relative_to(setting.root) if path.is_relative_to(setting.root) else Path()
+        if inner.parts and inner.parts[0] in DEPENDENCIES:
+            return (
+                f"it writes to {inner}, and what is installed in your checkout is read-only here; install it "
+                "in `gates.setup`, as by `npm ci`, or make that directory and put it into `sandbox.write`"
+            )
+    return None
 
 
 def _absent_source(_setting: CommandSurroundings, _line: str, ran: CommandResult) -> str | None:
@@ -357,6 +377,8 @@ def _unknown_name(setting: CommandSurroundings, line: str, ran: CommandResult) -
         if found and there:
             known = ", ".join(names(there.read_text(errors="replace"))[:MOST_NAMED])
             return f"{file} has no {found['kind']} {found['name']}" + (f"; it has {known}" if known else "")
+        if found:
+            return f"there is no {file} where the command runs; name where one is, or another command"
     return None
 
 
@@ -438,6 +460,7 @@ _EXPLAINERS: Final[tuple[Callable[[CommandSurroundings, str, CommandResult], str
     _wrong_directory,
     _unknown_name,
     _uninstalled_packages,
+    _read_only,
     _absent_source,
     _absent_file,
     _absent_package,

@@ -330,6 +330,7 @@ GIT_ABUSE: Final = (
     _coder("rewrites_the_base", "amends the commit that it was to build on", _FAIL),
     _coder("backdates", "commits in 1970", (), ends=ExpectedEnd.SAFE),
     _coder("detaches_head", "commits on no branch", _FAIL),
+    _coder("points_its_head_at_main", "leaves its work where HEAD names the user's branch", _FAIL),
     _coder(
         "works_on_another_branch", "commits on a branch of its own", (*_DRIFT, *_FAIL), ends=ExpectedEnd.SAFE
     ),

@@ -63,12 +63,13 @@ def _snapshot(worktree: Worktree, head: str | None) -> str:
 
 
 def commit_all(worktree: Worktree, message: str, *, at: datetime, tree: str | None = None) -> str | None:
-    """Commit whatever is not committed on the branch that is checked out; return None where nothing is.
+    """Commit whatever is not committed on the branch of the worktree's task; return None where nothing is, or
+    another branch is checked out: an agent writes what HEAD says, and it may say `main`.
 
     *tree* is what the directory is, for whoever knows it already.
     """
     spot, repository = worktree.head_position(), worktree.repository
-    if spot is None or spot.branch is None:
+    if spot is None or spot.branch is None or BRANCHES + spot.branch != branch_of(str(worktree.task)):
         return None
     head, branch = spot.head, spot.branch
     tree = tree or _snapshot(worktree, head)

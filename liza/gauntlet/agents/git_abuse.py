@@ -113,6 +113,14 @@ def backdates(_act: Run) -> Answer:
     return done_answer()
 
 
+@misbehaviour("points_its_head_at_main")
+def points_its_head_at_main(_act: Run) -> Answer:
+    """Leave good work for Liza to commit, on whatever branch the worktree says that it is."""
+    write_files(WORK)
+    sh('echo "ref: refs/heads/main" > "$(git rev-parse --absolute-git-dir)/HEAD"')
+    return done_answer()
+
+
 @misbehaviour("detaches_head")
 def detaches_head(_act: Run) -> Answer:
     sh("git checkout --quiet --detach")

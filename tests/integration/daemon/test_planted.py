@@ -23,7 +23,7 @@ from liza.repo import salvage
 from liza.repo.command import ask_git
 from liza.repo.private_gitdir import PrivateGitDir
 from liza.repo.repository import branch_of
-from liza.repo.snapshot import WorktreeTracker, roll_back, snapshot, worktree_state
+from liza.repo.snapshot import WorktreeTracker, commit_all, roll_back, snapshot, worktree_state
 from liza.system.files import make_directory, read_file, remove, remove_file, write_file
 from liza.system.process import leftover_processes, sweep
 from tests.support.repos import INTEGRATION, NOW, Hand, Home
@@ -61,6 +61,22 @@ def make_deep(place: Path, depth: int) -> None:
         here = inner
     os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     os.close(here)
+
+
+class TestHead:
+    @pytest.mark.parametrize("branch", ["main", INTEGRATION, "task/other", "task/t1/../../main"])
+    def test_what_is_left_is_committed_on_no_branch_but_the_tasks_own(self, home: Home, branch: str) -> None:
+        """An agent can write what HEAD says, and Liza moved the user's branch for it."""
+        home.git("branch", "--force", "task/other", "main")
+        before = home.git("for-each-ref", "--format=%(refname) %(objectname)")
+        worktree, agent = home.task()
+        agent.write("a.txt", "b\n")
+        (worktree.admin / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+
+        assert commit_all(worktree, "left", at=NOW) is None
+
+        after = home.git("for-each-ref", "--format=%(refname) %(objectname)")
+        assert set(before.splitlines()) <= set(after.splitlines())
 
 
 class TestDepth:
