@@ -311,6 +311,40 @@ class TestCauses:
         assert helped
         assert helped.tried[0].result.is_green
 
+    @pytest.mark.parametrize(
+        ("line", "code", "said", "says"),
+        [
+            (
+                "npm test",
+                1,
+                "{{\n  code: 'EROFS',\n  path: '{root}/node_modules/.cache'\n}}",
+                "node_modules/.cache",
+            ),
+            ("npm test", 1, "EROFS: read-only, mkdir '{root}/node_modules/.vite'", "`sandbox.write`"),
+            (
+                "source .venv/bin/activate && pytest",
+                127,
+                "/bin/sh: 1: source: not found",
+                "write `.` for that",
+            ),
+            ("cd tests && pytest", 127, "/bin/sh: 1: pytest: not found", "write `.venv/bin/pytest` for it"),
+            ("cd tests && pytset", 127, "/bin/sh: 1: pytset: not found", "pytset is not on the PATH"),
+            ("make test", 2, "make: *** No rule to make target 'test'.  Stop.", "there is no Makefile"),
+        ],
+    )
+    def test_what_a_natural_command_lacks_is_told(
+        self, tmp_path: Path, line: str, code: int, said: str, says: str
+    ) -> None:
+        user = Home(tmp_path / "project")
+        user.commit({".gitignore": ".venv/\nnode_modules/\n"})
+        user.write(".venv/bin/pytest", "")
+        user.write("node_modules/nyc/index.js", "")
+        ran = CommandResult(code, RunEnding.DONE, err=said.format(root=user.repository.root.resolve()))
+
+        found = likely_cause(CommandSurroundings(user.repository, is_sandboxed=True), line, ran)
+
+        assert says in found
+
     def test_the_python_of_lizas_own_environment_is_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
