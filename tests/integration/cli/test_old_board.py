@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -51,6 +52,17 @@ def contents(home: Path) -> dict[str, tuple[int, bytes]]:
         for path in home.rglob("*")
         if path.is_file()
     }
+
+
+@pytest.fixture(autouse=True)
+def logging_is_put_back() -> Iterator[None]:
+    """What `worker` configures for its own process would log every later test to a stream that is closed."""
+    root = logging.getLogger()
+    handlers, level, converter = root.handlers[:], root.level, logging.Formatter.converter
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.Formatter.converter = converter
 
 
 @pytest.fixture
