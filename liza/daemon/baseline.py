@@ -50,8 +50,14 @@ class GateBaseline(NamedTuple):
 
     @property
     def is_blind(self) -> bool:
-        """Whether the tests pass with broken code; a linter may check something else."""
+        """Whether broken code goes unnoticed by the tests; a linter may check something else."""
         return self.gate == "test" and self.canary is not None and self.canary.sight is CanaryOutcome.BLIND
+
+    @property
+    def is_red_alike(self) -> bool:
+        """Whether the tests that run are red, and broken code makes none more so."""
+        is_tested = not finds_no_tests(_as_command_result(self.result))
+        return self.is_blind and not self.result.is_green and is_tested
 
     @property
     def is_mostly_red(self) -> bool:
@@ -67,10 +73,7 @@ class GateBaseline(NamedTuple):
         """Return the result in one line."""
         result = self.result
         if self.is_blind and self.canary:
-            return (
-                f"{self.gate} does not see the code: {self.canary.how}, and `{result.line}` still passes, so "
-                "nothing may be merged on its word"
-            )
+            return f"{self._unnoticed(self.canary.how)}, so nothing may be merged on its word"
         if result.is_empty:
             return f"{self.gate} finds no tests yet (`{result.line}`)"
         if result.is_green:
@@ -85,6 +88,11 @@ class GateBaseline(NamedTuple):
         return (
             f"{self.gate} is red on the base: {result.cause or f'exit code {result.code}'} (`{result.line}`)"
         )
+
+    def _unnoticed(self, how: str) -> str:
+        if self.is_red_alike:
+            return f"{self.gate} is red on the base (`{self.result.line}`), and no redder where {how}"
+        return f"{self.gate} does not see the code: {how}, and `{self.result.line}` still passes"
 
     def _red_tests(self, count: int, names: str) -> str:
         if self.is_mostly_red:
@@ -134,7 +142,7 @@ class Baseline:
 
 
 def _details(one: GateBaseline) -> Iterator[str]:
-    if not one.is_blind:
+    if not one.is_blind or one.is_red_alike:
         yield from (f"  | {line}" for line in one.result.tail.splitlines()[-SHOWN_LINES:])
     yield f"  likely: {one.likely}"
     if one.result.run:
@@ -242,7 +250,7 @@ def _run_gate(context: GateContext, gate: str, line: str, say: Say) -> GateBasel
 
 def _with_cause(context: GateContext, found: GateBaseline) -> GateBaseline:
     ran = _as_command_result(found.result)
-    is_plain = finds_no_tests(ran) if found.is_blind else found.is_mostly_red
+    is_plain = found.is_red_alike or finds_no_tests(ran) if found.is_blind else found.is_mostly_red
     return found._replace(likely=context.likely(found.result.line, ran)) if is_plain else found
 
 

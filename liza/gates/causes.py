@@ -171,7 +171,7 @@ def _read_only(setting: CommandSurroundings, _line: str, ran: CommandResult) -> 
     if not setting.is_sandboxed or not re.search(r"EROFS|Read-only file system", ran.said):
         return None
     for match in _READ_ONLY.finditer(ran.said):
-        path = Path(next(filter(None, match.groups())))
+        path = setting.root / next(filter(None, match.groups()))
         inner = path.relative_to(setting.root) if path.is_relative_to(setting.root) else Path()
         if inner.parts and inner.parts[0] in DEPENDENCIES:
             return (

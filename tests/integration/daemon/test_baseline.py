@@ -83,6 +83,27 @@ class TestBaseline:
         with pytest.raises(RedBase, match="30 of 31 tests are red on the base, too many"):
             found.require_usable()
 
+    def test_where_all_tests_are_red_it_is_said_why_and_not_that_they_pass(self, tmp_path: Path) -> None:
+        """What they need is missing, so that broken code makes nothing worse."""
+        user = Home(tmp_path / "project")
+        user.write("code2.py", "def f():\n    return 1\n")
+        needs = "    open('cache/made')\n    from code2 import f\n    assert f() == 1\n"
+        user.write("test_code.py", f"def test_f():\n{needs}")
+        user.commit()
+        config = Config.model_validate({"gates": {"test": PYTEST}, "sandbox": {"mode": "off"}})
+        place = BaselineContext(user.directory / ".liza", user.repository, config)
+
+        found = run_baseline(place, RunControl())
+
+        assert found
+        with pytest.raises(RedBase, match=r"test is red on the base .*, and no redder where") as refused:
+            found.require_usable()
+        assert "still passes" not in str(refused.value)
+        assert "| FAILED test_code.py::test_f" in str(refused.value)
+        kept = cached_baseline(place)
+        assert kept
+        assert kept.blocking_gates
+
     @pytest.mark.parametrize(
         ("line", "says"),
         [
@@ -321,6 +342,12 @@ class TestCauses:
                 "node_modules/.cache",
             ),
             ("npm test", 1, "EROFS: read-only, mkdir '{root}/node_modules/.vite'", "`sandbox.write`"),
+            (
+                "pytest",
+                1,
+                "OSError: [Errno 30] Read-only file system: 'node_modules/.cache'",
+                "`sandbox.write`",
+            ),
             (
                 "source .venv/bin/activate && pytest",
                 127,
