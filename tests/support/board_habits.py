@@ -74,7 +74,7 @@ def look(worker: Worker) -> int:
 def work(worker: Worker) -> int:
     """Find that there is nothing to do in any task, or confirm it."""
     desk = GateCase(worker)
-    while (state := desk.board.read()).goal.status is GoalStatus.IN_PROGRESS and not worker.over.is_set():
+    while (state := desk.board.read()).goal.status is GoalStatus.IN_PROGRESS and not worker.over.wait(0):
         for name, task in state.tasks.items():
             if desk.me.role is Role.CODER and task.status is Status.IDLE:
                 desk.do(Take(lease=desk.lease(), base_commit=BASE), name)

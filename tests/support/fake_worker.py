@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,12 +18,25 @@ from liza.errors import LizaError
 from liza.system import files
 
 
+class Ending:
+    """Told by a signal handler: that may not set an event, whose lock the same thread may hold just then."""
+
+    def __init__(self) -> None:
+        self._told, self._tell = os.pipe()
+
+    def set(self) -> None:
+        os.write(self._tell, b".")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return bool(select.select([self._told], [], [], timeout)[0])
+
+
 class Worker:
     def __init__(self, home: Path, role: str, name: str) -> None:
         self.home = home
         self.role = role
         self.name = name
-        self.over = threading.Event()
+        self.over = Ending()
 
     def wait(self) -> int:
         """Live until told to end, or nobody is there any more who could tell."""
